@@ -1,0 +1,14 @@
+"""The agent: the one file that is pushed to a device and drives runtimes there.
+
+It imports nothing of gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
+one zip application by `gnomon.measure.pack`, and speaks JSON lines on its standard streams. The protocol is
+described in docs/agent.md. It has three ways to be started:
+
+``supervise``
+    reads one request on standard input, starts a fresh worker process for each candidate, visits them in random
+    order in rounds, and writes an event a line.
+``work``
+    a worker: holds one job (a chain of one or more loaded models) and answers its supervisor.
+``run``
+    runs a deployed plan once and prints or saves its outputs.
+"""

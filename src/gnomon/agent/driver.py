@@ -1,0 +1,64 @@
+"""What the agent asks of a runtime on the device, and which modules answer."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .arrays import Buffers
+
+
+class Refused(Exception):
+    """The runtime itself said no: an operator it lacks, an option it rejects, a file it cannot read."""
+
+
+class Loaded(Protocol):
+    """A model that is loaded and bound to buffers.
+
+    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays. The arrays stay
+    the caller's and must outlive the loaded model. Not safe for several threads. `close` ends it; nothing else
+    may be asked afterwards, except `operators` where the runtime only tells at its end.
+    """
+
+    call: Callable[[], object]
+
+    def where(self) -> list[dict[str, Any]]:
+        """Where the runtime says that its operators run: ``{"operators": [names or indices], "backend": name}``."""
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """After a profiled load: times of each kernel, the first `skip` calls left out.
+
+        ``{"name": .., "sources": [names or indices], "backend": .., "wall_ns": [..]}``; ends the loaded model.
+        """
+
+    def close(self) -> None:
+        """Release the model; may be called twice."""
+
+
+class Driver(Protocol):
+    """A runtime on the device. Every method may crash or hang: it runs in a process of its own."""
+
+    def probe(self) -> dict[str, Any]:
+        """The version and the backends of the runtime; raises ImportError where it is not installed."""
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+        """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Which operators each backend takes, found by asking the runtime; see the driver for the form."""
+
+
+def driver_for(runtime: str) -> Driver:
+    """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
+    known = {
+        "onert": ".driver_onert:OnertDriver",
+        "onnxruntime": ".driver_onnxruntime:OnnxRuntimeDriver",
+        "openvino": ".driver_openvino:OpenVinoDriver",
+    }
+    path = known.get(runtime, runtime)
+    module, _, name = path.partition(":")
+    if not name:
+        raise Refused(f"no driver for runtime {runtime!r}; known are {', '.join(sorted(known))}")
+    driver: Driver = getattr(importlib.import_module(module, __package__), name)()
+    return driver

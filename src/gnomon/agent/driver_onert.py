@@ -1,0 +1,232 @@
+"""onert on the device, by its C API: per-operator backends, and its trace as the proof of where they ran."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrays import Buffers
+from .driver import Refused
+
+#: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
+_TYPES = {
+    "float32": 0,
+    "int32": 1,
+    "uint8": 2,
+    "bool": 3,
+    "int64": 5,
+    "int8": 6,
+    "int16": 7,
+}
+_NAMES = ("float32", "int32", "uint8", "bool", "uint8", "int64", "int8", "int16")
+#: What a session takes from the environment when it is made; anything else there is left alone.
+_VARIABLES = (
+    "BACKENDS",
+    "OP_BACKEND_MAP",
+    "OP_BACKEND_ALLOPS",
+    "EXECUTOR",
+    "CPU_MEMORY_PLANNER",
+    "NUM_THREADS",
+    "USE_MMAPED_DATA",
+    "TRACING_MODE",
+    "WORKSPACE_DIR",
+)
+_EVENT = re.compile(r"^@(\d+) (\S+)$")
+_PLACE = re.compile(r"^\$\d+ sess, \$(\d+) subg, (\S+)$")
+
+
+class _TensorInfo(ctypes.Structure):
+    _fields_ = (("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("dims", ctypes.c_int32 * 6))
+
+
+def _native() -> Path:
+    found = importlib.util.find_spec("onert")
+    if found is None or found.origin is None:
+        raise ImportError("onert is not installed")
+    return Path(found.origin).parent / "native"
+
+
+class _Session:
+    """A session of the C API; every call that fails raises Refused with its name."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        # Options are read from the environment when a session is made, and from nowhere else in time: the
+        # package's own OP_BACKEND_MAP is read too late to be applied to a process's first session.
+        for name in _VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(environment)
+        self._library = ctypes.CDLL(str(_native() / "libonert.so"))
+        self.pointer = ctypes.c_void_p()
+        self.call("nnfw_create_session", first=ctypes.byref(self.pointer))
+
+    def call(self, name: str, *arguments: Any, first: Any = None) -> None:
+        status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
+        if status:
+            raise Refused(f"onert: {name} failed with status {status}")
+
+    def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
+        """dtype and shape of an input or output."""
+        info = _TensorInfo()
+        self.call(f"nnfw_{kind}_tensorinfo", ctypes.c_uint32(index), ctypes.byref(info))
+        if not 0 <= info.dtype < len(_NAMES):
+            raise Refused(f"onert: {kind} {index} has a type that gnomon cannot feed ({info.dtype})")
+        return _NAMES[info.dtype], tuple(info.dims[: info.rank])
+
+    def count(self, kind: str) -> int:
+        number = ctypes.c_uint32()
+        self.call(f"nnfw_{kind}_size", ctypes.byref(number))
+        return number.value
+
+    def bind(self, kind: str, index: int, array: np.ndarray[Any, np.dtype[Any]]) -> None:
+        """Let input or output `index` read or write `array`."""
+        dtype, shape = self.tensor(kind, index)
+        if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
+            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+        pointer = array.ctypes.data_as(ctypes.c_void_p)
+        type_code = ctypes.c_int(_TYPES[dtype])
+        self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))
+
+    def close(self) -> None:
+        if self.pointer:
+            pointer, self.pointer = self.pointer, ctypes.c_void_p()
+            self._library.nnfw_close_session(pointer)
+
+
+def _environment(options: dict[str, Any]) -> dict[str, str]:
+    made = {"NUM_THREADS": str(options.get("threads", 1))}
+    made.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
+    return made
+
+
+class OnertModel:
+    """A prepared onert session, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        environment = _environment(segment.get("options", {}))
+        self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
+        if profiled:
+            environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
+        self._session = _Session(environment)
+        try:
+            self._session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
+            self._session.call("nnfw_prepare")
+            self._keep = buffers
+            for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
+                if len(bound) != self._session.count(kind):
+                    raise Refused(f"onert: the model has {self._session.count(kind)} {kind}s, the job {len(bound)}")
+                for index, (_, buffer) in enumerate(bound):
+                    self._session.bind(kind, index, buffers[buffer])
+        except BaseException:
+            self.close()
+            raise
+        run = self._session._library.nnfw_run
+        run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int
+        pointer = self._session.pointer.value
+
+        def call() -> None:
+            if run(pointer):
+                raise Refused("onert: nnfw_run failed")
+
+        self.call = call
+
+    def where(self) -> list[dict[str, Any]]:
+        """Empty: onert only tells in the trace that a profiled load writes at its end."""
+        return []
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Operator times and places from the trace of subgraph 0 (whole microseconds)."""
+        self._close_session()
+        with open(os.path.join(self._workspace, "trace.chrome.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        self.close()
+        begun: dict[str, int] = {}
+        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        for event in events:
+            name, place = _EVENT.match(event.get("name", "")), _PLACE.match(event.get("tid", ""))
+            if name is None or place is None or place[1] != "0":
+                continue
+            if event["ph"] == "B":
+                begun[name[0]] = int(event["ts"])
+                continue
+            empty: dict[str, Any] = {"name": name[2], "sources": [int(name[1])], "backend": place[2], "wall_ns": []}
+            row = rows.setdefault((int(name[1]), place[2]), empty)
+            row["wall_ns"].append((int(event["ts"]) - begun.pop(name[0])) * 1000)
+        for row in rows.values():
+            row["wall_ns"] = row["wall_ns"][skip:]
+        return [rows[key] for key in sorted(rows)]
+
+    def _close_session(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Close the session and remove its workspace."""
+        self.call = _closed
+        self._close_session()
+        if self._workspace:
+            shutil.rmtree(self._workspace, ignore_errors=True)
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class OnertDriver:
+    """onert's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, and the backends whose libraries lie in the installation."""
+        folder = _native() / "nnfw" / "backend"
+        names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
+        version = "unknown"
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            version = importlib.metadata.version("onert")
+        return {"version": version, "backends": names}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnertModel:
+        """Prepare a segment; options are threads and settings (onert's own configuration keys)."""
+        return OnertModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Which operators one backend prepares, the others staying on the default backend.
+
+        The segment's options name `backend`, `default` and `types` (operator type -> indices). A type is tried
+        whole, then operator by operator, because what a kernel takes can depend on its attributes.
+        Returns ``{"operators": [indices]}``.
+        """
+        options = segment["options"]
+        backend, default = options["backend"], options["default"]
+        taken: list[int] = []
+        for indices in options["types"].values():
+            if self._prepares(segment, backend, default, indices):
+                taken += indices
+            elif len(indices) > 1:
+                taken += [i for i in indices if self._prepares(segment, backend, default, [i])]
+        return {"operators": sorted(taken)}
+
+    def _prepares(self, segment: dict[str, Any], backend: str, default: str, indices: list[int]) -> bool:
+        settings = {"BACKENDS": backend if backend == default else f"{default};{backend}"}
+        if backend != default:
+            settings["OP_BACKEND_MAP"] = "".join(f"{i}={backend};" for i in indices)
+        options = {"threads": segment["options"].get("threads", 1), "settings": settings}
+        session = _Session(_environment(options))
+        try:
+            session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
+            session.call("nnfw_prepare")
+        except Refused:
+            return False
+        finally:
+            session.close()
+        return True

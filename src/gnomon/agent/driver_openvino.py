@@ -1,0 +1,135 @@
+"""OpenVINO on the device: shared tensors, its performance counters, and its runtime model."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .arrays import Buffers
+from .driver import Refused
+
+
+class OpenVinoModel:
+    """A model compiled by OpenVINO, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        import openvino as ov
+
+        options = segment.get("options", {})
+        config = {
+            "INFERENCE_NUM_THREADS": int(options.get("threads", 1)),
+            "NUM_STREAMS": 1,
+            # OpenVINO computes in bf16 by itself where the processor can; a lower precision must be asked for.
+            "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
+            "PERF_COUNT": profiled,
+        }
+        self._precision = config["INFERENCE_PRECISION_HINT"]
+        core = ov.Core()
+        try:
+            self._compiled = core.compile_model(core.read_model(segment["model"]), "CPU", config)
+        except Exception as error:
+            raise Refused(str(error)) from error
+        self._request = self._compiled.create_infer_request()
+        # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor.
+        self._keep: list[object] = [buffers]
+        for name, buffer in [*segment["inputs"], *segment["outputs"]]:
+            tensor = ov.Tensor(buffers[buffer], shared_memory=True)
+            self._keep.append(tensor)
+            self._request.set_tensor(name, tensor)
+        self._counted: list[list[Any]] = []
+        # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
+        infer = functools.partial(self._request.infer, None, share_outputs=True)
+        if not profiled:
+            self.call = infer
+            return
+        request, counted = self._request, self._counted
+
+        def call() -> None:
+            infer()
+            counted.append(request.profiling_info)
+
+        self.call = call
+
+    def _sources(self) -> dict[str, list[str]]:
+        """Kernel name -> names of the source model's layers that it computes."""
+        found: dict[str, list[str]] = {}
+        for node in self._compiled.get_runtime_model().get_ordered_ops():
+            info = node.get_rt_info()
+            names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
+            found[node.get_friendly_name()] = [name for name in names.split(",") if name]
+        return found
+
+    def where(self) -> list[dict[str, Any]]:
+        """The device of each kernel, with the source layers that it computes and its run-time precision."""
+        devices = ",".join(self._compiled.get_property("EXECUTION_DEVICES"))
+        report = []
+        for node in self._compiled.get_runtime_model().get_ordered_ops():
+            info = node.get_rt_info()
+            if "layerType" in info and info["layerType"].astype(str) in {"Input", "Output", "Const"}:
+                continue
+            names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
+            precision = info["runtimePrecision"].astype(str) if "runtimePrecision" in info else ""
+            report.append({"operators": names.split(","), "backend": devices, "precision": precision})
+        return report
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Kernel times from the performance counters of each call."""
+        sources = self._sources()
+        rows: dict[str, dict[str, Any]] = {}
+        for call in self._counted[skip:]:
+            for entry in call:
+                if "EXECUTED" not in str(entry.status):
+                    continue
+                row = rows.setdefault(
+                    entry.node_name,
+                    {
+                        "name": f"{entry.node_type} {entry.node_name}",
+                        "sources": sources.get(entry.node_name, []),
+                        "backend": str(entry.exec_type),
+                        "wall_ns": [],
+                    },
+                )
+                row["wall_ns"].append(round(entry.real_time.total_seconds() * 1e9))
+        self.close()
+        return list(rows.values())
+
+    def close(self) -> None:
+        """Drop the request before the arrays that it reads."""
+        self.call = _closed
+        self._request = None
+        self._compiled = None
+        self._keep.clear()
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class OpenVinoDriver:
+    """OpenVINO's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, devices, and the precisions that the processor computes in natively."""
+        import openvino as ov
+
+        core = ov.Core()
+        return {
+            "version": ov.__version__.partition("-")[0],
+            "backends": list(core.available_devices),
+            "precisions": list(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
+        }
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
+        """Compile a segment; options are threads and precision."""
+        return OpenVinoModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason."""
+        import openvino as ov
+
+        core = ov.Core()
+        try:
+            core.compile_model(core.read_model(segment["model"]), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        except Exception as error:
+            raise Refused(str(error)) from error
+        return {"whole": True}

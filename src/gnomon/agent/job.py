@@ -1,0 +1,107 @@
+"""A job: a chain of one or more models over shared buffers, as the worker holds it and a plan describes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Buffers, fill, largest_difference, make_buffers
+from .driver import Loaded, driver_for
+
+
+class Job:
+    """The loaded models of a job. Close it when done; a closed job is of no further use.
+
+    A job is ``{"tensors": {name: {shape, dtype, slab}}, "feeds": {name: {file}}, "outputs": [names], "seed": n,
+    "segments": [{"runtime", "model", "options", "inputs": [[model name, tensor]], "outputs": [..]}]}``.
+    """
+
+    def __init__(self, spec: dict[str, Any], *, profiled: bool = False) -> None:
+        self.spec = spec
+        self.buffers: Buffers = make_buffers(spec["tensors"])
+        self.seed = int(spec.get("seed", 0))
+        fill(self.buffers, spec["feeds"], self.seed)
+        self.parts: list[Loaded] = []
+        try:
+            for segment in spec["segments"]:
+                driver = driver_for(segment["runtime"])
+                # A chain is profiled by timing its segments; a single model by the runtime's own profiler.
+                inner = profiled and len(spec["segments"]) == 1
+                self.parts.append(driver.load(segment, self.buffers, profiled=inner))
+        except BaseException:
+            self.close()
+            raise
+        self._segment_ns: list[list[int]] = [[] for _ in self.parts]
+        self.call = self._make_call(profiled)
+
+    def _make_call(self, profiled: bool) -> Callable[[], object]:
+        calls = [part.call for part in self.parts]
+        if len(calls) == 1:
+            return calls[0]
+        if not profiled:
+
+            def chain() -> None:
+                for call in calls:
+                    call()
+
+            return chain
+        clock, times = time.perf_counter_ns, self._segment_ns
+
+        def timed_chain() -> None:
+            before = clock()
+            for call, taken in zip(calls, times, strict=True):
+                call()
+                after = clock()
+                taken.append(after - before)
+                before = after
+
+        return timed_chain
+
+    def where(self) -> list[list[dict[str, Any]]]:
+        """What each segment's runtime says of where its operators run."""
+        return [part.where() for part in self.parts]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Profiled times, the first `skip` calls left out: of kernels, or of segments where there are several."""
+        if len(self.parts) == 1:
+            return self.parts[0].operators(skip)
+        return [
+            {"name": str(k), "sources": [], "backend": segment["runtime"], "wall_ns": taken[skip:]}
+            for k, (segment, taken) in enumerate(zip(self.spec["segments"], self._segment_ns, strict=True))
+        ]
+
+    def outputs(self, seed: int) -> dict[str, Array]:
+        """Outputs for the inputs of `seed`, copied; the job's own inputs are put back."""
+        fill(self.buffers, self.spec["feeds"], seed)
+        self.call()
+        made = {name: self.buffers[name].copy() for name in self.spec["outputs"]}
+        fill(self.buffers, self.spec["feeds"], self.seed)
+        return made
+
+    def check(self, reference: str, seeds: list[int]) -> dict[str, float]:
+        """The worst difference from the reference outputs in a file that `save_outputs` wrote."""
+        worst = {"absolute": 0.0, "relative": 0.0}
+        with np.load(reference, allow_pickle=False) as known:
+            for seed in seeds:
+                expected = {name: known[f"{seed}/{k}"] for k, name in enumerate(self.spec["outputs"])}
+                found = largest_difference(self.outputs(seed), expected)
+                worst = {key: max(worst[key], found[key]) for key in worst}
+        return worst
+
+    def save_outputs(self, path: str, seeds: list[int]) -> dict[str, float]:
+        """Write the outputs of each seed as a reference; returns how much they differ between the seeds."""
+        arrays: dict[str, Array] = {}
+        made = [self.outputs(seed) for seed in seeds]
+        for seed, outputs in zip(seeds, made, strict=True):
+            for k, name in enumerate(self.spec["outputs"]):
+                arrays[f"{seed}/{k}"] = outputs[name]
+        np.savez(path, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        return largest_difference(made[-1], made[0])
+
+    def close(self) -> None:
+        """Release the models, then the arrays that they read."""
+        for part in self.parts:
+            part.close()

@@ -1,0 +1,203 @@
+"""The supervisor: fresh worker processes, visited in random order, an event a line.
+
+A worker that crashes, hangs or is refused is an event like any other; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any
+
+from .lifeline import die_with_parent
+
+_LOG_TAIL_BYTES = 2000
+
+
+class WorkerFailed(Exception):
+    """A worker crashed, hung, or was refused; the record is ready to be sent."""
+
+    def __init__(self, kind: str, message: str, log_tail: str, transient: bool = False) -> None:
+        super().__init__(message)
+        self.record = {"kind": kind, "message": message, "log_tail": log_tail, "transient": transient}
+
+
+class WorkerProcess:
+    """A worker and the way to talk to it; ended by `stop`, whatever state it is in."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="gnomon-log-")
+        program = [sys.executable, *_self_command(), "work"]
+        self._process = subprocess.Popen(
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, **environment},
+            start_new_session=False,
+        )
+        self._selector = selectors.DefaultSelector()
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+        self._pending = b""
+
+    def ask(self, command: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send a command and wait for its answer; raises WorkerFailed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.stop()
+                message = f"no answer to {command['do']!r} within {timeout_s:.0f} s; the process was killed"
+                raise WorkerFailed("hang", message, self.log_tail())
+            if not self._selector.select(min(left, 1.0)):
+                say({"event": "alive"})  # also notices when nobody listens any more
+                continue
+            chunk = self._process.stdout.read(1 << 20)
+            if chunk == b"":
+                raise self._ended()
+            self._pending += chunk or b""
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            raise WorkerFailed("refused", answer["refused"], self.log_tail())
+        result: dict[str, Any] = answer["ok"]
+        return result
+
+    def _ended(self) -> WorkerFailed:
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return WorkerFailed(
+                "memory", "killed by SIGKILL, most likely for want of memory", self.log_tail(), transient=True
+            )
+        if code < 0:
+            return WorkerFailed("crash", f"crashed with {signal.Signals(-code).name}", self.log_tail())
+        return WorkerFailed("crash", f"ended by itself with status {code}", self.log_tail())
+
+    def log_tail(self) -> str:
+        """The end of what the worker printed."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL_BYTES))
+        return self._log.read().decode("utf-8", "replace")
+
+    def stop(self) -> None:
+        """End the worker: by itself if it can, by force otherwise."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+        self._selector.close()
+
+
+def _self_command() -> list[str]:
+    """How to start this agent again: the zip application itself, or the package by its path."""
+    return [sys.argv[0]]
+
+
+def say(event: dict[str, Any]) -> None:
+    """Write an event; a reader that is gone ends the supervisor, and its workers with it."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+class Session:
+    """One request: candidates in fresh processes, measured in interleaved rounds."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.candidates: dict[str, dict[str, Any]] = {c["key"]: c for c in request["candidates"]}
+        self.workers: dict[str, WorkerProcess] = {}
+        self.random = random.Random(request["seed"])
+        self.timeout_s = float(request["timeout_s"])
+
+    def run(self) -> None:
+        """Open all candidates, then visit them in rounds until the request's rounds are done."""
+        for key in self._shuffled():
+            self._attempt(key, "load", self._open)
+        for index in range(self.request["rounds"]):
+            for key in self._shuffled():
+                if key in self.workers:
+                    self._attempt(key, "run", lambda k, i=index: self._visit(k, i))  # type: ignore[misc]
+        for worker in self.workers.values():
+            worker.stop()
+
+    def _shuffled(self) -> list[str]:
+        keys = sorted(self.candidates)
+        self.random.shuffle(keys)
+        return keys
+
+    def _attempt(self, key: str, stage: str, action: Any) -> None:
+        try:
+            action(key)
+        except WorkerFailed as failure:
+            say({"event": "failure", "candidate": key, "stage": stage, **failure.record})
+            worker = self.workers.pop(key, None)
+            if worker is not None:
+                worker.stop()
+
+    def _open(self, key: str) -> None:
+        candidate = self.candidates[key]
+        self.workers[key] = worker = WorkerProcess(candidate.get("environment", {}))
+        command = {"do": "open", **self.request["warm"], **candidate["open"]}
+        opened = worker.ask(command, self.timeout_s)
+        say({"event": "opened", "candidate": key, **opened})
+        if candidate["open"].get("profiled"):
+            # A profiled process has one block, which ends it: no other candidate waits for its memory.
+            self._visit(key, 0)
+            self.workers.pop(key).stop()
+
+    def _visit(self, key: str, index: int) -> None:
+        candidate = self.candidates[key]
+        if index in candidate.get("done", []):
+            return
+        verb = "profile" if candidate["open"].get("profiled") else "block"
+        started = time.time()
+        taken = self.workers[key].ask({"do": verb, **self.request["block"]}, self.timeout_s)
+        say({"event": "block", "candidate": key, "block": index, "started_at_s": started, **taken})
+
+
+def _single(request: dict[str, Any]) -> None:
+    """A request of one command each for fresh workers, such as probes."""
+    for item in request["commands"]:
+        worker = WorkerProcess(item.get("environment", {}))
+        try:
+            answer = worker.ask(item["command"], float(request["timeout_s"]))
+            say({"event": "answer", "key": item["key"], "answer": answer})
+        except WorkerFailed as failure:
+            say({"event": "failure", "candidate": item["key"], "stage": "probe", **failure.record})
+        finally:
+            worker.stop()
+
+
+def supervise() -> int:
+    """Serve the one request on standard input."""
+    die_with_parent()
+    request = json.loads(sys.stdin.readline())
+    try:
+        if "commands" in request:
+            _single(request)
+        else:
+            Session(request).run()
+        say({"event": "end"})
+    except BrokenPipeError:
+        # Nobody listens: the workers die with this process.
+        os._exit(1)
+    return 0
