@@ -1,0 +1,110 @@
+"""Fixes the input shapes of an ONNX model and folds what then is constant, so that every shape is known.
+
+`Constant` nodes become initializers; `Shape` of a tensor of fixed shape, and every node whose inputs are all
+constant, become initializers by the ONNX reference evaluator. Standard operators only; nothing is fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from zoo.wheels import ZooError
+
+MAX_FOLDED_BYTES = 16 << 20
+
+
+def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """A model that computes the same for inputs of these shapes, with every tensor's shape recorded.
+
+    Raises ZooError where some shape stays unknown.
+    """
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    constants: dict[str, NDArray[Any]] = {t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer}
+    for value in fixed.graph.input:
+        if value.name in inputs:
+            _set_shape(value, inputs[value.name])
+    _forget(fixed.graph, {v.name for v in fixed.graph.output})
+    while True:
+        fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True)
+        if not _fold(fixed.graph, constants):
+            break
+    _use_initializers(fixed.graph, constants)
+    fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True)
+    known = _shapes(fixed.graph)
+    unknown = [name for node in fixed.graph.node for name in node.output if name and name not in known]
+    if unknown:
+        raise ZooError(f"the shapes of {len(unknown)} tensors stay unknown, {unknown[0]!r} the first")
+    return fixed
+
+
+def _set_shape(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
+    element = value.type.tensor_type.elem_type
+    value.type.CopyFrom(helper.make_tensor_type_proto(element, list(shape)))
+
+
+def _forget(graph: onnx.GraphProto, outputs: set[str]) -> None:
+    """Drops recorded shapes, which may be symbolic, so that inference sets them."""
+    del graph.value_info[:]
+    for value in graph.output:
+        if value.name in outputs:
+            value.type.tensor_type.ClearField("shape")
+
+
+def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        tensor = value.type.tensor_type
+        dims = tensor.shape.dim
+        if tensor.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            shapes[value.name] = tuple(d.dim_value for d in dims)
+    return shapes
+
+
+def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]]) -> bool:
+    """Moves the nodes that are constant now into `constants`; says whether there was one."""
+    shapes = _shapes(graph)
+    outputs = {v.name for v in graph.output}
+    kept: list[onnx.NodeProto] = []
+    for node in graph.node:
+        results = _value_of(node, shapes, constants)
+        if results is None or outputs & set(node.output):
+            kept.append(node)
+            continue
+        for name, array in zip(node.output, results, strict=True):
+            constants[name] = array
+    changed = len(kept) < len(graph.node)
+    del graph.node[:]
+    graph.node.extend(kept)
+    if changed:
+        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) on the next round.
+        _use_initializers(graph, constants)
+    return changed
+
+
+def _value_of(
+    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, NDArray[Any]]
+) -> list[NDArray[Any]] | None:
+    if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
+        return [np.array(shapes[node.input[0]], np.int64)]
+    if any(name not in constants for name in node.input if name) or node.domain not in {"", "ai.onnx"}:
+        return None
+    if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
+        return None
+    feeds = {name: constants[name] for name in node.input if name}
+    results = [np.asarray(r) for r in ReferenceEvaluator(node).run(None, feeds)]
+    return results if sum(r.nbytes for r in results) <= MAX_FOLDED_BYTES else None
+
+
+def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:
+    used = {name for node in graph.node for name in node.input}
+    del graph.initializer[:]
+    for name in sorted(used & set(constants)):
+        graph.initializer.append(numpy_helper.from_array(constants[name], name))
