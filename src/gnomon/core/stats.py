@@ -1,0 +1,325 @@
+"""Statistics of repeated timings: median, interval, outliers, trend, and the comparison of two candidates.
+
+Timings are not independent: calls of one process share its memory layout, its threads and its luck. So the
+unit that counts is the fresh **process**, and intervals of several processes are Student intervals over
+one number a process, on the logarithm of time. A bootstrap over three to ten processes, the usual choice,
+covers far less than it says (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015); the
+tests measure the false alarms of what is used here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.sample import Run
+
+Array = NDArray[np.float64]
+
+UNKNOWN = (0.0, math.inf)
+"""The interval of a time of which too little was seen to say anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Times in seconds, in order, that were taken in one visit to one process. Equal to a `Run` without
+    the rest.
+    """
+
+    process: int
+    block: int
+    values_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the samples of one candidate say.
+
+    `low_s` and `high_s` bound the median with 95 % confidence; they are 0 and infinity where the samples
+    are too few to bound it. `outliers` counts samples that are flagged, never removed. `trend` says that
+    times rose or fell while measuring, so that the summary describes no steady state.
+    """
+
+    n: int
+    processes: int
+    median_s: float
+    low_s: float
+    high_s: float
+    p10_s: float
+    p90_s: float
+    min_s: float
+    outliers: int
+    trend: bool
+
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval over the median: 0.02 means the median is known within 2 %; infinity if
+        unknown.
+        """
+        return (self.high_s - self.low_s) / 2 / self.median_s if self.median_s > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Candidate a against candidate b: `ratio` is time of a over time of b, with its 95 % interval.
+
+    `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the
+    interval and `unit` says what they are: "process", or "block" where only one process was seen, whose
+    luck then stays unseen.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Literal["faster", "slower", "tie"]
+    pairs: int
+    unit: Literal["process", "block"]
+
+
+def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:
+    """The times of the runs that succeeded without profiler, in order of process and block."""
+    blocks = [
+        Block(
+            process=r.process,
+            block=r.block,
+            values_s=r.samples.wall_s if clock == "wall" else r.samples.cpu_s,
+        )
+        for r in runs
+        if r.samples is not None and not r.profiled and r.samples.wall_ns
+    ]
+    return tuple(sorted(blocks, key=lambda b: (b.process, b.block)))
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; ValueError for no values."""
+    return quantile(values, 0.5)
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The q-quantile by linear interpolation (type 7 of Hyndman and Fan, 1996); ValueError for no values."""
+    if len(values) == 0:
+        raise ValueError("no values")
+    # A block holds a few dozen values: sorting them beats the way into numpy tenfold.
+    ordered = sorted(values)
+    place = q * (len(ordered) - 1)
+    below = min(int(place), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
+
+
+def trimmed_mean(values: Sequence[float], *, proportion: float = 0.1) -> float:
+    """The mean without that proportion of the values at either end.
+
+    For times that a profiler rounded to whole microseconds: their median can only be a whole or half
+    microsecond.
+    """
+    if len(values) == 0:
+        raise ValueError("no values")
+    if not 0 <= proportion < 0.5:
+        raise ValueError("the proportion to trim at either end is in [0, 0.5)")
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    cut = int(proportion * len(ordered))
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def outliers(values: Sequence[float], *, k: float = 10.0) -> tuple[bool, ...]:
+    """Flag, a value each, those further from the median than k standard deviations as the MAD estimates them.
+
+    Where more than half of the values are equal the MAD is 0 and the mean absolute deviation takes its place
+    (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993).
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.size == 0:
+        return ()
+    distance = np.abs(x - np.median(x))
+    scale = 1.4826 * float(np.median(distance)) or 1.2533 * float(distance.mean())
+    return tuple(bool(flag) for flag in distance > k * scale)
+
+
+def order_statistic_interval(values: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
+    """Distribution-free interval of the median of independent values (David and Nagaraja, Order
+    Statistics, 7.1).
+
+    Returns (0, infinity) below six values at 95 %: no pair of order statistics covers the median so surely.
+    """
+    n = len(values)
+    below, total = -1, 0.0
+    for k in range(max(0, int(n / 2 - 8 * math.sqrt(n))), n // 2 + 1):
+        log_p = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2)
+        total += math.exp(log_p)
+        if total > (1 - confidence) / 2:
+            break
+        below = k
+    if below < 0:
+        return UNKNOWN
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    return float(ordered[below]), float(ordered[n - 1 - below])
+
+
+def student_quantile(p: float, df: int) -> float:
+    """The p-quantile of Student's t with df degrees of freedom, by bisection of its closed form.
+
+    The distribution of integer degrees of freedom is a finite sum: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
+    if df < 1 or not 0 < p < 1:
+        raise ValueError("need df >= 1 and 0 < p < 1")
+    if p < 0.5:
+        return -student_quantile(1 - p, df)
+    low, high = 0.0, 1.0
+    while _student_central(high, df) < 2 * p - 1:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_central(middle, df) < 2 * p - 1 else (low, middle)
+    return (low + high) / 2
+
+
+def _student_central(t: float, df: int) -> float:
+    """Probability that |T| <= t."""
+    angle = math.atan(t / math.sqrt(df))
+    square = math.cos(angle) ** 2
+    if df == 1:
+        return 2 * angle / math.pi
+    term = math.cos(angle) if df % 2 else 1.0
+    total = term
+    for k in range(3 if df % 2 else 2, df - 1, 2):
+        term *= square * (k - 1) / k
+        total += term
+    if df % 2:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total
+
+
+def _student_interval(logs: Array, confidence: float) -> tuple[float, float]:
+    """Interval of the geometric mean, given logarithms of independent values."""
+    if logs.size < 2:
+        return UNKNOWN
+    half = (
+        student_quantile((1 + confidence) / 2, logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
+    )
+    centre = float(logs.mean())
+    return math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
+
+
+def _by_process(blocks: Iterable[Block]) -> dict[int, list[Block]]:
+    groups: dict[int, list[Block]] = {}
+    for block in sorted(blocks, key=lambda b: (b.process, b.block)):
+        if block.values_s:
+            groups.setdefault(block.process, []).append(block)
+    return groups
+
+
+def median_interval(blocks: Sequence[Block], *, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the median time: what fresh processes of the same candidate would show.
+
+    Several processes: Student's interval over the logarithms of the processes' medians, so three
+    processes give a wide one, as they should. One process: order statistics of its blocks' medians, or of
+    its samples if the blocks are too few. Always contains the median of all samples.
+    """
+    groups = _by_process(blocks)
+    pooled = [v for group in groups.values() for b in group for v in b.values_s]
+    if not pooled or min(pooled) <= 0:
+        return UNKNOWN
+    if len(groups) > 1:
+        logs = np.log([median([v for b in group for v in b.values_s]) for group in groups.values()])
+        low, high = _student_interval(logs, confidence)
+    else:
+        (only,) = groups.values()
+        low, high = order_statistic_interval([median(b.values_s) for b in only], confidence=confidence)
+        if math.isinf(high):
+            low, high = order_statistic_interval(pooled, confidence=confidence)
+    centre = median(pooled)
+    return min(low, centre), max(high, centre)
+
+
+def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevant: float = 0.02) -> bool:
+    """Whether the series, each in order of time, rise or fall together, by at least `relevant` of their
+    level.
+
+    Kendall's test of a trend summed over independent series (Hirsch, Slack and Smith, 1982), and the
+    median over series of the second half against the first. Long series are first reduced to the medians
+    of 32 stretches.
+    """
+    score, variance, changes = 0.0, 0.0, []
+    for values in series:
+        x = np.asarray(values, dtype=np.float64)
+        if x.size > 32:
+            x = np.asarray([np.median(part) for part in np.array_split(x, 32)])
+        n = x.size
+        if n < 3:
+            continue
+        score += float(np.triu(np.sign(x[None, :] - x[:, None]), 1).sum())
+        ties = np.unique(x, return_counts=True)[1].astype(np.float64)
+        variance += (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+        first = float(np.median(x[: n // 2]))
+        changes.append(float(np.median(x[n - n // 2 :])) / first - 1 if first > 0 else 0.0)
+    if variance <= 0 or abs(float(np.median(changes))) < relevant:
+        return False
+    z = max(abs(score) - 1, 0.0) / math.sqrt(variance)
+    return math.erfc(z / math.sqrt(2)) < alpha
+
+
+def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
+    """The summary of one candidate's samples. Raises ValueError if there is none."""
+    groups = _by_process(blocks)
+    pooled = [v for group in groups.values() for b in group for v in b.values_s]
+    if not pooled:
+        raise ValueError("no samples to summarise")
+    low, high = median_interval(blocks, confidence=confidence)
+    flagged = sum(sum(outliers([v for b in group for v in b.values_s])) for group in groups.values())
+    # Blocks of one process lie apart in time, with other candidates between them: a trend shows there. One
+    # long block shows it in its own samples.
+    series = [
+        [median(b.values_s) for b in group] if len(group) >= 4 else [v for b in group for v in b.values_s]
+        for group in groups.values()
+    ]
+    series.append([median(s) for s in series])
+    return Summary(
+        n=len(pooled),
+        processes=len(groups),
+        median_s=median(pooled),
+        low_s=low,
+        high_s=high,
+        p10_s=quantile(pooled, 0.1),
+        p90_s=quantile(pooled, 0.9),
+        min_s=min(pooled),
+        outliers=flagged,
+        trend=has_trend(series),
+    )
+
+
+def compare(
+    a: Sequence[Block], b: Sequence[Block], *, confidence: float = 0.95, relevant: float | None = None
+) -> Comparison:
+    """Compare two candidates that were measured interleaved: block r of process p of both stood side by side.
+
+    One number a process: the median, over the blocks both have, of the logarithm of the ratio of the
+    block medians, which cancels what slowed both. Student's interval over these numbers. The verdict is a
+    tie if the interval holds 1, or the ratio is within `relevant` of 1: by default 1 %, and 5 % where
+    only one process was seen. Without two pairs the interval is (0, infinity) and the verdict a tie.
+    Raises ValueError if nothing pairs.
+    """
+    left = {(x.process, x.block): median(x.values_s) for x in a if x.values_s}
+    right = {(x.process, x.block): median(x.values_s) for x in b if x.values_s}
+    paired: dict[int, list[float]] = {}
+    for key in sorted(left.keys() & right.keys()):
+        if left[key] > 0 and right[key] > 0:
+            paired.setdefault(key[0], []).append(math.log(left[key] / right[key]))
+    if not paired:
+        raise ValueError("the two candidates share no block of positive times")
+    unit: Literal["process", "block"] = "process" if len(paired) > 1 else "block"
+    logs = np.asarray(
+        [median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values()))
+    )
+    low, high = _student_interval(logs, confidence)
+    ratio = math.exp(float(logs.mean()))
+    threshold = relevant if relevant is not None else (0.01 if unit == "process" else 0.05)
+    verdict: Literal["faster", "slower", "tie"] = "tie"
+    if abs(math.log(ratio)) >= math.log1p(threshold):
+        verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
+    return Comparison(ratio=ratio, low=low, high=high, verdict=verdict, pairs=int(logs.size), unit=unit)
