@@ -1,1 +1,1 @@
-
+"""Where commands run: what a device is, and this machine as one."""

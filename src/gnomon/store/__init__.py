@@ -1,1 +1,1 @@
-
+"""The record of every run: what a store is, and the one in SQLite."""

@@ -1,0 +1,102 @@
+"""The store: what is kept of every measurement, append and query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, overload
+
+from gnomon.core.campaign import Campaign, Event
+from gnomon.core.sample import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignQuery:
+    """Campaigns, the newest first; each field that is not None narrows the answer."""
+
+    id: str | None = None
+    key: str | None = None
+    kind: str | None = None
+    model_digest: str | None = None
+    finished: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Runs of one campaign, in the order in which they were appended."""
+
+    campaign: str
+    candidate: str | None = None
+    profiled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Events of one campaign, in the order in which they were appended."""
+
+    campaign: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallyQuery:
+    """One `Tally` a candidate of the campaign, in the order of their first runs."""
+
+    campaign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many runs of a candidate a campaign holds, and how many of those failed."""
+
+    candidate: str
+    runs: int
+    failures: int
+
+
+class Store(Protocol):
+    """An append-only record of campaigns, their runs and their events.
+
+    Contract, for who writes one (`gnomon.testing.store` tests it):
+
+    - What `open_campaign` or `append` returned from survives `kill -9` and loss of power at any later
+    moment. What they raised from is not in the record at all. Nothing is ever changed or removed. -
+    Values come back equal to what was appended: same types, same order, every sample. - Several processes
+    may append to one record at the same time, each through its own store. - A store belongs to the thread
+    that made it. Who made it closes it; after `close` every call raises. - `query` reads lazily and holds
+    no lock between items, so the caller may append while it iterates; it yields at least all that was
+    appended before it was called. - Everything that goes wrong is a `RecordError` with a hint.
+    """
+
+    def open_campaign(self, campaign: Campaign) -> None:
+        """Add the campaign. Nothing happens if the same campaign is there; RecordError if its id is
+        another's.
+        """
+        ...
+
+    def append(self, campaign: str, item: Run | Event) -> None:
+        """Add a run or an event to the campaign of that id. RecordError if there is none."""
+        ...
+
+    @overload
+    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
+    @overload
+    def query(self, query: RunQuery) -> Iterator[Run]: ...
+    @overload
+    def query(self, query: EventQuery) -> Iterator[Event]: ...
+    @overload
+    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
+    def query(
+        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
+    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+        """What the query asks for, lazily. RecordError if it names a campaign that is not there."""
+        ...
+
+    def close(self) -> None:
+        """Release the record. Safe to call twice."""
+        ...
+
+
+def latest_unfinished(store: Store, key: str) -> Campaign | None:
+    """The newest campaign that asked the same question and was interrupted: the one to resume."""
+    return next(store.query(CampaignQuery(key=key, finished=False)), None)

@@ -1,0 +1,127 @@
+"""The tables of the SQLite record, and the steps that bring an older record up to date.
+
+`PRAGMA application_id` marks the file as gnomon's and `PRAGMA user_version` counts the steps applied. A
+step is never edited once released: a change of the schema is one more step. docs/record.md describes the
+tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from gnomon.errors import RecordError
+
+APPLICATION_ID = 0x676E6D6E
+"""The letters "gnmn" in the header of the file."""
+
+_TABLES = """
+CREATE TABLE campaigns (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    started_at_s REAL NOT NULL,
+    gnomon_version TEXT NOT NULL,
+    model_name TEXT NOT NULL,
+    model_digest TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    device TEXT NOT NULL,
+    versions TEXT NOT NULL,
+    options TEXT NOT NULL
+);
+CREATE INDEX campaigns_by_key ON campaigns (key);
+CREATE TABLE runs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    campaign INTEGER NOT NULL REFERENCES campaigns (seq),
+    candidate TEXT NOT NULL,
+    process INTEGER NOT NULL,
+    block INTEGER NOT NULL,
+    started_at_s REAL NOT NULL,
+    profiled INTEGER NOT NULL CHECK (profiled IN (0, 1)),
+    inner INTEGER,
+    wall_ns TEXT,
+    cpu_ns TEXT,
+    failure TEXT,
+    operators TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    CHECK ((wall_ns IS NULL) <> (failure IS NULL))
+);
+CREATE INDEX runs_by_campaign ON runs (campaign);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    campaign INTEGER NOT NULL REFERENCES campaigns (seq),
+    name TEXT NOT NULL,
+    at_s REAL NOT NULL,
+    data TEXT NOT NULL
+);
+CREATE INDEX events_by_campaign ON events (campaign, name)
+"""
+
+_REFUSE = """
+CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
+BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END
+"""
+
+_VIEWS = """
+CREATE INDEX runs_by_candidate ON runs (campaign, candidate);
+DROP INDEX runs_by_campaign;
+CREATE VIEW samples AS
+SELECT campaigns.id AS campaign, candidate, process, block, profiled, wall.key AS sample,
+    wall.value * 1e-9 / inner AS wall_s,
+    json_extract(cpu_ns, '$[' || wall.key || ']') * 1e-9 / inner AS cpu_s
+FROM runs JOIN campaigns ON campaigns.seq = runs.campaign, json_each(wall_ns) AS wall
+"""
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        *_TABLES.split(";"),
+        *(
+            _REFUSE.format(table=table, verb=verb)
+            for table in ("campaigns", "runs", "events")
+            for verb in ("UPDATE", "DELETE")
+        ),
+    ),
+    tuple(_VIEWS.split(";")),
+)
+"""The statements of each version: a record of version v has had STEPS[:v]."""
+
+
+def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file, or apply the steps that an older record lacks, in one transaction.
+
+    RecordError, and not a byte written, if the file is another program's or a newer gnomon's.
+    """
+    if _version(db, path) == len(STEPS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while this one waited for the lock.
+        for number, step in enumerate(STEPS[_version(db, path) :], _version(db, path) + 1):
+            for statement in step:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    (mark,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (objects,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if mark == 0 and version == 0 and objects == 0:
+        return 0
+    if mark != APPLICATION_ID:
+        raise RecordError(
+            f"{path} is an SQLite file of another program",
+            hint="Give another path; this file was not touched.",
+        )
+    if version > len(STEPS):
+        raise RecordError(
+            f"{path} was written by a newer gnomon: schema {version}, this one knows up to {len(STEPS)}",
+            hint="Upgrade gnomon (pip install -U gnomon), or give another path; this file was not touched.",
+        )
+    return int(version)

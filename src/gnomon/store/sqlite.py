@@ -1,0 +1,259 @@
+"""The record in one SQLite file, written so that an acknowledged run survives anything but the disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from gnomon.core.campaign import FINISHED, Campaign, Event
+from gnomon.core.sample import Run
+from gnomon.errors import RecordError
+from gnomon.store import rows, schema
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+
+if TYPE_CHECKING:
+    from gnomon.store.base import Store
+
+T = TypeVar("T")
+
+_BUSY_TIMEOUT_S = 30.0
+_PAGE_ROWS = 256
+_MAGIC = b"SQLite format 3\0"
+_IS_FINISHED = f"EXISTS (SELECT 1 FROM events e WHERE e.campaign = t.seq AND e.name = '{FINISHED}') = ?"  # noqa: S608
+
+_HINTS = {
+    sqlite3.SQLITE_FULL: "Free space on that disk and start again: what was recorded is kept and resumed.",
+    sqlite3.SQLITE_IOERR: "Free space on that disk, check its health (dmesg), and start again.",
+    sqlite3.SQLITE_BUSY: "Another process holds the record; wait for it or stop it, then start again.",
+    sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set GNOMON_HOME to another.",
+    sqlite3.SQLITE_CANTOPEN: "Make the directory writable, or set GNOMON_HOME to another directory.",
+    sqlite3.SQLITE_CORRUPT: "Move the file aside (a new one is made) and save it by: sqlite3 FILE .recover",
+    sqlite3.SQLITE_NOTADB: "Give another path; this file was not touched.",
+    sqlite3.SQLITE_MISUSE: "Open the record again; a store is used by one thread, until it is closed.",
+}
+
+
+def default_path() -> Path:
+    """$GNOMON_HOME/record.sqlite, else $XDG_DATA_HOME/gnomon/record.sqlite, else the same in
+    ~/.local/share.
+    """
+    if home := os.environ.get("GNOMON_HOME"):
+        return Path(home) / "record.sqlite"
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "gnomon" / "record.sqlite"
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file. Make it by `open`; it is a context manager that closes it."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> Self:
+        """Open the record there, or at `default_path()`, and make it if there is none.
+
+        RecordError, with the file as it was, if it is not a record of this or an older gnomon, is damaged, or
+        cannot be written.
+        """
+        path = default_path() if path is None else path
+        _refuse_what_is_no_database(path)
+        with _translated(path):
+            db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+            try:
+                db.execute("PRAGMA foreign_keys = ON")
+                db.execute("PRAGMA synchronous = FULL")
+                schema.bring_up_to_date(db, path)
+                _use_write_ahead_log(db)
+            except BaseException:
+                db.close()
+                raise
+        return cls(db, path)
+
+    def open_campaign(self, campaign: Campaign) -> None:
+        """Add the campaign, unless it is there; see `Store`."""
+        row = rows.from_campaign(campaign)
+        with _translated(self.path):
+            added = self._db.execute(
+                f"INSERT INTO campaigns ({', '.join(row)}) VALUES ({_marks(row)})"  # noqa: S608
+                " ON CONFLICT (id) DO NOTHING",
+                tuple(row.values()),
+            ).rowcount
+        if not added and next(self.query(CampaignQuery(id=campaign.id))) != campaign:
+            raise RecordError(
+                f"the record holds another campaign of the id {campaign.id!r}",
+                hint="Give the campaign a fresh id, such as uuid.uuid4().hex.",
+            )
+
+    def append(self, campaign: str, item: Run | Event) -> None:
+        """Add a run or an event, on the disk when this returns; see `Store`."""
+        table, row = (
+            ("runs", rows.from_run(item)) if isinstance(item, Run) else ("events", rows.from_event(item))
+        )
+        with _translated(self.path):
+            added = self._db.execute(
+                f"INSERT INTO {table} (campaign, {', '.join(row)})"  # noqa: S608
+                f" SELECT seq, {_marks(row)} FROM campaigns WHERE id = ?",
+                (*row.values(), campaign),
+            ).rowcount
+        if not added:
+            raise self._no_campaign(campaign)
+
+    @overload
+    def query(self, query: CampaignQuery) -> Iterator[Campaign]: ...
+    @overload
+    def query(self, query: RunQuery) -> Iterator[Run]: ...
+    @overload
+    def query(self, query: EventQuery) -> Iterator[Event]: ...
+    @overload
+    def query(self, query: TallyQuery) -> Iterator[Tally]: ...
+    def query(
+        self, query: CampaignQuery | RunQuery | EventQuery | TallyQuery
+    ) -> Iterator[Campaign] | Iterator[Run] | Iterator[Event] | Iterator[Tally]:
+        """What the query asks for, lazily; see `Store`."""
+        if isinstance(query, CampaignQuery):
+            wanted: dict[str, Any] = {
+                "id = ?": query.id,
+                "key = ?": query.key,
+                "kind = ?": query.kind,
+                "model_digest = ?": query.model_digest,
+                _IS_FINISHED: query.finished,
+            }
+            return self._pages(
+                "campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True
+            )
+        seq = self._seq(query.campaign)
+        if isinstance(query, RunQuery):
+            wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": query.profiled}
+            return self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
+        if isinstance(query, EventQuery):
+            wanted = {"campaign = ?": seq, "name = ?": query.name}
+            return self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
+        return self._tallies(seq)
+
+    def close(self) -> None:
+        """Release the file. Safe to call twice."""
+        with _translated(self.path):
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _seq(self, campaign: str) -> int:
+        with _translated(self.path):
+            row = self._db.execute("SELECT seq FROM campaigns WHERE id = ?", (campaign,)).fetchone()
+        if row is None:
+            raise self._no_campaign(campaign)
+        return int(row[0])
+
+    def _no_campaign(self, campaign: str) -> RecordError:
+        known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
+        hint = (
+            f"The newest are: {', '.join(known)}."
+            if known
+            else "The record is empty: measure something first."
+        )
+        return RecordError(f"{self.path} has no campaign {campaign!r}", hint=hint)
+
+    def _tallies(self, seq: int) -> Iterator[Tally]:
+        with _translated(self.path):
+            counted = self._db.execute(
+                "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
+                " GROUP BY candidate ORDER BY min(seq)",
+                (seq,),
+            ).fetchall()
+        return (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
+
+    def _pages(
+        self,
+        table: str,
+        columns: tuple[str, ...],
+        wanted: dict[str, Any],
+        build: Callable[[tuple[Any, ...]], T],
+        newest_first: bool = False,
+    ) -> Iterator[T]:
+        """Read in pages by sequence number, so that no read transaction stays open between items."""
+        given = {clause: value for clause, value in wanted.items() if value is not None}
+        clauses = " AND ".join((*given, "t.seq < ?" if newest_first else "t.seq > ?"))
+        statement = (
+            f"SELECT t.seq, {', '.join('t.' + c for c in columns)} FROM {table} t WHERE {clauses}"  # noqa: S608
+            f" ORDER BY t.seq {'DESC' if newest_first else 'ASC'} LIMIT {_PAGE_ROWS}"
+        )
+        last = 2**62 if newest_first else 0
+        while True:
+            with _translated(self.path):
+                page = self._db.execute(statement, (*given.values(), last)).fetchall()
+            for row in page:
+                yield build(row[1:])
+            if len(page) < _PAGE_ROWS:
+                return
+            last = page[-1][0]
+
+
+def _marks(row: dict[str, Any]) -> str:
+    return ", ".join("?" * len(row))
+
+
+def _use_write_ahead_log(db: sqlite3.Connection) -> None:
+    """Switch to WAL, which SQLite refuses without waiting while another process opens the same file."""
+    give_up_at_s = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _refuse_what_is_no_database(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            return
+        if not path.is_file():
+            raise RecordError(f"{path} is not a file", hint="Give the path of a file, or set GNOMON_HOME.")
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except OSError as error:
+        raise RecordError(
+            f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN]
+        ) from error
+    if head not in (b"", _MAGIC):
+        raise RecordError(f"{path} is not a record of gnomon", hint=_HINTS[sqlite3.SQLITE_NOTADB])
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        misuse = isinstance(error, sqlite3.ProgrammingError)
+        code = sqlite3.SQLITE_MISUSE if misuse else getattr(error, "sqlite_errorcode", 0) & 0xFF
+        hint = _HINTS.get(code, "Move the file aside (a new one is made) and report this.")
+        raise RecordError(f"the record {path} failed: {error}", hint=hint) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise RecordError(
+            f"the record {path} cannot hold a value: {error}",
+            hint="Integers have 64 bits and texts are Unicode.",
+        ) from error
+
+
+if TYPE_CHECKING:
+
+    def _conforms(store: SqliteStore) -> Store:
+        return store
