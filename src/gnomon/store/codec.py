@@ -7,13 +7,12 @@ that a damaged or foreign record never becomes a wrong number.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 import numbers
 import types
 import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from gnomon.errors import RecordError
@@ -76,16 +75,21 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-@functools.cache
-def _fields(kind: Hashable) -> dict[str, tuple[Any, bool]]:
-    hints = typing.get_type_hints(kind)
-    return {
-        f.name: (
-            hints[f.name],
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
-        )
-        for f in dataclasses.fields(kind)
-    }
+def _fields(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
+    """Type of each field, and whether it must be given. Kept, because asking takes longer than decoding."""
+    if kind not in _KNOWN_FIELDS:
+        hints = typing.get_type_hints(kind)
+        _KNOWN_FIELDS[kind] = {
+            f.name: (
+                hints[f.name],
+                f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+            )
+            for f in dataclasses.fields(kind)
+        }
+    return _KNOWN_FIELDS[kind]
+
+
+_KNOWN_FIELDS: dict[type[Any], dict[str, tuple[Any, bool]]] = {}
 
 
 def _wrong(path: str, expected: str, value: Any) -> RecordError:
