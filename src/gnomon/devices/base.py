@@ -1,0 +1,130 @@
+"""A device: where commands run, and the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from gnomon.errors import UsageError
+
+INHERITED = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+)
+"""What a command inherits of the device's own environment, together with every LC_*. Nothing else passes."""
+
+STDOUT_TAIL_BYTES = 1 << 20
+STDERR_TAIL_BYTES = 1 << 16
+LINE_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a command ended.
+
+    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that
+    ended it. `stdout` and `stderr` are the ends of what it printed (at most 1 MiB and 64 KiB), with
+    U+FFFD for what is not UTF-8. `timed_out` says that gnomon ended it. `duration_s` is as the caller saw
+    it.
+    """
+
+    returncode: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    duration_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with status 0."""
+        return self.returncode == 0 and not self.timed_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """What a device is. Equal fingerprints mean that times may be compared; see
+    `gnomon.devices.fingerprint`.
+    """
+
+    name: str
+    fingerprint: Mapping[str, Any]
+
+
+class Device(Protocol):
+    """A machine that runs commands, as a context manager that holds a private folder there.
+
+    Contract, for who writes one (`gnomon.testing.device` tests it):
+
+    - Entering makes an empty private folder on the device; leaving removes it with all in it, also after an
+      error. The methods are called in between, from one thread.
+    - What the device or the way to it does wrong is a `DeviceError`; its `transient` says whether trying
+    again can help. What the command does wrong is no error but a `Completed`. - No process that `run`
+    started outlives the call, however the call ends: return, timeout, an exception out of `on_line`,
+    KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
+    """
+
+    def __enter__(self) -> Self:
+        """Reach the device and make the private folder."""
+        ...
+
+    def __exit__(self, *exception: object) -> None:
+        """Remove the private folder. Raises nothing of its own."""
+        ...
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout_s: float,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Completed:
+        """Run a command in the private folder and wait until it and all its children have ended.
+
+        No shell takes part. Its environment is `env` and the variables of `INHERITED`, which `env`
+        overrides. `stdin` is written and then closed. `on_line` gets each line of standard output without
+        its end, as it comes, also a last one without newline, and may raise to stop the command. At the
+        time limit the whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the
+        program cannot be started, or prints a line of more than 64 MiB.
+        """
+        ...
+
+    def push(self, local: Path, name: str) -> str:
+        """Bring a file or folder to the device; return its path there, whose last part is `name`.
+
+        Commands may read it, must not write it. What has not changed is not sent again. UsageError if
+        `name` is no plain file name, DeviceError if `local` cannot be read or the device has no room.
+        """
+        ...
+
+    def pull(self, remote: str, local: Path) -> None:
+        """Fetch a file; a relative `remote` is in the private folder. `local` is whole or untouched."""
+        ...
+
+    def describe(self) -> DeviceInfo:
+        """The name and the fingerprint of the device."""
+        ...
+
+
+def checked_name(name: str) -> str:
+    """The name, if it is a plain file name; UsageError otherwise."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > 255:
+        raise UsageError(f"{name[:80]!r} is not a plain file name", hint="Give a name without directories.")
+    return name
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of a device's own environment that commands may see."""
+    return {k: v for k, v in environment.items() if k in INHERITED or k.startswith("LC_")}

@@ -1,0 +1,113 @@
+"""This machine as a device."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from gnomon.devices.base import Completed, DeviceInfo, checked_name, inherited
+from gnomon.devices.fingerprint import fingerprint
+from gnomon.devices.guard import Guard
+from gnomon.devices.process import run_process
+from gnomon.errors import DeviceError
+
+if TYPE_CHECKING:
+    from gnomon.devices.base import Device
+
+
+class LocalDevice:
+    """The machine that gnomon itself runs on; see `Device` for what the methods promise."""
+
+    def __init__(self, name: str = "local") -> None:
+        self._name = name
+        self._folder: Path | None = None
+        self._guard: Guard | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The private folder. DeviceError outside of the `with` block."""
+        if self._folder is None:
+            raise DeviceError(
+                "the device is not open", hint="Use it in a with statement: with LocalDevice() as device:"
+            )
+        return self._folder
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="gnomon-"))
+        except OSError as error:
+            raise DeviceError(
+                f"no private folder can be made in {tempfile.gettempdir()}: {error.strerror}",
+                hint="Free space there, or point TMPDIR to a directory that can be written.",
+            ) from error
+        self._guard = Guard(self._folder)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        folder, guard = self._folder, self._guard
+        self._folder = self._guard = None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if guard is not None:
+            guard.close()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout_s: float,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Completed:
+        """Run a command in the private folder; see `Device.run`."""
+        return run_process(
+            argv,
+            env={**inherited(os.environ), **env},
+            stdin=stdin,
+            timeout_s=timeout_s,
+            on_line=on_line,
+            cwd=self.folder,
+            guard=self._guard,
+        )
+
+    def push(self, local: Path, name: str) -> str:
+        """The path where the file already is, or a link of the wanted name to it: nothing is copied."""
+        folder = self.folder
+        checked_name(name)
+        source = local.absolute()
+        if not os.access(source, os.R_OK):
+            raise DeviceError(f"{local} cannot be read", hint="Check the path and its permissions.")
+        if source.name == name:
+            return str(source)
+        link = Path(tempfile.mkdtemp(prefix="pushed-", dir=folder)) / name
+        link.symlink_to(source)
+        return str(link)
+
+    def pull(self, remote: str, local: Path) -> None:
+        """Copy a file out of the private folder, or from an absolute path; see `Device.pull`."""
+        source = self.folder / remote
+        partial = local.with_name(f".{local.name}.{os.getpid()}.part")
+        try:
+            shutil.copyfile(source, partial)
+            partial.replace(local)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise DeviceError(
+                f"{remote} cannot be fetched to {local}: {error.strerror or error}",
+                hint="Check that the command wrote the file, and that there is room for it here.",
+            ) from error
+
+    def describe(self) -> DeviceInfo:
+        """This machine's name and fingerprint."""
+        return DeviceInfo(name=self._name, fingerprint=fingerprint())
+
+
+if TYPE_CHECKING:
+
+    def _conforms(device: LocalDevice) -> Device:
+        return device

@@ -1,0 +1,241 @@
+"""The local device: the shipped contract, and what only this machine can show (processes, folders, kill
+-9).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gnomon.devices import process
+from gnomon.devices.base import LINE_LIMIT_BYTES, STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import DeviceError
+from gnomon.testing.device import DeviceContract
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+@pytest.fixture
+def device() -> Iterator[LocalDevice]:
+    with LocalDevice() as opened:
+        yield opened
+
+
+class TestLocalDevice(DeviceContract):
+    @pytest.fixture
+    def device(self) -> Iterator[LocalDevice]:
+        with LocalDevice() as opened:
+            yield opened
+
+
+@pytest.fixture(params=["pidfd", "polling"])
+def any_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "polling":
+        monkeypatch.delattr(os, "pidfd_open")
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, waiting for it to do so."""
+    for _ in range(2000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
+
+
+@pytest.mark.usefixtures("any_kernel")
+def test_grandchildren_die_at_the_time_limit(device: LocalDevice) -> None:
+    completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
+    assert completed.timed_out
+    assert completed.signal == signal.SIGTERM
+    pids = [int(p) for p in completed.stdout.split()]
+    assert len(pids) == 3
+    assert all(gone(p) for p in pids)
+
+
+@pytest.mark.usefixtures("any_kernel")
+def test_who_ignores_sigterm_is_killed(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_GRACE_S", 0.2)
+    script = "trap '' TERM; echo $$; while :; do sleep 600; done"
+    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5)
+    assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
+    assert gone(int(completed.stdout))
+
+
+@pytest.mark.usefixtures("any_kernel")
+def test_a_child_left_behind_neither_blocks_nor_survives(device: LocalDevice) -> None:
+    completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
+    assert completed.ok
+    assert gone(int(completed.stdout))
+
+
+def test_a_daemon_that_left_the_group_does_not_block(device: LocalDevice) -> None:
+    completed = device.run(["setsid", "-f", "sh", "-c", "echo $$; exec sleep 3"], env={}, timeout_s=60)
+    assert not completed.timed_out
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_kills_the_family(device: LocalDevice, error: type[BaseException]) -> None:
+    pids: list[int] = []
+
+    def listen(line: str) -> None:
+        pids.append(int(line))
+        if len(pids) == 3:
+            raise error
+
+    with pytest.raises(error):
+        device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
+    assert all(gone(p) for p in pids)
+
+
+def test_endless_output_meets_the_limit_and_is_capped(device: LocalDevice) -> None:
+    completed = device.run(["sh", "-c", "yes err >&2 & yes"], env={}, timeout_s=0.5)
+    assert completed.timed_out
+    assert len(completed.stdout) == STDOUT_TAIL_BYTES
+    assert len(completed.stderr) == STDERR_TAIL_BYTES
+
+
+def test_big_output_keeps_its_end_and_every_line(device: LocalDevice) -> None:
+    count = 0
+
+    def listen(line: str) -> None:
+        nonlocal count
+        assert line == str(count)
+        count += 1
+
+    script = "import sys\nfor i in range(300000): print(i)\nsys.stderr.write('x' * 10**6 + 'end')"
+    completed = device.run([*PYTHON, script], env={}, timeout_s=60, on_line=listen)
+    assert count == 300000
+    assert completed.stdout.endswith("299999\n")
+    assert completed.stderr.endswith("xend")
+
+
+def test_stdin_and_stdout_both_big_do_not_deadlock(device: LocalDevice) -> None:
+    data = b"0123456789abcdef" * (1 << 18)
+    received = 0
+
+    def listen(line: str) -> None:
+        nonlocal received
+        received += len(line)
+
+    completed = device.run(["cat"], env={}, stdin=data, timeout_s=60, on_line=listen)
+    assert completed.ok
+    assert received == len(data)
+
+
+def test_a_line_without_end_is_refused(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LINE_LIMIT_BYTES >= 16 << 20
+    monkeypatch.setattr(process, "LINE_LIMIT_BYTES", 1 << 20)
+    with pytest.raises(DeviceError, match="line"):
+        device.run(["cat", "/dev/zero"], env={}, timeout_s=60, on_line=lambda line: None)
+
+
+def test_bytes_that_are_no_text_are_marked(device: LocalDevice) -> None:
+    lines: list[str] = []
+    device.run(["printf", r"a\377b\nc\000d\n"], env={}, timeout_s=60, on_line=lines.append)
+    assert lines == ["a\ufffdb", "c\0d"]
+
+
+@pytest.mark.parametrize("argv", [[], ["/no/such"], ["/etc/passwd"], ["a\0b"], ["sh", "a\0b"]])
+def test_what_cannot_start_is_one_error(device: LocalDevice, argv: list[str]) -> None:
+    with pytest.raises(DeviceError) as refused:
+        device.run(argv, env={}, timeout_s=60)
+    assert refused.value.hint
+
+
+def test_only_the_listed_environment_passes(device: LocalDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_TEST", "kept")
+    monkeypatch.setenv("PYTHONPATH", "stray")
+    monkeypatch.setenv("LD_PRELOAD_TEST", "stray")
+    lines = device.run(["env"], env={"HOME": "/given"}, timeout_s=60).stdout.splitlines()
+    names = {line.partition("=")[0] for line in lines}
+    assert "LC_TEST=kept" in lines
+    assert "HOME=/given" in lines
+    assert "PATH" in names
+    assert not names & {"PYTHONPATH", "LD_PRELOAD_TEST"}
+
+
+def test_the_private_folder_goes_away(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), LocalDevice() as device:
+        folder = device.folder
+        device.run(["sh", "-c", "mkdir -p a/b; echo > a/b/c"], env={}, timeout_s=60)
+        assert (folder / "a" / "b" / "c").exists()
+        raise ZeroDivisionError
+    assert not folder.exists()
+    with pytest.raises(DeviceError):
+        device.run(["true"], env={}, timeout_s=60)
+
+
+def test_no_folder_no_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(DeviceError) as refused, LocalDevice():
+        pass
+    assert "TMPDIR" in refused.value.hint
+
+
+def test_push_copies_nothing(device: LocalDevice, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"model")
+    assert device.push(tmp_path / "m.onnx", "m.onnx") == str(tmp_path / "m.onnx")
+    assert Path(device.push(tmp_path / "m.onnx", "n.onnx")).is_symlink()
+
+
+def test_open_files_do_not_pile_up(device: LocalDevice) -> None:
+    device.run(["true"], env={}, timeout_s=60)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        device.run(["sh", "-c", "echo x; exit 1"], env={}, timeout_s=60)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+CAMPAIGN = """
+from gnomon.devices.local import LocalDevice
+with LocalDevice() as device:
+    print(device.folder, flush=True)
+    device.run(["sh", "-c", {family!r}], env={{}}, timeout_s=600, on_line=lambda l: print(l, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_when_gnomon_dies_so_does_what_it_runs(number: signal.Signals) -> None:
+    script = textwrap.dedent(CAMPAIGN).format(family=FAMILY)
+    gnomon = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with gnomon:
+        assert gnomon.stdout is not None
+        folder = Path(gnomon.stdout.readline().strip())
+        pids = [int(gnomon.stdout.readline()) for _ in range(3)]
+        assert folder.is_dir()
+        gnomon.send_signal(number)
+        gnomon.wait(timeout=30)
+    assert all(gone(p) for p in pids)
+    for _ in range(1000):
+        if not folder.exists():
+            break
+        time.sleep(0.01)
+    assert not folder.exists()
+
+
+def test_a_killed_guard_does_not_stop_the_work() -> None:
+    with LocalDevice() as device:
+        guard = device._guard
+        assert guard is not None
+        guard._process.kill()
+        guard._process.wait()
+        assert device.run(["true"], env={}, timeout_s=60).ok
