@@ -1,0 +1,234 @@
+"""The measuring loop: candidates interleaved in fresh processes, recorded as they come, resumed where they stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnomon.core.campaign import FINISHED, Campaign, Context, question_key
+from gnomon.core.campaign import Event as CampaignEvent
+from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.core.stats import blocks_of, summarise
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink, Event, failure_of
+from gnomon.measure.progress import Meter, Watch
+from gnomon.store.base import EventQuery, RunQuery, Store, latest_unfinished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Something to be measured: a job for the agent, and the environment of its process.
+
+    `key` names it within the campaign; the same key must always mean the same thing. `check` compares its
+    outputs with the campaign's reference and refuses it above `tolerance`.
+    """
+
+    key: str
+    job: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    profiled: bool = False
+    check: bool = True
+    tolerance: float = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is known of one candidate: its runs, in order, and the failure that ended it, if one did."""
+
+    key: str
+    runs: tuple[Run, ...]
+    failure: Failure | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are samples and no failure."""
+        return self.failure is None and any(run.samples is not None for run in self.runs)
+
+    def fact(self, name: str) -> Any:
+        """The last known value of a fact, or None."""
+        for run in reversed(self.runs):
+            if name in run.facts:
+                return run.facts[name]
+        return None
+
+
+class CampaignRunner:
+    """One campaign on one device: whatever a job measures goes through `measure`.
+
+    A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
+    record are not measured again, so at most the block that was under way is lost. Call `finish` at the end of
+    the job. Not safe for several threads.
+    """
+
+    def __init__(
+        self, link: AgentLink, store: Store, *, kind: str, context: Context, question: Mapping[str, Any],
+        watch: Watch | None = None, fresh: bool = False,
+    ) -> None:
+        key = question_key(kind, context, question)
+        found = None if fresh else latest_unfinished(store, key)
+        self.resumed = found is not None
+        self.campaign = found or Campaign(
+            id=uuid.uuid4().hex, kind=kind, key=key, context=context, started_at_s=time.time()
+        )
+        store.open_campaign(self.campaign)
+        self.link, self._store, self._watch = link, store, watch
+        self._reference = ""
+        self._seeds = [context.seed, context.seed + 1]
+        self.environments: list[Mapping[str, Any]] = []
+        self._runs: dict[str, list[Run]] = {}
+        for run in store.query(RunQuery(campaign=self.campaign.id)):
+            self._runs.setdefault(run.candidate, []).append(run)
+        for event in store.query(EventQuery(campaign=self.campaign.id, name="environment")):
+            self.environments.append(event.data)
+
+    def note(self, name: str, data: Mapping[str, Any]) -> None:
+        """Add a finding to the record that is not a run."""
+        self._store.append(self.campaign.id, CampaignEvent(name=name, at_s=time.time(), data=data))
+
+    def finish(self, decision: Mapping[str, Any]) -> None:
+        """The job is done: the next one that asks the same starts anew."""
+        self.note("decision", decision)
+        self.note(FINISHED, {})
+
+    def reference(self, job: Mapping[str, Any], *, timeout_s: float) -> tuple[dict[str, Any] | None, Failure | None]:
+        """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
+
+        The reference is computed anew when a campaign is resumed: it is not measured.
+        """
+        path = self.link.device.path("reference.npz")
+        found: dict[str, Any] = {}
+        failed: list[Failure] = []
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "opened":
+                found.update(event["sensitivity"])
+            elif event["event"] == "failure":
+                failed.append(failure_of(event))
+
+        opening = {"job": job, "save": path, "seeds": self._seeds}
+        request = {
+            **Effort(rounds=0, timeout_s=timeout_s).request(),
+            "seed": 0,
+            "candidates": [{"key": "reference", "open": opening}],
+        }
+        self.link.request(request, on_event, timeout_s=timeout_s * 3)
+        if failed:
+            return None, failed[0]
+        self._reference = path
+        return found, None
+
+    def known(self, key: str) -> Measured:
+        """What is known of a candidate so far."""
+        runs = tuple(self._runs.get(key, ()))
+        failures = [run.failure for run in runs if run.failure is not None]
+        final = [f for f in failures if not f.transient]
+        failure = final[0] if final else failures[-1] if len(failures) > 1 else None
+        return Measured(key=key, runs=runs, failure=failure)
+
+    def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
+        """Measure until the effort's stop rule holds; failed candidates stay out, the others go on."""
+        start = time.monotonic()
+        blocks = {c.key: range(1 if c.profiled else effort.rounds) for c in candidates}
+        meter = Meter(stage, effort.processes_least * sum(map(len, blocks.values())), self._watch)
+        for process in range(effort.processes_most):
+            if process >= effort.processes_least and self._enough(candidates, effort, start):
+                break
+            if process >= effort.processes_least:
+                meter.expect((process + 1) * sum(map(len, blocks.values())))
+            wanted: dict[str, list[int]] = {}
+            for candidate in candidates:
+                known = self.known(candidate.key)
+                done = {r.block for r in known.runs if r.process == process}
+                meter.step(len(done & set(blocks[candidate.key])))
+                if known.failure is None:
+                    wanted[candidate.key] = [b for b in blocks[candidate.key] if b not in done]
+            if any(wanted.values()):
+                self._session(process, [c for c in candidates if wanted.get(c.key)], wanted, effort, meter)
+        meter.finish()
+        return {c.key: self.known(c.key) for c in candidates}
+
+    def _enough(self, candidates: Sequence[Candidate], effort: Effort, start: float) -> bool:
+        """Whether every candidate that works is known well enough, or the budget is over."""
+        if time.monotonic() - start > effort.budget_s:
+            return True
+        for candidate in candidates:
+            known = self.known(candidate.key)
+            if candidate.profiled or not known.ok:
+                continue
+            clocks = (summarise(blocks_of(known.runs, clock=c)).relative_half_width for c in ("wall", "cpu"))  # type: ignore[arg-type]
+            if min(clocks) > effort.half_width:
+                return False
+        return True
+
+    def _session(
+        self, process: int, candidates: Sequence[Candidate], wanted: Mapping[str, list[int]], effort: Effort,
+        meter: Meter,
+    ) -> None:
+        """One request to the agent: a fresh process for each candidate, its missing blocks interleaved."""
+        entries = [self._entry(c, wanted[c.key], effort) for c in candidates]
+        seed = f"{self.campaign.key}/{process}/{json.dumps(sorted(wanted))}"
+        request = {**effort.request(), "seed": seed, "candidates": entries}
+        profiled = {c.key for c in candidates if c.profiled}
+        opened: dict[str, dict[str, Any]] = {}
+
+        def on_event(event: Event) -> None:
+            kind = event["event"]
+            if kind == "environment":
+                self.environments.append(event["data"])
+                self.note("environment", event["data"])
+                return
+            key = event["candidate"]
+            if kind == "opened":
+                opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
+            elif kind == "failure":
+                self._append(
+                    Run(candidate=key, process=process, block=0, started_at_s=time.time(), failure=failure_of(event),
+                        profiled=key in profiled, facts=opened.pop(key, {}))
+                )
+            elif kind == "block":
+                self._append(_run_of(event, process, key in profiled, opened.pop(key, {})))
+                meter.step()
+
+        steps = len(entries) * (effort.rounds + 1)
+        self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
+
+    def _entry(self, candidate: Candidate, blocks: list[int], effort: Effort) -> dict[str, Any]:
+        opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}
+        if candidate.check and self._reference:
+            opening.update(check=self._reference, seeds=self._seeds)
+        skipped = [b for b in range(effort.rounds) if b not in blocks]
+        return {
+            "key": candidate.key,
+            "environment": dict(candidate.environment),
+            "tolerance": candidate.tolerance,
+            "open": opening,
+            "done": skipped,
+        }
+
+    def _append(self, run: Run) -> None:
+        self._store.append(self.campaign.id, run)
+        self._runs.setdefault(run.candidate, []).append(run)
+
+
+def _run_of(event: Event, process: int, profiled: bool, opened: Mapping[str, Any]) -> Run:
+    """A run from the agent's event; what was found on opening goes with a process's first block."""
+    operators = tuple(
+        OperatorSamples(
+            name=row["name"], sources=tuple(row["sources"]), backend=row["backend"], wall_ns=tuple(row["wall_ns"])
+        )
+        for row in event.get("operators", ())
+    )
+    return Run(
+        candidate=event["candidate"],
+        process=process,
+        block=event["block"],
+        started_at_s=event["started_at_s"],
+        samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
+        profiled=profiled,
+        operators=operators,
+        facts={**opened, "peak_rss_bytes": event["peak_rss_bytes"]},
+    )

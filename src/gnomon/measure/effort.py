@@ -1,0 +1,48 @@
+"""How hard a measurement tries, and when it stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """The protocol of a measurement.
+
+    A candidate is visited `rounds` times in each of `processes_least` to `processes_most` fresh processes. A visit
+    is a block: samples of at least `sample_s` each (an inner loop makes short calls longer) for `block_s` seconds,
+    at least `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first
+    makes `warm_count` calls for at least `warm_s`; its very first call is kept apart. More processes are started
+    until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
+    A process that does not answer within `timeout_s` is killed: it hangs.
+    """
+
+    processes_least: int = 3
+    processes_most: int = 6
+    rounds: int = 5
+    block_s: float = 0.06
+    sample_s: float = 1e-3
+    samples_least: int = 2
+    samples_most: int = 2000
+    warm_count: int = 3
+    warm_s: float = 0.05
+    rewarm_s: float = 0.003
+    half_width: float = 0.02
+    budget_s: float = 60.0
+    timeout_s: float = 60.0
+
+    def request(self) -> dict[str, Any]:
+        """The part of a request to the agent that the protocol decides."""
+        return {
+            "rounds": self.rounds,
+            "timeout_s": self.timeout_s,
+            "warm": {"warm_count": self.warm_count, "warm_s": self.warm_s},
+            "block": {
+                "sample_ns": int(self.sample_s * 1e9),
+                "seconds": self.block_s,
+                "least": self.samples_least,
+                "most": self.samples_most,
+                "rewarm_s": self.rewarm_s,
+            },
+        }

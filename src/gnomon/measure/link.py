@@ -1,0 +1,91 @@
+"""The way to the agent on a device: one request, and its events as they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.devices.base import Device
+from gnomon.errors import AgentError, DeviceError
+from gnomon.measure.pack import packed_agent
+
+Event = dict[str, Any]
+
+
+class AgentLink:
+    """Starts the agent's supervisor on a device. The device is the caller's and stays open."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._agent = ""
+
+    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+        """Put one request; `on_event` is called for each event but the signs of life.
+
+        Raises DeviceError if the device or the supervisor failed, AgentError if it said something senseless.
+        Whatever came before an error was delivered.
+        """
+        if not self._agent:
+            self._agent = self.device.push_bytes(packed_agent(), "agent.pyz")
+        ended = False
+
+        def on_line(line: str) -> None:
+            nonlocal ended
+            try:
+                event = json.loads(line)
+                kind = event["event"]
+            except (ValueError, KeyError, TypeError):
+                raise AgentError(
+                    f"the agent wrote a line that is no event: {line[:200]!r}",
+                    hint="Please report this, with the line.",
+                ) from None
+            if kind == "end":
+                ended = True
+            elif kind != "alive":
+                on_event(event)
+
+        done = self.device.run(
+            [self.device.python, self._agent, "supervise"],
+            env={},
+            stdin=json.dumps(request).encode() + b"\n",
+            timeout_s=timeout_s,
+            on_line=on_line,
+        )
+        if not ended:
+            how = "did not end in time" if done.timed_out else f"ended with status {done.returncode}"
+            raise DeviceError(
+                f"the agent on {self.device.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
+                hint="Check that Python 3.11 or later with numpy is on the device, and start the command again: "
+                "what was measured is kept.",
+                transient=True,
+            )
+
+    def ask(
+        self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float = 60.0
+    ) -> dict[str, Mapping[str, Any] | Failure]:
+        """Each command in a fresh process of the agent: its answer, or how the process failed."""
+        answers: dict[str, Mapping[str, Any] | Failure] = {}
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "answer":
+                answers[event["key"]] = event["answer"]
+            elif event["event"] == "failure":
+                answers[event["candidate"]] = failure_of(event)
+
+        wanted = [{"key": key, "command": dict(command)} for key, command in commands.items()]
+        request = {"commands": wanted, "timeout_s": timeout_s}
+        self.request(request, on_event, timeout_s=timeout_s * (len(wanted) + 1))
+        return {key: answers[key] for key in commands}
+
+
+def failure_of(event: Event) -> Failure:
+    """The failure that an event tells of."""
+    return Failure(
+        stage=event["stage"],
+        kind=event["kind"],
+        transient=event["transient"],
+        message=event["message"],
+        log_tail=event["log_tail"],
+    )

@@ -1,0 +1,51 @@
+"""Progress of long work, for whoever shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is being done (`stage`), the steps done and known so far, and the seconds left, None while unknown."""
+
+    stage: str
+    done: int
+    total: int
+    left_s: float | None
+
+
+Watch = Callable[[Progress], None]
+
+
+class Meter:
+    """Counts the steps of one stage and estimates the time left from those taken so far."""
+
+    def __init__(self, stage: str, total: int, watch: Watch | None) -> None:
+        self._stage, self._total, self._watch = stage, total, watch
+        self._done = 0
+        self._start = time.monotonic()
+        self._tell()
+
+    def step(self, count: int = 1) -> None:
+        """Some more steps are done."""
+        self._done += count
+        self._tell()
+
+    def expect(self, total: int) -> None:
+        """The total became known better."""
+        self._total = max(total, self._done)
+
+    def finish(self) -> None:
+        """All is done, also what turned out not to be needed."""
+        self._total = self._done
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._watch is None:
+            return
+        spent = time.monotonic() - self._start
+        left = spent / self._done * (self._total - self._done) if self._done else None
+        self._watch(Progress(stage=self._stage, done=self._done, total=self._total, left_s=left))

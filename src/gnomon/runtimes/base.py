@@ -1,0 +1,128 @@
+"""What gnomon asks of a runtime, and the values that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+
+#: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
+Ask = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, "Mapping[str, Any] | Failure"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What the agent found of a runtime on a device: its version, its backends, and further findings."""
+
+    version: str
+    backends: tuple[str, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the user wants of runtimes.
+
+    `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
+    processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
+    outputs are checked against the clean reference.
+    """
+
+    threads: int = 1
+    backends: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    environments: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Settings of a whole process of a runtime, and the backends that operators can be given within it.
+
+    `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the
+    default one, which takes what no other is given. `tolerance` is the largest difference of outputs, relative to
+    the reference's largest magnitude, that is not a wrong result in this precision.
+    """
+
+    runtime: str
+    name: str
+    backends: tuple[str, ...]
+    options: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    precision: str = "float32"
+    tolerance: float = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedModel:
+    """A model on a device: its graph, the path there, and the names of its inputs and outputs in order."""
+
+    graph: Graph
+    path: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """Which operators each backend of a configuration takes, and which backends failed altogether.
+
+    `operators[backend]` are operator indices. A backend in `failures` is in none of the sets.
+    """
+
+    operators: Mapping[str, frozenset[int]]
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+
+
+#: Backend of each operator, by the operator's index; an empty mapping means the default backend everywhere.
+Assignment = Mapping[int, str]
+
+
+class Runtime(Protocol):
+    """The host's side of a runtime. Stateless; it never imports the runtime, which lives on the device.
+
+    The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
+    then `segment` and `package` as often as wanted. Everything that may crash or hang happens in the agent's
+    processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    """
+
+    name: str
+    #: Graph.format values that the runtime loads.
+    formats: frozenset[str]
+    #: The pip requirement that installs it.
+    requirement: str
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """The configurations worth trying; UsageError where the wish names a backend that is not there."""
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """Which operators each backend takes, found by asking the runtime on the device."""
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """What the agent must load to run the model under an assignment (a segment of docs/agent.md)."""
+
+    def package(
+        self, model: Path, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`."""
+
+
+def whole_segment(
+    runtime: str, model: PlacedModel, options: Mapping[str, Any], *, path: str | None = None
+) -> dict[str, Any]:
+    """A segment that binds each input and output of a model to the buffer of the same name."""
+    return {
+        "runtime": runtime,
+        "model": path or model.path,
+        "options": dict(options),
+        "inputs": [[name, name] for name in model.inputs],
+        "outputs": [[name, name] for name in model.outputs],
+    }
+
+
+def environment_variants(wish: Wish) -> Sequence[tuple[str, Mapping[str, str]]]:
+    """The clean environment, then each wished one with the label that goes into a configuration's name."""
+    return [("", {}), *((",".join(f"{k}={v}" for k, v in sorted(e.items())), e) for e in wish.environments)]

@@ -1,0 +1,113 @@
+"""onert (Samsung ONE): operators are placed one by one on the backends of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.sample import Failure
+from gnomon.errors import UsageError
+from gnomon.models.nnpackage import write_nnpackage
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    PlacedModel,
+    Probe,
+    Runtime,
+    Support,
+    Wish,
+    environment_variants,
+    whole_segment,
+)
+
+
+class Onert:
+    """The adapter of onert."""
+
+    name = "onert"
+    formats = frozenset({"circle", "tflite"})
+    requirement = "gnomon[onert]"
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """One configuration an environment; cpu, which takes most operators, is the default backend."""
+        for name in wish.backends:
+            if name not in probe.backends:
+                raise UsageError(
+                    f"onert {probe.version} on this device has no backend {name!r}",
+                    hint=f"It has: {', '.join(probe.backends)}.",
+                )
+        wanted = tuple(b for b in probe.backends if not wish.backends or b in wish.backends)
+        default = "cpu" if "cpu" in wanted else wanted[0]
+        backends = (default, *(b for b in wanted if b != default))
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=f"{self.name}[{label}]" if label else self.name,
+                backends=backends,
+                options={"threads": wish.threads},
+                environment=environment,
+            )
+            for label, environment in environment_variants(wish)
+        )
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """Each backend in a process of its own prepares the model with its operators, type by type."""
+        default = configuration.backends[0]
+        types: dict[str, list[int]] = {}
+        for operator in model.graph.operators:
+            types.setdefault(operator.type, []).append(operator.index)
+        commands = {
+            backend: {
+                "do": "supports",
+                "segment": {
+                    "runtime": self.name,
+                    "model": model.path,
+                    "options": {**configuration.options, "backend": backend, "default": default, "types": types},
+                },
+            }
+            for backend in configuration.backends
+        }
+        operators: dict[str, frozenset[int]] = {}
+        failures: dict[str, Failure] = {}
+        for backend, answer in ask(commands).items():
+            if isinstance(answer, Failure):
+                failures[backend] = answer
+            else:
+                operators[backend] = frozenset(answer["operators"])
+        return Support(operators=operators, failures=failures)
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """The model with the map in the environment, where onert applies it to the first session."""
+        options = {**configuration.options, "settings": settings(configuration, assignment)}
+        return whole_segment(self.name, model, options)
+
+    def package(
+        self, model: Path, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """An nnpackage whose config holds the map and the threads beside what it held before."""
+        made = settings(configuration, assignment)
+        threads = str(configuration.options.get("threads", 1))
+        destination = folder / "nnpackage"
+        write_nnpackage(model, destination, {**made, "NUM_THREADS": threads})
+        options = {**configuration.options, "settings": made}
+        return {"runtime": self.name, "model": destination.name, "options": options}
+
+
+def settings(configuration: Configuration, assignment: Assignment) -> Mapping[str, str]:
+    """onert's own keys for an assignment; operators on the default backend are not named.
+
+    BACKENDS begins with the default, because the first usable one takes what the map does not name.
+    """
+    default = configuration.backends[0]
+    moved = {index: backend for index, backend in sorted(assignment.items()) if backend != default}
+    used = (default, *sorted(set(moved.values())))
+    made = {"BACKENDS": ";".join(used)}
+    if moved:
+        made["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in moved.items())
+    return made
+
+
+if TYPE_CHECKING:
+    _: Runtime = Onert()

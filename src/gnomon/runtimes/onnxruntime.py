@@ -1,0 +1,34 @@
+"""ONNX Runtime, its CPU provider."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+
+
+class OnnxRuntime(WholeModelRuntime):
+    """The adapter of ONNX Runtime."""
+
+    name = "onnxruntime"
+    requirement = "gnomon[onnxruntime]"
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """float32 on the CPU provider, an environment each."""
+        refuse_other_backends(self.name, wish)
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=labelled(self.name, label),
+                backends=(self.name,),
+                options={"threads": wish.threads, "provider": "CPUExecutionProvider"},
+                environment=environment,
+                tolerance=TOLERANCE["float32"],
+            )
+            for label, environment in environment_variants(wish)
+        )
+
+
+if TYPE_CHECKING:
+    _: Runtime = OnnxRuntime()

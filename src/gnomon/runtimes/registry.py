@@ -1,0 +1,50 @@
+"""Finds runtimes: the built-in ones and a third party's, all by the entry-point group ``gnomon.runtimes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRuntime:
+    """An adapter that could not be loaded; it stays in the list with the reason."""
+
+    name: str
+    reason: str
+
+
+def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
+    """The adapters in order of their names, and those that could not be loaded."""
+    good: list[Runtime] = []
+    broken: list[BrokenRuntime] = []
+    for entry in sorted(entry_points(group="gnomon.runtimes"), key=lambda e: e.name):
+        try:
+            good.append(entry.load()())
+        except Exception as error:  # a third party's adapter may raise anything at import
+            broken.append(BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}"))
+    return tuple(good), tuple(broken)
+
+
+def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
+    """The named runtimes, or all that load the format; UsageError where a name is unknown or does not fit."""
+    good, broken = all_runtimes()
+    known = {runtime.name: runtime for runtime in good}
+    reasons = {item.name: item.reason for item in broken}
+    fitting = [r for r in good if model_format in r.formats]
+    advice = f"Runtimes for {model_format} models: {', '.join(r.name for r in fitting) or 'none'}."
+    if not names:
+        if not fitting:
+            raise UsageError(f"no runtime loads {model_format} models", hint=advice)
+        return tuple(fitting)
+    for name in names:
+        if name in reasons:
+            raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)
+        if name not in known:
+            raise UsageError(f"unknown runtime {name!r}", hint=f"{advice} All: {', '.join(sorted(known))}.")
+        if model_format not in known[name].formats:
+            raise UsageError(f"runtime {name!r} does not load {model_format} models", hint=advice)
+    return tuple(known[name] for name in dict.fromkeys(names))
