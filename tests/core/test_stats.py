@@ -1,0 +1,276 @@
+"""Statistics against scipy, against simulation, and their honesty on A/A data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.core.sample import Failure, Run, Samples
+from gnomon.core.stats import (
+    Block,
+    blocks_of,
+    compare,
+    has_trend,
+    median,
+    median_interval,
+    order_statistic_interval,
+    outliers,
+    quantile,
+    student_quantile,
+    summarise,
+    trimmed_mean,
+)
+
+TIMES = st.lists(st.floats(1e-7, 1e3), min_size=1, max_size=60)
+Bias = Callable[[np.random.Generator], float]
+
+
+def simulate(
+    rng: np.random.Generator,
+    processes: int,
+    *,
+    bias: Bias,
+    effect: float = 1.0,
+    blocks: int = 4,
+    each: int = 8,
+) -> tuple[list[Block], list[Block]]:
+    """Two candidates side by side: a bias a process, a drift both share, and noise that only ever adds."""
+    sides: tuple[list[Block], list[Block]] = ([], [])
+    for process in range(processes):
+        luck = [math.exp(bias(rng)), math.exp(bias(rng))]
+        for block in range(blocks):
+            drift = math.exp(0.05 * rng.standard_normal())
+            for side, own, factor in zip(sides, luck, (effect, 1.0), strict=True):
+                times = 1e-3 * factor * own * drift * (1 + 0.03 * rng.exponential(size=each))
+                side.append(Block(process=process, block=block, values_s=tuple(times)))
+    return sides
+
+
+def normal_bias(rng: np.random.Generator) -> float:
+    return 0.02 * rng.standard_normal()
+
+
+def heavy_bias(rng: np.random.Generator) -> float:
+    return 0.02 * float(rng.standard_t(3))
+
+
+def one(values: list[float]) -> list[Block]:
+    return [Block(process=0, block=0, values_s=tuple(values))]
+
+
+@given(TIMES, st.floats(0, 1))
+def test_quantile_is_numpys(values: list[float], q: float) -> None:
+    assert quantile(values, q) == pytest.approx(float(np.quantile(values, q)), rel=1e-9)
+    assert median(values) == pytest.approx(float(np.median(values)))
+
+
+@given(TIMES, st.sampled_from([0.0, 0.1, 0.25, 0.4]))
+def test_trimmed_mean_is_scipys(values: list[float], proportion: float) -> None:
+    assert trimmed_mean(values, proportion=proportion) == pytest.approx(
+        scipy.stats.trim_mean(values, proportion)
+    )
+
+
+def test_trimmed_mean_sees_through_quantisation() -> None:
+    rng = np.random.default_rng(3)
+    values = [float(round(v)) for v in 3.4 + rng.standard_normal(2000)]
+    assert abs(trimmed_mean(values) - 3.4) < 0.1 < abs(median(values) - 3.4)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 9, 30, 101, 1000])
+@pytest.mark.parametrize("p", [0.005, 0.1, 0.5, 0.9, 0.975, 0.9995])
+def test_student_quantile_is_scipys(p: float, df: int) -> None:
+    assert student_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(("p", "df"), [(0.0, 3), (1.0, 3), (0.5, 0)])
+def test_student_quantile_refuses(p: float, df: int) -> None:
+    with pytest.raises(ValueError, match="need"):
+        student_quantile(p, df)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 7, 10, 25, 100, 999, 5000])
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+def test_order_statistics_are_the_tightest_that_cover(n: int, confidence: float) -> None:
+    low, high = order_statistic_interval(list(range(n)), confidence=confidence)
+    tail = (1 - confidence) / 2
+    if math.isinf(high):
+        assert 0.5**n > tail
+    else:
+        assert high == n - 1 - low
+        assert scipy.stats.binom.cdf(low, n, 0.5) <= tail < scipy.stats.binom.cdf(low + 1, n, 0.5)
+
+
+def test_outliers_are_flagged_not_removed() -> None:
+    values = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 5.0]
+    assert outliers(values) == (False,) * 6 + (True,)
+    assert outliers([]) == ()
+    assert outliers([2.0] * 9) == (False,) * 9
+    assert outliers([1.0] * 99 + [2.0]) == (False,) * 99 + (True,)
+    summary = summarise(one(values))
+    assert (summary.n, summary.outliers) == (7, 1)
+
+
+@given(TIMES)
+def test_outliers_do_not_depend_on_the_unit(values: list[float]) -> None:
+    assert outliers([v * 1024 for v in values]) == outliers(values)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), TIMES), min_size=1, max_size=8))
+def test_a_summary_is_ordered(parts: list[tuple[int, int, list[float]]]) -> None:
+    summary = summarise([Block(process=p, block=b, values_s=tuple(v)) for p, b, v in parts])
+    assert 0 <= summary.low_s <= summary.median_s <= summary.high_s
+    assert summary.min_s <= summary.p10_s <= summary.median_s <= summary.p90_s
+    assert summary.n == sum(len(v) for _, _, v in parts)
+    assert summary.processes == len({p for p, _, _ in parts})
+
+
+def test_too_few_samples_bound_nothing() -> None:
+    summary = summarise(one([1.0] * 5))
+    assert (summary.low_s, summary.high_s) == (0.0, math.inf)
+    assert math.isinf(summary.relative_half_width)
+    assert summarise(one([1.0] * 6)).relative_half_width == 0
+    with pytest.raises(ValueError, match="no samples"):
+        summarise([])
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5, 10])
+@pytest.mark.parametrize("bias", [normal_bias, heavy_bias])
+def test_the_interval_covers_what_new_processes_show(processes: int, bias: Bias) -> None:
+    rng = np.random.default_rng(11)
+    many = [median([v for b in simulate(rng, 1, bias=bias)[0] for v in b.values_s]) for _ in range(5000)]
+    truth = math.exp(float(np.log(many).mean()))
+    covered = 0
+    for _ in range(300):
+        low, high = median_interval(simulate(rng, processes, bias=bias)[0])
+        covered += low <= truth <= high
+    assert covered >= 276  # 92 % of 300; 95 % nominal
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5, 10])
+@pytest.mark.parametrize("bias", [normal_bias, heavy_bias])
+def test_a_against_a_raises_about_the_nominal_false_alarms(processes: int, bias: Bias) -> None:
+    rng = np.random.default_rng(7)
+    alarms = sum(compare(*simulate(rng, processes, bias=bias)).verdict != "tie" for _ in range(400))
+    assert alarms <= 32  # 8 % of 400; 5 % nominal, and ties by the threshold only lower it
+
+
+def test_pooling_all_samples_would_raise_false_alarms() -> None:
+    """The simulation bites: the test that ignores processes fails it."""
+    rng = np.random.default_rng(7)
+    alarms = 0
+    for _ in range(100):
+        a, b = ([v for x in side for v in x.values_s] for side in simulate(rng, 5, bias=normal_bias))
+        alarms += scipy.stats.mannwhitneyu(a, b).pvalue < 0.05
+    assert alarms > 25
+
+
+def test_three_percent_are_seen_by_ten_processes() -> None:
+    rng = np.random.default_rng(5)
+    seen = [
+        compare(*simulate(rng, 10, bias=lambda r: 0.01 * r.standard_normal(), effect=1.03))
+        for _ in range(200)
+    ]
+    assert sum(c.verdict == "slower" for c in seen) >= 190
+    assert all(c.pairs == 10 and c.unit == "process" for c in seen)
+    assert median([c.ratio for c in seen]) == pytest.approx(1.03, rel=0.005)
+
+
+def test_what_slows_both_cancels() -> None:
+    a, b = [], []
+    for process in range(4):
+        for block, slow in enumerate((1.0, 3.0, 1.0)):
+            a.append(Block(process=process, block=block, values_s=(0.5 * slow, 0.5 * slow)))
+            b.append(Block(process=process, block=block, values_s=(1.0 * slow,)))
+    found = compare(a, b)
+    assert (found.ratio, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert found.verdict == "faster"
+    assert compare(b, a).verdict == "slower"
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4))
+def test_comparing_the_other_way_round_is_the_reverse(seed: int, processes: int) -> None:
+    a, b = simulate(np.random.default_rng(seed), processes, bias=normal_bias, effect=1.05)
+    ab, ba = compare(a, b), compare(b, a)
+    assert ab.ratio * ba.ratio == pytest.approx(1)
+    assert ab.low * ba.high == pytest.approx(1)
+    assert {ab.verdict, ba.verdict} in ({"tie"}, {"faster", "slower"})
+
+
+def test_small_differences_are_ties() -> None:
+    a = [Block(process=p, block=0, values_s=(1.005,)) for p in range(5)]
+    b = [Block(process=p, block=0, values_s=(1.0,)) for p in range(5)]
+    assert compare(a, b).low > 1
+    assert compare(a, b).verdict == "tie"
+    assert compare(a, b, relevant=0.001).verdict == "slower"
+
+
+def test_one_process_needs_a_larger_difference_and_says_so() -> None:
+    def side(factor: float) -> list[Block]:
+        return [Block(process=0, block=i, values_s=(factor * (1 + i / 1e4),)) for i in range(8)]
+
+    assert compare(side(1.03), side(1.0)).verdict == "tie"
+    found = compare(side(1.3), side(1.0))
+    assert (found.verdict, found.unit, found.pairs) == ("slower", "block", 8)
+
+
+def test_one_pair_decides_nothing() -> None:
+    found = compare(one([1.0]), one([9.0]))
+    assert (found.low, found.high, found.verdict, found.pairs) == (0.0, math.inf, "tie", 1)
+    with pytest.raises(ValueError, match="share no block"):
+        compare(one([1.0]), [Block(process=1, block=0, values_s=(1.0,))])
+
+
+def test_a_trend_is_seen() -> None:
+    rng = np.random.default_rng(2)
+    heating = [[1 + 0.01 * i + 0.005 * rng.standard_normal() for i in range(10)] for _ in range(3)]
+    assert has_trend(heating)
+    assert has_trend([list(reversed(s)) for s in heating])
+    assert not has_trend([[v * 1e-3 if i % 2 else v for v in s[:1]] for i, s in enumerate(heating)])
+    assert not has_trend([])
+    blocks = [
+        Block(process=p, block=i, values_s=(v,) * 3)
+        for p, series in enumerate(heating)
+        for i, v in enumerate(series)
+    ]
+    assert summarise(blocks).trend
+
+
+def test_a_trend_too_small_to_matter_is_none() -> None:
+    assert not has_trend([[1 + 1e-4 * i for i in range(30)]])
+    assert has_trend([[1 + 1e-4 * i for i in range(30)]], relevant=0.001)
+
+
+def test_steady_noise_has_no_trend() -> None:
+    rng = np.random.default_rng(4)
+    found = sum(summarise(simulate(rng, 3, bias=normal_bias, blocks=6)[0]).trend for _ in range(200))
+    assert found <= 6  # 1 % nominal of 200, and the threshold
+
+
+@given(st.lists(st.floats(0.5, 2), min_size=4, max_size=30))
+def test_kendalls_score_is_scipys(values: list[float]) -> None:
+    tau = scipy.stats.kendalltau(range(len(values)), values)
+    found = has_trend([values], alpha=0.05, relevant=0.0)
+    if math.isnan(tau.statistic) or abs(tau.pvalue - 0.05) < 0.045:
+        return  # exact and normal p-values differ near the threshold
+    assert found == bool(tau.pvalue < 0.05)
+
+
+def test_blocks_of_takes_what_succeeded_without_profiler() -> None:
+    samples = Samples(wall_ns=(2000, 4000), cpu_ns=(1000, 3000), inner=2)
+    failure = Failure(stage="run", kind="crash", transient=False, message="")
+    runs = [
+        Run(candidate="a", process=1, block=0, started_at_s=0.0, samples=samples),
+        Run(candidate="a", process=0, block=1, started_at_s=0.0, samples=samples),
+        Run(candidate="a", process=0, block=2, started_at_s=0.0, samples=samples, profiled=True),
+        Run(candidate="a", process=0, block=3, started_at_s=0.0, failure=failure),
+    ]
+    assert [(b.process, b.block) for b in blocks_of(runs)] == [(0, 1), (1, 0)]
+    assert blocks_of(runs)[0].values_s == pytest.approx((1e-6, 2e-6))
+    assert blocks_of(runs, clock="cpu")[0].values_s == pytest.approx((0.5e-6, 1.5e-6))

@@ -1,0 +1,118 @@
+"""The codec: what goes in comes back, what does not fit is named by its path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.core.campaign import Campaign, Event
+from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.errors import RecordError
+from gnomon.store.codec import dumps, from_json, loads, to_json
+from gnomon.testing.store import sample_campaign
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+INTS = st.lists(st.integers(0, 2**63 - 1), max_size=8).map(tuple)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=10,
+)
+MAPS = st.dictionaries(TEXT, JSON, max_size=4)
+SAMPLES = st.builds(Samples, wall_ns=INTS, cpu_ns=INTS, inner=st.integers(1, 1000))
+FAILURES = st.builds(Failure, stage=TEXT, kind=TEXT, transient=st.booleans(), message=TEXT, log_tail=TEXT)
+OPERATORS = st.builds(OperatorSamples, name=TEXT, sources=INTS, backend=TEXT, wall_ns=INTS)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    samples = draw(st.none() | SAMPLES)
+    return Run(
+        candidate=draw(TEXT),
+        process=draw(st.integers(0, 99)),
+        block=draw(st.integers(0, 99)),
+        started_at_s=draw(FLOATS),
+        samples=samples,
+        failure=draw(FAILURES) if samples is None else None,
+        profiled=draw(st.booleans()),
+        operators=tuple(draw(st.lists(OPERATORS, max_size=3))),
+        facts=draw(MAPS),
+    )
+
+
+@given(runs())
+def test_runs_come_back(run: Run) -> None:
+    assert from_json(Run, loads(dumps(run))) == run
+
+
+@given(st.builds(Event, name=TEXT, at_s=FLOATS, data=MAPS))
+def test_events_come_back(event: Event) -> None:
+    assert from_json(Event, loads(dumps(event))) == event
+
+
+def test_campaigns_come_back() -> None:
+    assert from_json(Campaign, loads(dumps(sample_campaign()))) == sample_campaign()
+
+
+@given(JSON)
+def test_foreign_json_is_a_record_error_or_a_run(value: Any) -> None:
+    try:
+        from_json(Run, value)
+    except RecordError as error:
+        assert error.message.startswith("$")
+        assert error.hint
+
+
+@given(st.binary(max_size=40))
+def test_foreign_bytes_are_a_record_error_or_json(data: bytes) -> None:
+    try:
+        value = loads(data)
+    except RecordError:
+        return
+    json.dumps(value, allow_nan=False)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    assert to_json({"a": np.int64(3), "b": np.float32(0.5)}) == {"a": 3, "b": 0.5}
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float64("inf"), b"x", {1: 2}, object(), Run, {1}])
+def test_what_json_lacks_is_named(value: object) -> None:
+    with pytest.raises(RecordError, match=r"^\$\.a\[1\]"):
+        to_json({"a": [1, value]})
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"process": "0"}, "$.process"),
+        ({"process": True}, "$.process"),
+        ({"process": 1.0}, "$.process"),
+        ({"started_at_s": None}, "$.started_at_s"),
+        ({"started_at_s": True}, "$.started_at_s"),
+        ({"samples": {"wall_ns": [1, "2"], "cpu_ns": []}}, "$.samples.wall_ns[1]"),
+        ({"samples": {"wall_ns": [1]}}, "$.samples.cpu_ns"),
+        ({"operators": [{}]}, "$.operators[0].name"),
+        ({"operators": {}}, "$.operators"),
+        ({"facts": []}, "$.facts"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], path: str) -> None:
+    good = {"candidate": "a", "process": 0, "block": 0, "started_at_s": 1}
+    assert from_json(Run, good).started_at_s == 1.0
+    with pytest.raises(RecordError) as refused:
+        from_json(Run, {**good, **change})
+    assert path in refused.value.message
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[Infinity]", "[" * 100_000, b"\xff"])
+def test_what_is_no_json_is_refused(text: str | bytes) -> None:
+    with pytest.raises(RecordError):
+        loads(text)

@@ -1,0 +1,358 @@
+"""The SQLite record: the shipped contract, and the accidents: kill -9, two writers, a full disk, foreign
+files.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gnomon.core.campaign import Event
+from gnomon.core.sample import Run, Samples
+from gnomon.errors import RecordError
+from gnomon.store import schema
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
+from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.testing.store import StoreContract, failed_run, sample_campaign, sample_run
+
+GOLDEN = Path(__file__).parent / "data" / "record_v1.sqlite"
+
+WRITER = """
+import sys
+from pathlib import Path
+from gnomon.store.sqlite import SqliteStore
+from gnomon.testing.store import sample_campaign, sample_run
+path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+with SqliteStore.open(path) as store:
+    store.open_campaign(sample_campaign(name))
+    for i in range(count):
+        store.append(name, sample_run(block=i))
+        print(i, flush=True)
+"""
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], Store]:
+        return lambda: SqliteStore.open(tmp_path / "record.sqlite")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "record.sqlite"
+
+
+def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), name, str(count)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def blocks(path: Path, campaign: str) -> list[int]:
+    with SqliteStore.open(path) as store:
+        return [run.block for run in store.query(RunQuery(campaign=campaign))]
+
+
+@pytest.mark.parametrize("acknowledged", [1, 7, 60])
+def test_kill_9_in_mid_write_loses_nothing_acknowledged(path: Path, acknowledged: int) -> None:
+    with writer(path, "c", 10**6) as process:
+        assert process.stdout is not None
+        for _ in range(acknowledged):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        last = int((process.stdout.read().split() or [str(acknowledged - 1)])[-1])
+    found = blocks(path, "c")
+    assert found == list(range(len(found)))
+    # At most the one run beyond, whose acknowledgement was not yet printed.
+    assert len(found) - (last + 1) in (0, 1)
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+def test_several_processes_create_and_append_at_once(path: Path) -> None:
+    processes = [writer(path, f"c{i}", 40) for i in range(3)]
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    for i in range(3):
+        assert blocks(path, f"c{i}") == list(range(40))
+
+
+def fill(store: SqliteStore) -> int:
+    store.open_campaign(sample_campaign())
+    big = Run(
+        candidate="a",
+        process=0,
+        block=0,
+        started_at_s=1.0,
+        samples=Samples(wall_ns=(10**9,) * 2000, cpu_ns=()),
+    )
+    for count in range(10_000):
+        try:
+            store.append("c1", big)
+        except RecordError as error:
+            assert "full" in error.message
+            assert "space" in error.hint
+            return count
+    raise AssertionError("the disk did not fill")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_loses_nothing(tiny_disk: Path) -> None:
+    with SqliteStore.open(tiny_disk / "record.sqlite") as store:
+        count = fill(store)
+        assert count > 0
+        assert len(list(store.query(RunQuery(campaign="c1")))) == count
+    assert len(blocks(tiny_disk / "record.sqlite", "c1")) == count
+
+
+def test_a_full_disk_at_creation(tiny_disk: Path) -> None:
+    with (tiny_disk / "ballast").open("wb") as file, pytest.raises(OSError, match="space"):
+        file.write(b"x" * (2 << 20))
+    with pytest.raises(RecordError) as refused:
+        SqliteStore.open(tiny_disk / "record.sqlite")
+    assert "space" in refused.value.hint
+    (tiny_disk / "ballast").unlink()
+    with SqliteStore.open(tiny_disk / "record.sqlite") as store:
+        assert list(store.query(CampaignQuery())) == []
+
+
+def test_after_a_full_record_appending_works_again(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store._db.execute("PRAGMA max_page_count = 100")
+        count = fill(store)
+        store._db.execute("PRAGMA max_page_count = 10000")
+        store.append("c1", failed_run())
+        assert len(list(store.query(RunQuery(campaign="c1")))) == count + 1
+
+
+@pytest.mark.parametrize("table", ["campaigns", "runs", "events"])
+@pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET seq = seq + 1"])
+def test_nothing_is_changed_or_removed(path: Path, table: str, statement: str) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        store.append("c1", sample_run())
+        store.append("c1", Event(name="x", at_s=1.0))
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            store._db.execute(statement.format(table))
+
+
+def foreign_text(path: Path) -> None:
+    path.write_text("a text of the user's, which must survive\n" * 100)
+
+
+def foreign_database(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE theirs (x)")
+    db.commit()
+    db.close()
+
+
+def newer_record(path: Path) -> None:
+    SqliteStore.open(path).close()
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+    db.execute("PRAGMA journal_mode = DELETE")
+    db.close()
+
+
+def damaged_record(path: Path) -> None:
+    SqliteStore.open(path).close()
+    data = bytearray(path.read_bytes())
+    data[100:] = b"\xa5" * (len(data) - 100)
+    path.write_bytes(data)
+
+
+def cut_record(path: Path) -> None:
+    SqliteStore.open(path).close()
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize("make", [foreign_text, foreign_database, newer_record, damaged_record, cut_record])
+def test_what_is_no_record_is_refused_and_kept(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(RecordError) as refused:
+        SqliteStore.open(path)
+    assert refused.value.hint
+    assert str(path) in refused.value.message
+    assert path.read_bytes() == before
+
+
+def test_damage_in_the_middle_is_an_error_when_met(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        for i in range(200):
+            store.append("c1", sample_run(block=i))
+    data = bytearray(path.read_bytes())
+    data[80_000:100_000] = b"\x5a" * 20_000
+    path.write_bytes(data)
+    with SqliteStore.open(path) as store, pytest.raises(RecordError) as refused:
+        list(store.query(RunQuery(campaign="c1")))
+    assert "recover" in refused.value.hint
+
+
+def test_a_record_of_another_writer_is_an_error_with_its_path(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        store._db.execute("INSERT INTO events (campaign, name, at_s, data) VALUES (1, 'x', 1, '[1,')")
+        with pytest.raises(RecordError, match=r"\$\.data"):
+            list(store.query(EventQuery(campaign="c1")))
+
+
+def test_an_empty_file_becomes_a_record(path: Path) -> None:
+    path.touch()
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+    assert len(path.read_bytes()) > 0
+
+
+def test_a_directory_is_no_record(tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        SqliteStore.open(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError) as refused:
+        SqliteStore.open(tmp_path / "file" / "record.sqlite")
+    assert "GNOMON_HOME" in refused.value.hint
+
+
+NOBODY = """
+import os, sys
+from pathlib import Path
+from gnomon.errors import RecordError
+from gnomon.store.sqlite import SqliteStore
+from gnomon.testing.store import sample_campaign
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    SqliteStore.open(Path(sys.argv[1])).open_campaign(sample_campaign())
+except RecordError as error:
+    print(error.hint)
+"""
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+def test_a_place_that_cannot_be_written_is_an_error(made_before: bool) -> None:
+    # pytest's own folders are closed to the other user that root becomes here.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if made_before:
+            SqliteStore.open(folder / "record.sqlite").close()
+            (folder / "record.sqlite").chmod(0o444)
+        folder.chmod(0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", NOBODY, str(folder / "record.sqlite")],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        folder.chmod(0o755)
+    assert "writable" in done.stdout
+
+
+def test_integers_and_texts_that_do_not_fit_are_refused(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        for run in (sample_run(process=2**70), sample_run(candidate="\ud800")):
+            with pytest.raises(RecordError):
+                store.append("c1", run)
+        for both in (Run(candidate="a", process=0, block=0, started_at_s=1.0),):
+            with pytest.raises(RecordError, match="neither or both"):
+                store.append("c1", both)
+
+
+def test_another_thread_is_told_to_open_its_own(path: Path) -> None:
+    errors: list[RecordError] = []
+    with SqliteStore.open(path) as store:
+
+        def use() -> None:
+            try:
+                list(store.query(CampaignQuery()))
+            except RecordError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert "one thread" in errors[0].hint
+
+
+def test_the_record_of_the_first_schema_opens(path: Path) -> None:
+    shutil.copy(GOLDEN, path)
+    with SqliteStore.open(path) as store:
+        assert list(store.query(CampaignQuery())) == [sample_campaign("golden")]
+        assert list(store.query(RunQuery(campaign="golden"))) == [sample_run(), failed_run()]
+        assert list(store.query(EventQuery(campaign="golden"))) == [Event(name="finished", at_s=2e9)]
+        store.append("golden", sample_run(block=1))
+        assert store._db.execute("PRAGMA user_version").fetchone() == (len(schema.STEPS),)
+
+
+def test_an_upgrade_that_fails_leaves_the_old_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(GOLDEN, path)
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, ("CREATE TABLE fresh (x)", "no SQL at all")))
+    with pytest.raises(RecordError):
+        SqliteStore.open(path)
+    monkeypatch.undo()
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    db.close()
+    with SqliteStore.open(path) as store:
+        assert len(list(store.query(RunQuery(campaign="golden")))) == 2
+
+
+def test_an_acknowledged_run_is_on_the_disk(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert store._db.execute("PRAGMA foreign_keys").fetchone() == (1,)
+
+
+def test_plain_sqlite_reads_the_samples(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        store.append("c1", sample_run())
+        store.append("c1", failed_run())
+    db = sqlite3.connect(path)
+    rows = db.execute(
+        "SELECT campaign, candidate, sample, wall_s, cpu_s FROM samples ORDER BY sample"
+    ).fetchall()
+    db.close()
+    times = sample_run().samples
+    assert times is not None
+    assert [row[:3] for row in rows] == [("c1", "cpu", i) for i in range(3)]
+    assert [row[3] for row in rows] == pytest.approx(times.wall_s)
+    assert [row[4] for row in rows] == pytest.approx(times.cpu_s)
+
+
+def test_the_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("GNOMON_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_path() == tmp_path / ".local" / "share" / "gnomon" / "record.sqlite"
+    monkeypatch.setenv("XDG_DATA_HOME", "/x")
+    assert default_path() == Path("/x/gnomon/record.sqlite")
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "g"))
+    with SqliteStore.open() as store:
+        assert store.path == tmp_path / "g" / "record.sqlite"
