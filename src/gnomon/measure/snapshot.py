@@ -1,0 +1,168 @@
+"""The state of a machine at one moment. Runs on the device: standard library only, Python 3.8 on.
+
+As a program it prints the snapshot as JSON, so that any device can be asked by feeding this file to its
+`python3 -`. What a kernel does not tell is left out; `gnomon.measure.environment` judges two snapshots.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def snapshot(root: str = "/") -> dict[str, Any]:
+    """Read the state of the machine whose /proc and /sys lie below `root`: a map of JSON values.
+
+    Always: monotonic_s, pid, cores (that this process may use). Where the kernel tells: load_average_1m,
+    runnable (processes that want to run now, this one among them), cpu_busy_s and cpu_total_s (of all
+    cores since boot), cpu_steal_s (taken by other virtual machines), own_cpu_s (this process and its
+    ended children), memory_available_bytes, swap_used_bytes, swapped_pages (in and out since boot),
+    governors and frequencies_khz ([current, lowest, highest allowed, highest of the hardware] a core),
+    throttle_count, temperatures_c by zone, cgroup_throttled and cgroup_throttled_s, on_battery.
+    """
+    base = Path(root)
+    own = os.times()
+    found: dict[str, Any] = {
+        "monotonic_s": time.monotonic(),
+        "pid": os.getpid(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "own_cpu_s": own.user + own.system + own.children_user + own.children_system,
+        **_load(base),
+        **_cpu_times(base),
+        **_memory(base),
+        **_frequencies(base),
+        **_throttling(base),
+        **_cgroup(base),
+        "temperatures_c": _temperatures(base),
+        "on_battery": _on_battery(base),
+    }
+    return {key: value for key, value in found.items() if value not in (None, {}, [])}
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(errors="replace") as file:
+            return file.read(1 << 20).strip()
+    except OSError:
+        return ""
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _table(text: str) -> dict[str, int]:
+    """The first number after each name of a text such as /proc/meminfo or /proc/vmstat."""
+    table: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.replace(":", " ").split()
+        if len(words) > 1 and words[1].isdigit():
+            table.setdefault(words[0], int(words[1]))
+    return table
+
+
+def _load(base: Path) -> dict[str, Any]:
+    words = _read(base / "proc/loadavg").split()
+    try:
+        return {"load_average_1m": float(words[0]), "runnable": int(words[3].partition("/")[0])}
+    except (IndexError, ValueError):
+        return {}
+
+
+def _cpu_times(base: Path) -> dict[str, Any]:
+    lines = _read(base / "proc/stat").splitlines()
+    ticks = [int(w) for w in lines[0].split()[1:9] if w.isdigit()] if lines else []
+    if len(ticks) < 8:
+        return {}
+    per_second = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, waiting, irq, softirq, steal = ticks
+    return {
+        "cpu_busy_s": (user + nice + system + irq + softirq) / per_second,
+        "cpu_total_s": (sum(ticks)) / per_second,
+        "cpu_steal_s": steal / per_second,
+        "cpu_io_wait_s": waiting / per_second,
+        "cpu_idle_s": idle / per_second,
+    }
+
+
+def _memory(base: Path) -> dict[str, Any]:
+    info, events = _table(_read(base / "proc/meminfo")), _table(_read(base / "proc/vmstat"))
+    found: dict[str, Any] = {}
+    if "MemAvailable" in info:
+        found["memory_available_bytes"] = info["MemAvailable"] * 1024
+    if "SwapTotal" in info and "SwapFree" in info:
+        found["swap_used_bytes"] = (info["SwapTotal"] - info["SwapFree"]) * 1024
+    if "pswpin" in events and "pswpout" in events:
+        found["swapped_pages"] = events["pswpin"] + events["pswpout"]
+    return found
+
+
+def _cores(base: Path) -> list[Path]:
+    folders = (base / "sys/devices/system/cpu").glob("cpu[0-9]*")
+    return sorted(folders, key=lambda p: int(p.name[3:]) if p.name[3:].isdigit() else -1)
+
+
+def _frequencies(base: Path) -> dict[str, Any]:
+    governors: dict[str, str] = {}
+    frequencies: dict[str, list[int | None]] = {}
+    for core in _cores(base):
+        if governor := _read(core / "cpufreq/scaling_governor"):
+            governors[core.name] = governor
+        names = ("scaling_cur_freq", "scaling_min_freq", "scaling_max_freq", "cpuinfo_max_freq")
+        values = [_number(_read(core / "cpufreq" / name)) for name in names]
+        if any(value is not None for value in values):
+            frequencies[core.name] = values
+    return {"governors": governors, "frequencies_khz": frequencies}
+
+
+def _throttling(base: Path) -> dict[str, Any]:
+    counts = [
+        _number(_read(core / "thermal_throttle" / name))
+        for core in _cores(base)
+        for name in ("core_throttle_count", "package_throttle_count")
+    ]
+    known = [count for count in counts if count is not None]
+    return {"throttle_count": sum(known)} if known else {}
+
+
+def _temperatures(base: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for zone in sorted((base / "sys/class/thermal").glob("thermal_zone*")):
+        value = _number(_read(zone / "temp"))
+        if value is not None:
+            found[f"{zone.name}:{_read(zone / 'type')}"] = value / 1000
+    return found
+
+
+def _cgroup(base: Path) -> dict[str, Any]:
+    """Times that the processor quota of this process's container or slice, or one around it, ran out."""
+    found: dict[str, Any] = {}
+    for line in _read(base / "proc/self/cgroup").splitlines():
+        number, controllers, place = [*line.split(":", 2), "", ""][:3]
+        if number != "0" and "cpu" not in controllers.split(","):
+            continue
+        top = base / "sys/fs/cgroup" / ("" if number == "0" else controllers)
+        parts = [part for part in place.split("/") if part not in ("", ".", "..")]
+        for depth in range(len(parts), -1, -1):
+            values = _table(_read(top.joinpath(*parts[:depth]) / "cpu.stat"))
+            if "nr_throttled" in values:
+                spent_s = values.get("throttled_usec", 0) / 1e6 + values.get("throttled_time", 0) / 1e9
+                found["cgroup_throttled"] = found.get("cgroup_throttled", 0) + values["nr_throttled"]
+                found["cgroup_throttled_s"] = found.get("cgroup_throttled_s", 0.0) + spent_s
+    return found
+
+
+def _on_battery(base: Path) -> bool | None:
+    supplies = sorted((base / "sys/class/power_supply").glob("*"))
+    states = [_read(supply / "status") for supply in supplies if _read(supply / "type") == "Battery"]
+    return any(state == "Discharging" for state in states) if states else None
+
+
+if __name__ == "__main__":
+    print(json.dumps(snapshot()))
