@@ -40,7 +40,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """A folded, SAME-padded convolution; weights [out, in, kernel, kernel], if depthwise [channels, 1, ..]."""
+    """A folded, SAME-padded convolution; weights [out, in, kernel, kernel], in a depthwise one in = 1."""
 
     name: str
     weights: Array

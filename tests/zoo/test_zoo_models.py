@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-import zoo
 from zoo.minilm import EPSILON, HEADS, read_layer
 from zoo.published import PUBLISHED
 from zoo.wheels import Wheels
+
+import zoo
 
 Build = Callable[[str], Path]
 Array = NDArray[np.float32]
@@ -55,9 +55,7 @@ def test_mix_is_what_numpy_computes(zoo_model: Build) -> None:
 
     def convolve(x: Array, outputs: int, kernel: int, stride: int) -> Array:
         inputs, size = x.shape[2], -(-x.shape[0] // stride)
-        weights = random.standard_normal((outputs, kernel, kernel, inputs)) * math.sqrt(
-            2 / (kernel**2 * inputs)
-        )
+        weights = random.standard_normal((outputs, kernel, kernel, inputs)) * math.sqrt(2 / (kernel**2 * inputs))
         total = max((size - 1) * stride + kernel - x.shape[0], 0)
         before = total // 2
         padded = np.pad(x, ((before, total - before), (before, total - before), (0, 0)))
@@ -90,8 +88,7 @@ def test_minilm_layer_is_what_numpy_computes(zoo_model: Build) -> None:
         return np.asarray(scaled * w[f"{name}.weight"] + w[f"{name}.bias"])
 
     q, k, v = (
-        linear(x, f"attention.self.{n}").reshape(128, HEADS, 32).transpose(1, 0, 2)
-        for n in ("query", "key", "value")
+        linear(x, f"attention.self.{n}").reshape(128, HEADS, 32).transpose(1, 0, 2) for n in ("query", "key", "value")
     )
     scores = np.exp(q @ k.transpose(0, 2, 1) / math.sqrt(32))
     context = (scores / scores.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(128, 384)
@@ -108,9 +105,7 @@ def test_a_published_model_computes_what_its_original_does(stem: str, zoo_model:
     path = zoo_model(stem)
     feed = noise(*PUBLISHED[stem].shape)
     original = Wheels(path.parents[1] / "wheels").read(PUBLISHED[stem].file)
-    for got, expected in zip(
-        run_onnxruntime(str(path), feed), run_onnxruntime(original, feed), strict=True
-    ):
+    for got, expected in zip(run_onnxruntime(str(path), feed), run_onnxruntime(original, feed), strict=True):
         assert np.ptp(expected) > 0
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-6)
 
@@ -138,7 +133,7 @@ def test_names_resolve_and_unknown_ones_name_the_known() -> None:
     assert zoo.resolve("mix") == "mix.circle"
     for name in zoo.NAMES:
         assert zoo.resolve(name) == name
-    with pytest.raises(zoo.ZooError, match="mix.circle"):
+    with pytest.raises(zoo.ZooError, match=r"mix\.circle"):
         zoo.resolve("nothing")
     with pytest.raises(zoo.ZooError, match=r"choose one of efficientnet-lite0\.circle"):
         zoo.resolve("efficientnet-lite0")

@@ -1,0 +1,75 @@
+"""Loading a model of any kind that gnomon reads; the kind is told by the content, not by the name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnomon.errors import ModelError
+from gnomon.models.files import open_regular, read_regular
+from gnomon.models.flat_graph import MAGICS, read_flat
+from gnomon.models.model import Limits, Model
+from gnomon.models.nnpackage import read_nnpackage
+
+
+def load(path: str | Path, limits: Limits | None = None) -> Model:
+    """Reads an ONNX, TFLite or Circle file, or an nnpackage folder.
+
+    Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
+    RuntimeMissingError for an ONNX file where the package onnx is not installed.
+    """
+    limits = limits or Limits()
+    source = Path(path)
+    try:
+        is_folder = source.is_dir()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path!r} is no path: {error}", hint="check the path of the model") from error
+    if not is_folder:
+        return _load_file(source, limits)
+    package = read_nnpackage(source)
+    if len(package.models) > 1:
+        names = ", ".join(file.name for file in package.models)
+        raise ModelError(
+            f"the nnpackage {source} has {len(package.models)} models ({names}); gnomon places one at a time",
+            hint=f"give one of its files, such as {package.models[0]}",
+        )
+    inner = _load_file(package.models[0], limits)
+    if inner.kind not in {"tflite", "circle"}:
+        raise ModelError(
+            f"the nnpackage {source} holds a model of kind {inner.kind}", hint="onert loads TFLite and Circle"
+        )
+    return Model(
+        path=source,
+        graph=inner.graph,
+        kind="nnpackage",
+        package=package,
+        size_bytes=inner.size_bytes,
+        subgraphs=inner.subgraphs,
+    )
+
+
+def _load_file(path: Path, limits: Limits) -> Model:
+    with open_regular(path, limits.max_bytes) as file:
+        head = file.read(8)
+    if head[4:8] not in MAGICS:
+        return _load_onnx(path, limits)
+    data = read_regular(path, limits.max_bytes)
+    flat = read_flat(data, path.stem)
+    return Model(
+        path=path,
+        graph=flat.graph,
+        kind=flat.graph.format,
+        package=None,
+        size_bytes=len(data),
+        subgraphs=flat.subgraphs,
+    )
+
+
+def _load_onnx(path: Path, limits: Limits) -> Model:
+    from gnomon.models.onnx_file import read_onnx
+    from gnomon.models.onnx_graph import onnx_graph
+    from gnomon.models.onnx_shapes import tensor_shapes
+
+    read = read_onnx(path, limits)
+    shapes = tensor_shapes(read.model, limits)
+    graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
+    return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)

@@ -1,0 +1,128 @@
+"""Reading an ONNX file that may be hostile: size, memory, external data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gnomon.errors import ModelError
+from gnomon.models.files import add_to_digest, inside, open_regular, read_regular
+from gnomon.models.model import Limits
+from gnomon.models.onnx_types import onnx_package
+from gnomon.models.onnx_wire import check_parsed_size
+
+if TYPE_CHECKING:
+    import onnx
+
+PROTOBUF_BYTES = (1 << 31) - 1
+"""No protobuf message is larger; larger models keep their weights in files beside it."""
+
+MAX_NODES = 1 << 20
+MAX_NAMES = 1 << 23
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxFile:
+    """A parsed ONNX file, whose external data stays unread. `digest` is over the file and its external data.
+
+    `external` are the files of external data, in order of their names.
+    """
+
+    model: onnx.ModelProto
+    digest: str
+    size_bytes: int
+    external: tuple[Path, ...]
+
+
+def read_onnx(path: Path, limits: Limits) -> OnnxFile:
+    """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx."""
+    onnx = onnx_package()
+    data = read_regular(path, min(limits.max_bytes, PROTOBUF_BYTES))
+    if not data:
+        raise ModelError(f"{path} is empty", hint="export or copy the model again")
+    check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:  # protobuf's DecodeError; the C parsers differ in its class
+        _unknown(path, f"parsing it as ONNX says: {error}")
+    _check_plausible(model, path)
+    digest = hashlib.sha256(data)
+    size = len(data)
+    external = external_files(model, path.parent, limits)
+    for file in external:
+        size += add_to_digest(digest, file, limits.max_bytes)
+    return OnnxFile(model=model, digest=digest.hexdigest(), size_bytes=size, external=external)
+
+
+def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> tuple[Path, ...]:
+    """The files of external data, each checked to lie in the model's folder and to hold what is asked for."""
+    external = onnx_package().TensorProto.EXTERNAL
+    needed: dict[Path, int] = {}
+    for tensor in all_tensors(model):
+        if tensor.data_location != external:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = inside(folder, entries.get("location", ""), f"external data of tensor {tensor.name!r}")
+        end = _number(entries, "offset", tensor.name) + _number(entries, "length", tensor.name)
+        needed[path] = max(needed.get(path, 0), end)
+    for path, end in needed.items():
+        with open_regular(path, limits.max_bytes) as file:
+            size = file.seek(0, 2)
+        if size < end:
+            raise ModelError(
+                f"external data {path.name} holds {size} bytes, and the model asks for {end}",
+                hint="copy the whole model again, with its data files",
+            )
+    return tuple(sorted(needed))
+
+
+def _number(entries: dict[str, str], key: str, tensor: str) -> int:
+    text = entries.get(key, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ModelError(
+            f"external data of tensor {tensor!r} has the {key} {text[:40]!r}", hint="export the model again"
+        )
+    return int(text)
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of the model, those in attributes, subgraphs and functions included."""
+    graphs = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            nodes.extend(graph.node)
+            continue
+        for attribute in nodes.pop().attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            graphs.extend(attribute.graphs)
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+
+
+def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
+    graph = model.graph
+    if model.ir_version <= 0 or not graph.node:
+        _unknown(path, "as ONNX it would have no version or no node")
+    names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
+    if len(graph.node) > MAX_NODES or names > MAX_NAMES:
+        raise ModelError(
+            f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no real model has a million"
+        )
+
+
+def _unknown(path: Path, why: str) -> NoReturn:
+    raise ModelError(
+        f"{path} is not a model that gnomon reads: {why}",
+        hint="give an ONNX, TFLite or Circle file, or an nnpackage folder",
+    )

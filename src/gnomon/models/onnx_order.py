@@ -1,0 +1,98 @@
+"""Which nodes of a graph move data, and an order of them in which few tensors are alive at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gnomon.core.graph import Graph, Operator
+
+_RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+
+def static_operators(graph: Graph) -> frozenset[int]:
+    """Indices of the operators that compute the same whatever the inputs are: they see constants only."""
+    known = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
+    static = set()
+    for operator in graph.operators:
+        if operator.type not in _RANDOM and known.issuperset(operator.inputs):
+            static.add(operator.index)
+            known.update(operator.outputs)
+    return frozenset(static)
+
+
+def moving_operators(graph: Graph) -> tuple[Operator, ...]:
+    """The operators that depend on the inputs and that some output depends on, in the file's order."""
+    static = static_operators(graph)
+    needed = set(graph.outputs)
+    found = []
+    for operator in reversed(graph.operators):
+        if operator.index not in static and needed.intersection(operator.outputs):
+            needed.update(operator.inputs)
+            found.append(operator)
+    return tuple(reversed(found))
+
+
+def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
+    """The operators' indices in a topological order with few tensors alive at once.
+
+    The better of the given order, which is topological, and of a greedy one that takes, among the operators
+    whose inputs are ready, the one after which the fewest tensors are alive (the earliest of equals). Better
+    is a smaller sum over all places of the tensors alive; the given order wins a tie.
+    """
+    given = tuple(operator.index for operator in operators)
+    by_index = {operator.index: operator for operator in operators}
+    greedy = _greedy(operators)
+    width = [sum(live_counts([by_index[i] for i in order])) for order in (given, greedy)]
+    return greedy if width[1] < width[0] else given
+
+
+def live_counts(operators: Sequence[Operator]) -> list[int]:
+    """How many tensors written by these operators are read later, behind each operator in turn."""
+    last = {t: place for place, operator in enumerate(operators) for t in operator.inputs}
+    change = [0] * (len(operators) + 1)
+    for place, operator in enumerate(operators):
+        for t in operator.outputs:
+            if last.get(t, -1) > place:
+                change[place] += 1
+                change[last[t]] -= 1
+    total, counts = 0, []
+    for step in change[:-1]:
+        total += step
+        counts.append(total)
+    return counts
+
+
+def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
+    written = {t for operator in operators for t in operator.outputs}
+    readers = Counter(t for operator in operators for t in _own_inputs(operator, written))
+    waiting = {operator.index: len(_own_inputs(operator, written)) for operator in operators}
+    consumers: dict[int, list[Operator]] = {}
+    for operator in operators:
+        for t in _own_inputs(operator, written):
+            consumers.setdefault(t, []).append(operator)
+    ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
+    order: list[int] = []
+    while ready:
+        index = min(ready, key=lambda i: (_growth(ready[i], written, readers), i))
+        operator = ready.pop(index)
+        order.append(index)
+        for t in _own_inputs(operator, written):
+            readers[t] -= 1
+        for t in operator.outputs:
+            for consumer in consumers.get(t, ()):
+                waiting[consumer.index] -= 1
+                if not waiting[consumer.index]:
+                    ready[consumer.index] = consumer
+    return tuple(order)
+
+
+def _own_inputs(operator: Operator, written: Iterable[int]) -> set[int]:
+    return set(operator.inputs).intersection(written)
+
+
+def _growth(operator: Operator, written: set[int], readers: Counter[int]) -> int:
+    """By how many the tensors alive grow with this operator: those it writes less those it is the last to read."""
+    made = sum(1 for t in operator.outputs if readers[t])
+    freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
+    return made - freed
