@@ -1,0 +1,254 @@
+"""What assignments cost: slot costs, pair costs, and charges paid once, for one or more objectives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.space import Space
+from gnomon.errors import ProblemError, UsageError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_BATCH_ENTRIES = 1 << 21  # numbers held at once while many assignments are evaluated
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A quantity to be made small, such as latency, and its unit."""
+
+    name: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairCost:
+    """Cost of a pair of choices in two slots; `cost` has shape (choices of first, choices of second, objectives)."""
+
+    first: int
+    second: int
+    cost: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charge:
+    """Cost paid once if any slot takes a choice of this name; `cost` has shape (objectives,), from 0 to +inf."""
+
+    choice: str
+    cost: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TableGroup:
+    """Tables of one shape in one array: `members` (G, 1 or 2) are the slots, `tables` (G, k.., objectives)."""
+
+    members: Ints
+    tables: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostModel:
+    """The cost of each assignment of a space: slot costs + pair costs + charges of the names that are used.
+
+    `slot_costs` has an array (choices, objectives) a slot. Costs may be negative; +inf in any objective makes
+    the choice or the pair impossible. Several pair costs on the same two slots add up. Raises ProblemError for wrong
+    shapes, NaN, -inf, negative charges, a pair of a slot with itself, and finite costs that a sum would
+    overflow.
+    """
+
+    space: Space
+    objectives: tuple[Objective, ...]
+    slot_costs: tuple[Floats, ...]
+    pairs: tuple[PairCost, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    slot_groups: tuple[TableGroup, ...] = field(init=False, repr=False)
+    pair_groups: tuple[TableGroup, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "objectives", tuple(self.objectives))
+        put(self, "slot_costs", tuple(np.asarray(c, dtype=np.float64) for c in self.slot_costs))
+        put(self, "pairs", tuple(self.pairs))
+        put(self, "charges", tuple(self.charges))
+        self._check_shapes()
+        self._check_charges()
+        slots = [((i,), cost) for i, cost in enumerate(self.slot_costs)]
+        pairs = [((p.first, p.second), np.asarray(p.cost, dtype=np.float64)) for p in self.pairs]
+        put(self, "slot_groups", _grouped(slots))
+        put(self, "pair_groups", _grouped(pairs))
+        self._check_values()
+
+    def _check_shapes(self) -> None:
+        names = [objective.name for objective in self.objectives]
+        if not names or len(set(names)) != len(names):
+            raise ProblemError("objectives must be named, each once", hint="give at least one objective")
+        slots, count = self.space.slots, len(names)
+        if len(self.slot_costs) != len(slots):
+            raise ProblemError(
+                f"{len(self.slot_costs)} slot costs for {len(slots)} slots",
+                hint="give one array of costs a slot",
+            )
+        sizes = [len(slot.choices) for slot in slots]
+        for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
+            if cost.shape != (size, count):
+                raise ProblemError(
+                    f"the cost of slot '{slot.name}' has shape {cost.shape}, not {(size, count)}",
+                    hint="give one row a choice and one number an objective",
+                )
+        for index, pair in enumerate(self.pairs):
+            a, b = pair.first, pair.second
+            if not (0 <= a < len(slots) and 0 <= b < len(slots)) or a == b:
+                raise ProblemError(
+                    f"pair {index} joins slots {a} and {b}",
+                    hint=f"join two different slots below {len(slots)}",
+                )
+            if np.shape(pair.cost) != (sizes[a], sizes[b], count):
+                raise ProblemError(
+                    f"the cost of pair {index} ('{slots[a].name}', '{slots[b].name}') has shape "
+                    f"{np.shape(pair.cost)}, not {(sizes[a], sizes[b], count)}",
+                    hint="give a row for each pair of choices and one number an objective",
+                )
+
+    def _check_charges(self) -> None:
+        charged = [charge.choice for charge in self.charges]
+        if len(set(charged)) != len(charged):
+            raise ProblemError("a choice is charged twice", hint="add the charges of one choice up")
+        for charge in self.charges:
+            cost = np.asarray(charge.cost, dtype=np.float64)
+            if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
+                raise ProblemError(
+                    f"the charge of '{charge.choice}' must be {len(self.objectives)} numbers that are not negative",
+                    hint="a saving per use belongs into the slot costs",
+                )
+
+    def _check_values(self) -> None:
+        total = 0.0
+        for group in (*self.slot_groups, *self.pair_groups):
+            bad = ~(group.tables > -np.inf)
+            if bad.any():
+                where = group.members[int(np.argwhere(bad)[0][0])]
+                names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
+                raise ProblemError(
+                    f"a cost of {names} is NaN or minus infinity",
+                    hint="use finite costs, or +inf for impossible",
+                )
+            total += _magnitude(group.tables)
+        total += sum(_magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
+        if not math.isfinite(total):
+            raise ProblemError(
+                "the costs are too large to be added up in double precision", hint="use a larger unit"
+            )
+
+    def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
+        """Weights in the order of the objectives, shape (objectives,).
+
+        One objective needs no weights. Objectives that `weights` leaves out weigh nothing. Raises UsageError
+        where several objectives have no weights at all, for unknown names, and for weights that are negative, not
+        finite or all zero.
+        """
+        names = [objective.name for objective in self.objectives]
+        known = f"the objectives are: {', '.join(names)}"
+        if weights is None or not weights:
+            if len(names) > 1:
+                raise UsageError(
+                    f"{len(names)} objectives need weights: {', '.join(names)}",
+                    hint="give a weight to at least one",
+                )
+            return np.ones(1)
+        unknown = [str(name) for name in weights if name not in names]
+        if unknown:
+            raise UsageError(f"no objective is named {', '.join(repr(n) for n in unknown)}", hint=known)
+        for name, weight in weights.items():
+            number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(
+                weight, bool
+            )
+            if not number or not math.isfinite(weight) or weight < 0:
+                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
+        vector = np.array([float(weights.get(name, 0.0)) for name in names])
+        if not vector.any():
+            raise UsageError("all weights are zero", hint=f"weigh at least one; {known}")
+        return vector
+
+    def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:
+        """Costs of many assignments: integers (N, slots) to numbers (N, objectives), +inf where impossible."""
+        given = np.asarray(assignments)
+        slots, count = len(self.space.slots), len(self.objectives)
+        if given.ndim != 2 or given.shape[1] != slots or (given.size and given.dtype.kind not in "iu"):
+            raise ProblemError(f"assignments must be integers of shape (N, {slots})", hint="pass a 2-D array")
+        rows = given.astype(np.intp)
+        sizes = np.array([len(slot.choices) for slot in self.space.slots], dtype=np.intp)
+        if (rows < 0).any() or (rows >= sizes).any():
+            raise ProblemError("an assignment has a choice out of range", hint="count choices from 0")
+        largest = max([1, *(len(g.members) for g in (*self.slot_groups, *self.pair_groups))])
+        step = max(1, _BATCH_ENTRIES // (largest * count))
+        parts = [self._evaluate(rows[i : i + step]) for i in range(0, len(rows), step)]
+        return np.concatenate(parts) if parts else np.zeros((0, count))
+
+    def _evaluate(self, rows: Ints) -> Floats:
+        total = np.zeros((len(rows), len(self.objectives)))
+        for group in (*self.slot_groups, *self.pair_groups):
+            index = (np.arange(len(group.members))[:, None], *(rows.T[m] for m in group.members.T))
+            total += group.tables[index].sum(axis=0)
+        for charge in self.charges:
+            used = np.zeros(len(rows), dtype=bool)
+            for i, slot in enumerate(self.space.slots):
+                if charge.choice in slot.choices:
+                    used |= rows[:, i] == slot.choices.index(charge.choice)
+            total[used] += np.asarray(charge.cost, dtype=np.float64)
+        return total
+
+    def scalarise(self, weights: Mapping[str, float] | None = None) -> CostModel:
+        """The model of the weighted sum alone: one objective; what was impossible in any objective stays so."""
+        vector = self.weight_vector(weights)
+
+        def weighed(cost: Floats) -> Floats:
+            return weighted_sum(np.asarray(cost, dtype=np.float64), vector)[..., None]
+
+        name = "+".join(o.name for o, w in zip(self.objectives, vector, strict=True) if w)
+        unit = self.objectives[0].unit if len(self.objectives) == 1 else ""
+        return CostModel(
+            self.space,
+            (Objective(name, unit),),
+            tuple(weighed(cost) for cost in self.slot_costs),
+            tuple(PairCost(p.first, p.second, weighed(p.cost)) for p in self.pairs),
+            tuple(Charge(c.choice, weighed(c.cost)) for c in self.charges),
+        )
+
+
+def weighted_sum(costs: Floats, vector: Floats) -> Floats:
+    """Weighted sum over the last axis; +inf in any objective, even one of weight zero, gives +inf.
+
+    Raises ProblemError where a finite sum overflows.
+    """
+    forbidden = np.isinf(costs).any(axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.asarray(np.where(np.isinf(costs), 0.0, costs) @ vector, dtype=np.float64)
+    if not np.isfinite(total).all():
+        raise ProblemError("a weighted cost overflows double precision", hint="use smaller weights")
+    return np.where(forbidden, np.inf, total)
+
+
+def _grouped(tables: Sequence[tuple[tuple[int, ...], Floats]]) -> tuple[TableGroup, ...]:
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, (_, table) in enumerate(tables):
+        groups.setdefault(table.shape, []).append(index)
+    return tuple(
+        TableGroup(
+            np.array([tables[i][0] for i in chosen], dtype=np.intp),
+            np.concatenate([tables[i][1] for i in chosen]).reshape(len(chosen), *shape),
+        )
+        for shape, chosen in groups.items()
+    )
+
+
+def _magnitude(tables: Floats) -> float:
+    """Sum over the tables of each one's largest finite magnitude: a bound on every partial sum."""
+    finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
+    with np.errstate(over="ignore"):
+        return float(finite.max(axis=1).sum())

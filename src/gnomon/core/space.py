@@ -1,0 +1,144 @@
+"""Spaces of assignments: slots, their choices, and the integer code of an assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gnomon.errors import ProblemError
+
+_TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Something that takes exactly one of its choices, such as an operator that runs on one backend.
+
+    Raises ProblemError where there is no choice, or one is named twice.
+    """
+
+    name: str
+    choices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(self.choices))
+        if not self.choices:
+            raise ProblemError(f"slot '{self.name}' has no choice", hint="give each slot at least one choice")
+        if len(set(self.choices)) != len(self.choices):
+            raise ProblemError(f"slot '{self.name}' names a choice twice", hint="name each choice once")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All assignments of a choice to each slot.
+
+    An assignment is a tuple of choice indices, one a slot. Its code is the mixed-radix integer with the first
+    slot least significant: with five slots of two choices each, code 4 gives only the third its second choice.
+    Codes are exact integers of any size; `size` is the number of assignments (1 without slots).
+    """
+
+    slots: tuple[Slot, ...]
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", tuple(self.slots))
+        names = [slot.name for slot in self.slots]
+        if len(set(names)) != len(names):
+            twice = next(name for i, name in enumerate(names) if name in set(names[:i]))
+            raise ProblemError(f"two slots are named '{twice}'", hint="give each slot its own name")
+        object.__setattr__(self, "size", _product([len(slot.choices) for slot in self.slots]))
+
+    def encode(self, assignment: Sequence[int]) -> int:
+        """The code of an assignment. Raises ProblemError for a wrong length or an index out of range."""
+        if len(assignment) != len(self.slots):
+            raise ProblemError(
+                f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
+                hint="give one choice index a slot",
+            )
+        digits: list[tuple[int, int]] = []
+        for slot, raw in zip(self.slots, assignment, strict=True):
+            index = int(raw)
+            if not 0 <= index < len(slot.choices):
+                raise ProblemError(
+                    f"choice {index} of slot '{slot.name}' is out of range",
+                    hint=f"use an index from 0 to {len(slot.choices) - 1}",
+                )
+            digits.append((index, len(slot.choices)))
+        # Neighbouring digits are joined pairwise: near-linear, where a running sum would be quadratic.
+        while len(digits) > 1:
+            joined = [
+                (low + radix * high, radix * high_radix)
+                for (low, radix), (high, high_radix) in zip(digits[::2], digits[1::2], strict=False)
+            ]
+            digits = joined + digits[len(joined) * 2 :]
+        return digits[0][0] if digits else 0
+
+    def decode(self, code: int) -> tuple[int, ...]:
+        """The assignment of a code. Raises ProblemError for a code outside 0 .. size - 1."""
+        if not 0 <= code < self.size:
+            raise ProblemError(
+                "the code is outside the space",
+                hint=f"use a code from 0 to {decimal(self.size - 1)}"
+                if self.size < 10**30
+                else "check the space",
+            )
+        indices: list[int] = []
+        for slot in self.slots:
+            code, index = divmod(code, len(slot.choices))
+            indices.append(index)
+        return tuple(indices)
+
+    def names(self, assignment: Sequence[int]) -> tuple[str, ...]:
+        """The choices' names of an assignment; ranges are checked as in `encode`."""
+        self.encode(assignment)
+        return tuple(slot.choices[int(i)] for slot, i in zip(self.slots, assignment, strict=True))
+
+    def indices(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""
+        if len(names) != len(self.slots):
+            raise ProblemError(
+                f"{len(names)} choices are given for {len(self.slots)} slots", hint="give one choice a slot"
+            )
+        found: list[int] = []
+        for slot, name in zip(self.slots, names, strict=True):
+            if name not in slot.choices:
+                raise ProblemError(
+                    f"slot '{slot.name}' has no choice '{name}'",
+                    hint=f"choose one of: {', '.join(slot.choices)}",
+                )
+            found.append(slot.choices.index(name))
+        return tuple(found)
+
+
+def decimal(code: int) -> str:
+    """A code of any size in decimal digits.
+
+    `str` refuses integers beyond a number of digits that spaces of thousands of slots exceed.
+    """
+    if code < 0:
+        raise ProblemError("a code is never negative", hint="use a code from 0")
+    chunk = 10**_TEXT_DIGITS
+    parts: list[str] = []
+    while code >= chunk:
+        code, low = divmod(code, chunk)
+        parts.append(str(low).zfill(_TEXT_DIGITS))
+    parts.append(str(code))
+    return "".join(reversed(parts))
+
+
+def parse_decimal(text: str) -> int:
+    """The code that `decimal` wrote, of any size. Raises ProblemError for anything but ASCII digits."""
+    if not (text.isascii() and text.isdigit()):
+        raise ProblemError("a code is written in the digits 0 to 9 alone", hint="correct the code")
+    first = len(text) % _TEXT_DIGITS
+    code = int(text[:first] or "0")
+    for start in range(first, len(text), _TEXT_DIGITS):
+        code = code * 10**_TEXT_DIGITS + int(text[start : start + _TEXT_DIGITS])
+    return code
+
+
+def _product(factors: list[int]) -> int:
+    while len(factors) > 1:
+        pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]
+        factors = pairs + factors[len(pairs) * 2 :]
+    return factors[0] if factors else 1
