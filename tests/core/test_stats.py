@@ -72,9 +72,7 @@ def test_quantile_is_numpys(values: list[float], q: float) -> None:
 
 @given(TIMES, st.sampled_from([0.0, 0.1, 0.25, 0.4]))
 def test_trimmed_mean_is_scipys(values: list[float], proportion: float) -> None:
-    assert trimmed_mean(values, proportion=proportion) == pytest.approx(
-        scipy.stats.trim_mean(values, proportion)
-    )
+    assert trimmed_mean(values, proportion=proportion) == pytest.approx(scipy.stats.trim_mean(values, proportion))
 
 
 def test_trimmed_mean_sees_through_quantisation() -> None:
@@ -173,10 +171,7 @@ def test_pooling_all_samples_would_raise_false_alarms() -> None:
 
 def test_three_percent_are_seen_by_ten_processes() -> None:
     rng = np.random.default_rng(5)
-    seen = [
-        compare(*simulate(rng, 10, bias=lambda r: 0.01 * r.standard_normal(), effect=1.03))
-        for _ in range(200)
-    ]
+    seen = [compare(*simulate(rng, 10, bias=lambda r: 0.01 * r.standard_normal(), effect=1.03)) for _ in range(200)]
     assert sum(c.verdict == "slower" for c in seen) >= 190
     assert all(c.pairs == 10 and c.unit == "process" for c in seen)
     assert median([c.ratio for c in seen]) == pytest.approx(1.03, rel=0.005)
@@ -235,9 +230,7 @@ def test_a_trend_is_seen() -> None:
     assert not has_trend([[v * 1e-3 if i % 2 else v for v in s[:1]] for i, s in enumerate(heating)])
     assert not has_trend([])
     blocks = [
-        Block(process=p, block=i, values_s=(v,) * 3)
-        for p, series in enumerate(heating)
-        for i, v in enumerate(series)
+        Block(process=p, block=i, values_s=(v,) * 3) for p, series in enumerate(heating) for i, v in enumerate(series)
     ]
     assert summarise(blocks).trend
 

@@ -335,9 +335,7 @@ def test_plain_sqlite_reads_the_samples(path: Path) -> None:
         store.append("c1", sample_run())
         store.append("c1", failed_run())
     db = sqlite3.connect(path)
-    rows = db.execute(
-        "SELECT campaign, candidate, sample, wall_s, cpu_s FROM samples ORDER BY sample"
-    ).fetchall()
+    rows = db.execute("SELECT campaign, candidate, sample, wall_s, cpu_s FROM samples ORDER BY sample").fetchall()
     db.close()
     times = sample_run().samples
     assert times is not None
@@ -356,3 +354,29 @@ def test_the_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "g"))
     with SqliteStore.open() as store:
         assert store.path == tmp_path / "g" / "record.sqlite"
+
+
+def test_the_query_in_the_documentation_runs(path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
+    query = text.partition("```sql\n")[2].partition("```")[0]
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign("old"))
+        store.open_campaign(sample_campaign("new"))
+        for candidate, times in (("b", (5, 9, 7)), ("a", (3,))):
+            samples = Samples(wall_ns=times, cpu_ns=times)
+            store.append("new", Run(candidate=candidate, process=0, block=0, started_at_s=1.0, samples=samples))
+            store.append("old", Run(candidate="other", process=0, block=0, started_at_s=1.0, samples=samples))
+    db = sqlite3.connect(path)
+    rows = db.execute(query).fetchall()
+    db.close()
+    assert rows == [("a", pytest.approx(3e-9)), ("b", pytest.approx(7e-9))]
+
+
+def test_the_documentation_names_every_column(path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "record.md").read_text()
+    SqliteStore.open(path).close()
+    db = sqlite3.connect(path)
+    for table in ("campaigns", "runs", "events", "samples"):
+        for column in db.execute(f"PRAGMA table_info({table})"):
+            assert f"`{column[1]}`" in text
+    db.close()

@@ -199,9 +199,7 @@ def _student_interval(logs: Array, confidence: float) -> tuple[float, float]:
     """Interval of the geometric mean, given logarithms of independent values."""
     if logs.size < 2:
         return UNKNOWN
-    half = (
-        student_quantile((1 + confidence) / 2, logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
-    )
+    half = student_quantile((1 + confidence) / 2, logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
     centre = float(logs.mean())
     return math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
 
@@ -313,9 +311,7 @@ def compare(
     if not paired:
         raise ValueError("the two candidates share no block of positive times")
     unit: Literal["process", "block"] = "process" if len(paired) > 1 else "block"
-    logs = np.asarray(
-        [median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values()))
-    )
+    logs = np.asarray([median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values())))
     low, high = _student_interval(logs, confidence)
     ratio = math.exp(float(logs.mean()))
     threshold = relevant if relevant is not None else (0.01 if unit == "process" else 0.05)

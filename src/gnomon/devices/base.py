@@ -53,12 +53,14 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """What a device is. Equal fingerprints mean that times may be compared; see
-    `gnomon.devices.fingerprint`.
+    """What a device is. Equal fingerprints mean that times may be compared; see `gnomon.devices.fingerprint`.
+
+    `python` starts the Python on the device that has the runtimes.
     """
 
     name: str
     fingerprint: Mapping[str, Any]
+    python: str = "python3"
 
 
 class Device(Protocol):

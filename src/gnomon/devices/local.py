@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -104,7 +105,7 @@ class LocalDevice:
 
     def describe(self) -> DeviceInfo:
         """This machine's name and fingerprint."""
-        return DeviceInfo(name=self._name, fingerprint=fingerprint())
+        return DeviceInfo(name=self._name, fingerprint=fingerprint(), python=sys.executable)
 
 
 if TYPE_CHECKING:

@@ -115,9 +115,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess
 
 
 class _Running:
-    def __init__(
-        self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None) -> None:
         self._process = process
         self._to_write = memoryview(stdin)
         self._stdout, self._stderr = _Tail(STDOUT_TAIL_BYTES), _Tail(STDERR_TAIL_BYTES)

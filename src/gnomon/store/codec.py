@@ -19,9 +19,7 @@ from gnomon.errors import RecordError
 
 T = TypeVar("T")
 
-_BAD_VALUE_HINT = (
-    "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
-)
+_BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
 _BAD_RECORD_HINT = "The record was written by another program or is damaged; restore it from a copy."
 
 
@@ -39,9 +37,7 @@ def to_json(value: Any, path: str = "$") -> Any:
             raise RecordError(f"{path} is {value}, which JSON does not have", hint=_BAD_VALUE_HINT)
         return float(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            f.name: to_json(getattr(value, f.name), f"{path}.{f.name}") for f in dataclasses.fields(value)
-        }
+        return {f.name: to_json(getattr(value, f.name), f"{path}.{f.name}") for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise RecordError(f"{path} has a key that is not a string", hint=_BAD_VALUE_HINT)

@@ -94,9 +94,7 @@ class SqliteStore:
 
     def append(self, campaign: str, item: Run | Event) -> None:
         """Add a run or an event, on the disk when this returns; see `Store`."""
-        table, row = (
-            ("runs", rows.from_run(item)) if isinstance(item, Run) else ("events", rows.from_event(item))
-        )
+        table, row = ("runs", rows.from_run(item)) if isinstance(item, Run) else ("events", rows.from_event(item))
         with _translated(self.path):
             added = self._db.execute(
                 f"INSERT INTO {table} (campaign, {', '.join(row)})"  # noqa: S608
@@ -126,9 +124,7 @@ class SqliteStore:
                 "model_digest = ?": query.model_digest,
                 _IS_FINISHED: query.finished,
             }
-            return self._pages(
-                "campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True
-            )
+            return self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
         seq = self._seq(query.campaign)
         if isinstance(query, RunQuery):
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": query.profiled}
@@ -160,11 +156,7 @@ class SqliteStore:
 
     def _no_campaign(self, campaign: str) -> RecordError:
         known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
-        hint = (
-            f"The newest are: {', '.join(known)}."
-            if known
-            else "The record is empty: measure something first."
-        )
+        hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
         return RecordError(f"{self.path} has no campaign {campaign!r}", hint=hint)
 
     def _tallies(self, seq: int) -> Iterator[Tally]:

@@ -98,9 +98,7 @@ class DeviceContract:
         device.pull("copy", tmp_path / "back")
         assert (tmp_path / "back").read_bytes() == content
 
-    def test_pushed_again_after_a_change_the_new_content_is_there(
-        self, device: Device, tmp_path: Path
-    ) -> None:
+    def test_pushed_again_after_a_change_the_new_content_is_there(self, device: Device, tmp_path: Path) -> None:
         local = tmp_path / "m"
         for content in ("first", "second", "second"):
             local.write_text(content)
@@ -132,3 +130,11 @@ class DeviceContract:
         assert first == second
         assert json.loads(json.dumps(dict(first.fingerprint))) == first.fingerprint
         assert {"machine", "cpu_model", "cores", "memory_bytes", "os", "kernel"} <= first.fingerprint.keys()
+
+    def test_its_python_starts(self, device: Device) -> None:
+        completed = device.run(
+            [device.describe().python, "-c", "import sys; print(sys.version_info >= (3, 11))"],
+            env={},
+            timeout_s=_LIMIT_S,
+        )
+        assert completed.stdout.strip() == "True"

@@ -89,9 +89,7 @@ class StoreContract:
             assert list(store.query(EventQuery(campaign="c1"))) == events
 
     def test_queries_narrow(self, reopen: Reopen) -> None:
-        plain = Run(
-            candidate="b", process=0, block=0, started_at_s=1.0, samples=Samples(wall_ns=(1,), cpu_ns=(1,))
-        )
+        plain = Run(candidate="b", process=0, block=0, started_at_s=1.0, samples=Samples(wall_ns=(1,), cpu_ns=(1,)))
         with closing(reopen()) as store:
             store.open_campaign(sample_campaign("old"))
             store.open_campaign(sample_campaign("new", key="other", kind="proof"))
