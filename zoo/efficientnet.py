@@ -105,12 +105,8 @@ def _inverted_residuals(tensors: dict[str, NDArray[Any]]) -> Iterator[Block]:
             rows = []
             if expansion != 1:
                 rows.append(_convolution(tensors, f"{name}/expand", f"{at}_expand_conv", f"{at}_bn0"))
-            rows.append(
-                _convolution(tensors, f"{name}/depthwise", f"{at}_depthwise_conv", f"{at}_bn1", stride=stride)
-            )
-            rows.append(
-                _convolution(tensors, f"{name}/project", f"{at}_project_conv", f"{at}_bn2", relu6=False)
-            )
+            rows.append(_convolution(tensors, f"{name}/depthwise", f"{at}_depthwise_conv", f"{at}_bn1", stride=stride))
+            rows.append(_convolution(tensors, f"{name}/project", f"{at}_project_conv", f"{at}_bn2", relu6=False))
             if rows[-2].weights.shape[2] != kernel or rows[-1].weights.shape[0] != outputs:
                 raise ZooError(f"the weights of {name} are not EfficientNet-Lite0's")
             yield Block(name=name, convolutions=tuple(rows), residual=stride == 1 and channels == outputs)

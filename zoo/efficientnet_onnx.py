@@ -13,9 +13,7 @@ from zoo.efficientnet import IMAGE_SIZE, Convolution, Network
 
 def as_onnx(network: Network) -> bytes:
     """The model's bytes: input "input" [1, 3, 224, 224], output "probabilities" [1, 1000]."""
-    zero, six = (
-        numpy_helper.from_array(np.array(v, np.float32), f"relu6/{n}") for v, n in ((0, "low"), (6, "high"))
-    )
+    zero, six = (numpy_helper.from_array(np.array(v, np.float32), f"relu6/{n}") for v, n in ((0, "low"), (6, "high")))
     initializers = [zero, six]
     nodes: list[onnx.NodeProto] = []
     x, size = "input", IMAGE_SIZE

@@ -40,9 +40,7 @@ class FlatWriter:
         self._buffers.append(buffer)
         return self._add(name, data.shape, data.dtype.name, len(self._buffers) - 1)
 
-    def operator(
-        self, code: int, inputs: Sequence[int], outputs: Sequence[int], kind: int, options: Any
-    ) -> None:
+    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], kind: int, options: Any) -> None:
         """Adds an operator; `kind` is the member of BuiltinOptions that `options` belongs to."""
         entry = schema.Operator.OperatorT()
         entry.opcodeIndex = self._code(code)

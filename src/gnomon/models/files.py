@@ -5,16 +5,33 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from gnomon.errors import ModelError
 
 _CHUNK = 1 << 20
+_TOO_LARGE = "raise gnomon.models.Limits.max_bytes if the model is to be trusted"
 
 
-def open_regular(path: Path, max_bytes: int) -> BinaryIO:
+@contextmanager
+def model_errors(path: object) -> Iterator[None]:
+    """Turns what reading may raise besides ModelError (memory, recursion, text, disk) into ModelError."""
+    try:
+        yield
+    except (OSError, MemoryError, RecursionError, UnicodeError) as error:
+        raise ModelError(
+            f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}",
+            hint="export or copy the model again, and check that it can be trusted",
+        ) from error
+
+
+def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> BinaryIO:
     """Opens a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
+
+    `too_large` is the hint where the file is larger.
 
     The file is opened without blocking and looked at through its descriptor, so that a FIFO does not hang
     and nothing can be exchanged between the look and the reading.
@@ -33,7 +50,7 @@ def open_regular(path: Path, max_bytes: int) -> BinaryIO:
         if status.st_size > max_bytes:
             raise ModelError(
                 f"{path} holds {status.st_size} bytes, more than the limit of {max_bytes}",
-                hint="raise the limit with gnomon.models.Limits if the model is to be trusted",
+                hint=too_large,
             )
     except BaseException:
         file.close()
@@ -41,9 +58,9 @@ def open_regular(path: Path, max_bytes: int) -> BinaryIO:
     return file
 
 
-def read_regular(path: Path, max_bytes: int) -> bytes:
+def read_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> bytes:
     """The content of a regular file of at most `max_bytes`. Raises ModelError."""
-    with open_regular(path, max_bytes) as file:
+    with open_regular(path, max_bytes, too_large) as file:
         try:
             data = file.read(max_bytes + 1)
         except (OSError, MemoryError) as error:

@@ -18,6 +18,7 @@ from gnomon.models.naming import unique_names
 
 MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 _MAX_SIZE_BYTES = 1 << 62
+_MAX_RANK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +121,8 @@ class _Reader:
 
     def tensor(self, index: int, table: Table, fixed: bool) -> Tensor:
         shape = table.integers(7) or table.integers(0) or ()
-        if any(n < -1 for n in shape):
-            broken("a tensor has a negative dimension")
+        if len(shape) > _MAX_RANK or any(n < -1 for n in shape):
+            broken("a tensor's shape cannot be")
         buffer = table.unsigned(2)
         if buffer and buffer >= len(self.constant_buffers):
             broken("a tensor's buffer is not listed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.models.files import open_regular, read_regular
+from gnomon.models.files import model_errors, open_regular, read_regular
 from gnomon.models.flat_graph import MAGICS, read_flat
 from gnomon.models.model import Limits, Model
 from gnomon.models.nnpackage import read_nnpackage
@@ -18,13 +18,14 @@ def load(path: str | Path, limits: Limits | None = None) -> Model:
     RuntimeMissingError for an ONNX file where the package onnx is not installed.
     """
     limits = limits or Limits()
-    source = Path(path)
-    try:
-        is_folder = source.is_dir()
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path!r} is no path: {error}", hint="check the path of the model") from error
-    if not is_folder:
-        return _load_file(source, limits)
+    with model_errors(path):
+        source = Path(path)
+        if not source.is_dir():
+            return _load_file(source, limits)
+        return _load_package(source, limits)
+
+
+def _load_package(source: Path, limits: Limits) -> Model:
     package = read_nnpackage(source)
     if len(package.models) > 1:
         names = ", ".join(file.name for file in package.models)

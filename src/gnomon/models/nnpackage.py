@@ -32,6 +32,6 @@ def read_nnpackage(folder: Path) -> NnPackage:
     config = ConfigCfg()
     if config_name is not None:
         file = inside(folder / METADATA, config_name, "the MANIFEST")
-        if file.exists():
+        if file.is_file():
             config = ConfigCfg(text=read_text(file, MAX_CHARACTERS))
     return NnPackage(folder=folder, manifest=manifest, config=config, config_name=config_name, models=models)

@@ -6,6 +6,7 @@ A package appears at its destination whole or not at all, and what is copied is 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from gnomon.formats.manifest import Manifest, write_manifest
 from gnomon.models.files import open_regular
 from gnomon.models.model import Limits, Model, NnPackage
 from gnomon.models.nnpackage import CONFIG, MANIFEST, METADATA, read_nnpackage
+
+_PLAIN = re.compile(r"[\w+-][\w.+-]*")
 
 
 def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
@@ -82,7 +85,8 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
 def _wrap(model: Model, target: Path, settings: Mapping[str, str]) -> None:
     (target / METADATA).mkdir(parents=True)
     kind = model.graph.format
-    name = f"{model.path.stem or 'model'}.{kind}"
+    stem = model.path.stem
+    name = f"{stem if _PLAIN.fullmatch(stem) else 'model'}.{kind}"
     _copy_file(model.path, target / name)
     manifest = Manifest(version=(1, 2, 0), models=(name,), model_types=(kind,), configs=(CONFIG,))
     (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")

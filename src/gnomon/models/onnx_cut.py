@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, UsageError
+from gnomon.models.files import model_errors
 from gnomon.models.model import Limits
 from gnomon.models.onnx_file import read_onnx
 from gnomon.models.onnx_graph import onnx_graph
@@ -52,12 +53,13 @@ class OnnxCutter:
         """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
         limits = limits or Limits()
         folder, digest, name = None, "", "model"
-        if isinstance(model, (str, Path)):
-            read = read_onnx(Path(model), limits)
-            folder, digest, name = Path(model).parent, read.digest, Path(model).stem
-            model = read.model
-        shapes = tensor_shapes(model, limits)
-        self.graph: Graph = onnx_graph(model, shapes, name=name, digest=digest)
+        with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
+            if isinstance(model, (str, Path)):
+                read = read_onnx(Path(model), limits)
+                folder, digest, name = Path(model).parent, read.digest, Path(model).stem
+                model = read.model
+            shapes = tensor_shapes(model, limits)
+            self.graph: Graph = onnx_graph(model, shapes, name=name, digest=digest)
         self._source = Source(model=model, graph=self.graph, shapes=shapes, folder=folder)
         self.order: tuple[int, ...] = narrow_order(moving_operators(self.graph))
         if not self.order:

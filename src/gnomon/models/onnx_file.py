@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gnomon.errors import ModelError
 from gnomon.models.files import add_to_digest, inside, open_regular, read_regular
@@ -40,7 +40,11 @@ class OnnxFile:
 def read_onnx(path: Path, limits: Limits) -> OnnxFile:
     """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx."""
     onnx = onnx_package()
-    data = read_regular(path, min(limits.max_bytes, PROTOBUF_BYTES))
+    if limits.max_bytes > PROTOBUF_BYTES:
+        hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
+        data = read_regular(path, PROTOBUF_BYTES, hint)
+    else:
+        data = read_regular(path, limits.max_bytes)
     if not data:
         raise ModelError(f"{path} is empty", hint="export or copy the model again")
     check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
@@ -50,6 +54,8 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
     except Exception as error:  # protobuf's DecodeError; the C parsers differ in its class
         _unknown(path, f"parsing it as ONNX says: {error}")
     _check_plausible(model, path)
+    if not all(isinstance(text, str) for text in _texts(model)):
+        _unknown(path, "it has names that are not UTF-8 text")
     digest = hashlib.sha256(data)
     size = len(data)
     external = external_files(model, path.parent, limits)
@@ -91,23 +97,41 @@ def _number(entries: dict[str, str], key: str, tensor: str) -> int:
 
 def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of the model, those in attributes, subgraphs and functions included."""
-    graphs = [model.graph]
-    nodes = [node for function in model.functions for node in function.node]
-    while graphs or nodes:
-        if graphs:
-            graph = graphs.pop()
-            yield from graph.initializer
-            for sparse in graph.sparse_initializer:
-                yield from (sparse.values, sparse.indices)
-            nodes.extend(graph.node)
-            continue
-        for attribute in nodes.pop().attribute:
+    for part in _graphs_and_nodes(model):
+        for attribute in getattr(part, "attribute", ()):
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            graphs.extend(attribute.graphs)
+        for sparse in getattr(part, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        yield from getattr(part, "initializer", ())
+
+
+def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:
+    """Every graph and every node of the model, those in subgraphs and functions included."""
+    pending: list[Any] = [model.graph, *(node for function in model.functions for node in function.node)]
+    while pending:
+        part = pending.pop()
+        yield part
+        pending.extend(getattr(part, "node", ()))
+        for attribute in getattr(part, "attribute", ()):
+            pending.extend(attribute.graphs)
             if attribute.HasField("g"):
-                graphs.append(attribute.g)
+                pending.append(attribute.g)
+
+
+def _texts(model: onnx.ModelProto) -> Iterator[str]:
+    """Every name that gnomon reads; the parser hands out bytes where one is not UTF-8."""
+    for part in _graphs_and_nodes(model):
+        yield part.name
+        if hasattr(part, "op_type"):
+            yield from (part.op_type, part.domain, *part.input, *part.output)
+        for group in ("input", "output", "value_info") if hasattr(part, "node") else ():
+            yield from (value.name for value in getattr(part, group))
+    for tensor in all_tensors(model):
+        yield tensor.name
+        for entry in tensor.external_data:
+            yield from (entry.key, entry.value)
 
 
 def _check_plausible(model: onnx.ModelProto, path: Path) -> None:

@@ -114,7 +114,7 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], known: dic
 
 def _tensor(name: str, shapes: Shapes, constant: bool) -> Tensor:
     kind, shape = shapes.get(name, (0, None))
-    if shape is not None and any(n < -1 for n in shape):
+    if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
     return make_tensor(name, kind, shape, constant=constant)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError
 from gnomon.models.model import Limits
-from gnomon.models.onnx_types import onnx_package, value_shape
+from gnomon.models.onnx_types import check_rank, onnx_package, value_shape
 
 if TYPE_CHECKING:
     import onnx
@@ -36,8 +36,10 @@ def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
 def _recorded(graph: onnx.GraphProto) -> Shapes:
     shapes = _of_values((*graph.value_info, *graph.output, *graph.input))
     for tensor in graph.initializer:
+        check_rank(tensor.name, len(tensor.dims))
         shapes[tensor.name] = tensor.data_type, tuple(tensor.dims)
     for sparse in graph.sparse_initializer:
+        check_rank(sparse.values.name, len(sparse.dims))
         shapes[sparse.values.name] = sparse.values.data_type, tuple(sparse.dims)
     return shapes
 
@@ -96,5 +98,8 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto:
         why = said[-1][:300] if said else f"the process ended with {done.returncode}"
         raise ModelError(f"the ONNX model's shapes cannot be inferred: {why}", hint=hint)
     inferred = onnx_package().ModelProto()
-    inferred.ParseFromString(done.stdout)
+    try:
+        inferred.ParseFromString(done.stdout)
+    except Exception as error:  # protobuf's own DecodeError derives from Exception only
+        raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
     return inferred  # type: ignore[no-any-return]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from gnomon.errors import UsageError
+from gnomon.errors import PackageError, UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Limits, Model
-from gnomon.models.onnx_file import read_onnx
+from gnomon.models.onnx_file import external_files, read_onnx
 
 
 def fixed_copy(
@@ -43,11 +45,26 @@ def fixed_copy(
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gnomon-model-")))
     target = folder / (model.path.stem + ".onnx")
     onnx.save(copy, target)
-    for extra in getattr(read, "external", ()):
-        link = folder / Path(extra).relative_to(model.path.parent)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(Path(extra).absolute())
+    for extra in external_files(proto, model.path.parent, limits or Limits()):
+        beside = folder / extra.relative_to(model.path.parent)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        os.link(extra, beside)
     return load(target), target
+
+
+def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
+    """Copy an ONNX file, and the files beside it that hold its weights. PackageError where that fails."""
+    try:
+        shutil.copyfile(source, target)
+        read = read_onnx(source, limits or Limits())
+        for extra in external_files(read.model, source.parent, limits or Limits()):
+            beside = target.parent / extra.relative_to(source.parent)
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(extra, beside)
+    except OSError as error:
+        raise PackageError(
+            f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
+        ) from error
 
 
 def _fix(value: "onnx.ValueInfoProto", shape: tuple[int, ...]) -> None:  # type: ignore[name-defined]  # noqa: F821, UP037

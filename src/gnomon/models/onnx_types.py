@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_SIZE_BYTES = 1 << 62
+MAX_RANK = 64
 
 # TensorProto.DataType: name as numpy or ml_dtypes says it, and bits of an element (0: no fixed size).
 _TYPES: dict[int, tuple[str, int]] = {
@@ -41,6 +42,8 @@ _TYPES: dict[int, tuple[str, int]] = {
     24: ("float8_e8m0fnu", 8),
     25: ("uint2", 2),
     26: ("int2", 2),
+    27: ("float6_e2m3fn", 6),
+    28: ("float6_e3m2fn", 6),
 }
 
 
@@ -69,6 +72,12 @@ def make_tensor(name: str, element_type: int, shape: tuple[int, ...] | None, *, 
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
 
 
+def check_rank(name: str, rank: int) -> None:
+    """Raises ModelError for a rank that no tensor has; products over it could take very long."""
+    if rank > MAX_RANK:
+        raise ModelError(f"tensor {name!r} has {rank} dimensions", hint="the file is broken: export it again")
+
+
 def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
     """Element type and shape of a value; type 0 where it is no tensor, shape None where it has no rank."""
     if not value.type.HasField("tensor_type"):
@@ -77,5 +86,6 @@ def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None
     if not tensor.HasField("shape"):
         return tensor.elem_type, None
     dims = tensor.shape.dim
+    check_rank(value.name, len(dims))
     shape = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1 for d in dims)
     return tensor.elem_type, shape

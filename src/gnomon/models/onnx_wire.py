@@ -33,7 +33,6 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> No
         position, end, kind, depth = pending.pop()
         if depth > MAX_DEPTH:
             _broken(f"it is nested deeper than {MAX_DEPTH} levels")
-        total += MESSAGE_BYTES
         while position < end:
             if total > max_memory_bytes:
                 raise ModelError(
@@ -53,6 +52,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> No
                 if position + length > end:
                     _broken("a length points out of the file")
                 if field is not None and field.type == _MESSAGE_TYPE:
+                    total += MESSAGE_BYTES
                     pending.append((position, position + length, field.message_type, depth + 1))
                 elif field is None or field.type in _TEXT_TYPES:
                     total += length + 32

@@ -1,0 +1,176 @@
+"""Hostile files: each gives one ModelError with a hint, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper  # noqa: E402
+from tests.models.modelkit import model, node, save, value  # noqa: E402
+
+from gnomon.errors import ModelError  # noqa: E402
+from gnomon.models import Limits, load, onnx_shapes  # noqa: E402
+from gnomon.models.onnx_wire import check_parsed_size  # noqa: E402
+
+
+def refused(path: Path | str, match: str = ".", limits: Limits | None = None) -> None:
+    with pytest.raises(ModelError, match=match) as caught:
+        load(path, limits)
+    assert caught.value.hint
+
+
+def test_things_that_are_no_regular_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "not a regular file")
+    refused("/dev/zero", "not a regular file")
+    refused(tmp_path / "missing", "does not exist")
+    refused(tmp_path, "MANIFEST")
+    (tmp_path / "ring").symlink_to(tmp_path / "ring")
+    refused(tmp_path / "ring")
+    refused("a\0b")
+    refused("x" * 5000)
+
+
+def test_sizes_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    sparse = tmp_path / "sparse.circle"
+    with sparse.open("wb") as file:
+        file.write(b"\x10\x00\x00\x00CIR0")
+        file.truncate(10 << 30)
+    refused(sparse, "more than the limit")
+    with sparse.open("r+b") as file:
+        file.truncate(3 << 30)
+        file.write(b"\x08\x08ONNX??")
+    refused(sparse, "more than the limit")
+    refused(sparse, "more than the limit of 1000", Limits(max_bytes=1000))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"TFL3", b"\x10\0\0\0TFL3", b"PK\x03\x04" + bytes(64), b"\x08\x07", b"\x7fELF" + bytes(99)]
+)
+def test_files_of_another_kind(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    refused(path)
+
+
+def nested(depth: int) -> Any:
+    graph = helper.make_graph([node("Relu", "x", "y")], "g", [], [value("y", [2])])
+    for _ in range(depth):
+        graph = helper.make_graph([node("If", "c", "y", then_branch=graph)], "g", [], [value("y", [2])])
+    return graph
+
+
+def test_deep_nesting(tmp_path: Path) -> None:
+    deep = onnx.ModelProto(ir_version=8, graph=nested(20))
+    refused(save(deep, tmp_path / "deep.onnx"))
+    inner = b""
+    for _ in range(5000):  # graph in attribute in node in graph ..
+        for tag in (0x3A if not inner else 0x32, 0x2A, 0x0A):
+            inner = bytes([tag]) + varint(len(inner)) + inner
+    path = tmp_path / "deeper.onnx"
+    path.write_bytes(b"\x08\x08\x3a" + varint(len(inner)) + inner)
+    refused(path)
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def test_a_memory_bomb_is_seen_before_parsing() -> None:
+    nodes = b"\x0a\x00" * 200_000
+    bomb = b"\x08\x08\x3a" + varint(len(nodes)) + nodes
+    descriptor = onnx.ModelProto.DESCRIPTOR
+    with pytest.raises(ModelError, match="memory to parse"):
+        check_parsed_size(bomb, descriptor, 50_000_000)
+    check_parsed_size(bomb, descriptor, 100_000_000)
+    weights = onnx.helper.make_tensor("w", 1, [1000], bytes(4000), raw=True)
+    honest = model([node("Add", "xw", "y")], [value("x", [1])], [value("y", [1])]).SerializeToString()
+    check_parsed_size(honest, descriptor, len(honest) * 100)
+    check_parsed_size(weights.SerializeToString(), onnx.TensorProto.DESCRIPTOR, 10_000)
+    for broken in (b"\x0a\xff", b"\x0b" * 9, b"\x80" * 99, b"\x3a\x05\x0a", b"\x09\x00"):
+        with pytest.raises(ModelError):
+            check_parsed_size(broken, descriptor, 100)
+
+
+def seed_model() -> bytes:
+    then = helper.make_graph([node("Neg", "a", "t")], "then", [], [value("t", [2, 3])])
+    nodes = [
+        node("Constant", [], ["k"], value_ints=[2, 3]),
+        node("Reshape", ["x", "k"], ["a"], "re"),
+        node("If", ["c"], ["b"], then_branch=then, else_branch=then),
+        node("MatMul", ["b", "w"], ["m"], "re"),
+        node("Softmax", ["m"], ["y"], axis=-1),
+    ]
+    weights = [[float(i + j) for i in range(3)] for j in range(3)]
+    return bytes(
+        model(nodes, [value("x", [6]), value("c", [], 9)], [value("y", [2, 3])], {"w": weights}).SerializeToString()
+    )
+
+
+def mutate(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    if dice.random() < 0.1:
+        return bytes(changed[: dice.randrange(len(changed))])
+    for _ in range(dice.choice([1, 1, 2, 4, 16])):
+        at = dice.randrange(len(changed))
+        changed[at] = dice.choice([changed[at] ^ (1 << dice.randrange(8)), dice.randrange(256), 0xFF])
+    return bytes(changed)
+
+
+def in_process(data: bytes, limits: Limits) -> Any:
+    """Shape inference without the child process, whose start would take most of the test's time."""
+    try:
+        return onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(data), data_prop=True)
+    except Exception as error:
+        raise ModelError(str(error), hint="the child says so") from error
+
+
+def test_thousands_of_broken_onnx_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, dice, path = seed_model(), random.Random(5), tmp_path / "m.onnx"
+    path.write_bytes(good)
+    assert load(path).graph.macs == 2 * 3 * 3
+    monkeypatch.setattr(onnx_shapes, "_infer", in_process)
+    refusals = 0
+    for data in [*(good[:n] for n in range(len(good))), *(mutate(good, dice) for _ in range(3000))]:
+        path.write_bytes(data)
+        try:
+            graph = load(path).graph
+        except ModelError as error:
+            assert error.hint
+            refusals += 1
+        else:
+            assert len({op.name for op in graph.operators}) == len(graph.operators)
+    assert refusals > len(good)
+
+
+def test_some_broken_onnx_files_through_the_child(tmp_path: Path) -> None:
+    dice, path = random.Random(6), tmp_path / "m.onnx"
+    for _ in range(8):
+        path.write_bytes(mutate(seed_model(), dice))
+        try:
+            load(path)
+        except ModelError as error:
+            assert error.hint
+
+
+def test_reading_flat_models_loads_no_heavy_package(zoo_model: Callable[[str], Path]) -> None:
+    code = (
+        "import sys; from gnomon.models import load; load(sys.argv[1]);"
+        "print({'onnx', 'numpy', 'flatbuffers', 'onnxruntime', 'circle_schema'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code, str(zoo_model("mix"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
