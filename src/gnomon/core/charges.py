@@ -123,8 +123,10 @@ def minimise_charged(
             return None
         solves += 1
         out = node.out | {branch}
-        found = minimise(without(energy, [charges[c] for c in sorted(out)]), limits, order=root.order)
+        shut = [charges[c] for c in sorted(out)]
+        found = minimise(without(energy, shut), limits, order=root.order)
         stack.append(_Node(node.out, node.paid | {branch}, node.value, node.assignment))
-        if found is not None:
+        # A minimum that takes what is forbidden says that the branch allows nothing.
+        if found is not None and not any(charge.used_by(found.assignment) for charge in shut):
             stack.append(_Node(out, node.paid, price(found.assignment), found.assignment))
     return Minimum(assignment=best, width=root.width, order=root.order)

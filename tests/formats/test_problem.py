@@ -1,0 +1,185 @@
+"""The JSON of placement problems: round trips, and one clear error for anything malformed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.placement_problems import random_problem
+
+from gnomon.core.cost import CostModel
+from gnomon.errors import ProblemError
+from gnomon.formats.problem import problem_document, read_problem, write_problem
+
+PROBLEM: dict[str, Any] = {
+    "format": "gnomon-problem",
+    "version": 1,
+    "objectives": [{"name": "latency", "unit": "s"}, {"name": "memory", "unit": "byte"}],
+    "slots": [
+        {"name": "conv1", "choices": ["cpu", "gpu"], "cost": [[1.0, 4], [0.5, 8]]},
+        {"name": "conv2", "choices": ["cpu", "gpu"], "cost": [[1.0, None], None]},
+    ],
+    "pairs": [{"slots": [0, 1], "cost": [[[0, 0], None], [[0.1, 1], [0, 0]]]}],
+    "charges": [{"choice": "gpu", "cost": [0.0, 3e8]}],
+}
+
+
+def equal(a: CostModel, b: CostModel) -> bool:
+    same = a.space == b.space and a.objectives == b.objectives
+    one, other = ([*m.slot_costs, *(p.cost for p in m.pairs), *(c.cost for c in m.charges)] for m in (a, b))
+    ends = [[(p.first, p.second) for p in m.pairs] for m in (a, b)]
+    names = [[c.choice for c in m.charges] for m in (a, b)]
+    return same and ends[0] == ends[1] and names[0] == names[1] and all(map(np.array_equal, one, other))
+
+
+def test_reads_the_documented_example() -> None:
+    model = read_problem(json.dumps(PROBLEM))
+    assert model.slot_costs[1].tolist() == [[1.0, np.inf], [np.inf, np.inf]]
+    assert model.pairs[0].cost.tolist() == [[[0, 0], [np.inf, np.inf]], [[0.1, 1], [0, 0]]]
+    assert model.charges[0].cost.tolist() == [0.0, 3e8]
+    assert equal(read_problem(json.dumps(PROBLEM).encode()), model)
+    assert equal(read_problem(PROBLEM), model)
+    assert problem_document(model) == {**PROBLEM}
+
+
+def test_pairs_charges_and_unit_may_be_left_out() -> None:
+    least = {k: v for k, v in PROBLEM.items() if k not in ("pairs", "charges")} | {
+        "objectives": [{"name": "a"}, {"name": "b"}]
+    }
+    assert read_problem(least).objectives[0].unit == ""
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_round_trip(seed: int) -> None:
+    model = random_problem(seed, objectives=1 + seed % 3)
+    text = write_problem(model)
+    assert equal(read_problem(text), model)
+    assert write_problem(read_problem(text)) == text
+
+
+def set_to(*path: Any) -> Callable[[Any], None]:
+    def change(problem: Any) -> None:
+        for key in path[:-2]:
+            problem = problem[key]
+        problem[path[-2]] = path[-1]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (set_to("slots", 1, "cost", 0, [1.0]), "$.slots[1].cost[0]: 2 numbers expected, 1 found"),
+        (set_to("slots", 1, "cost", [[1, 2]]), "$.slots[1].cost: 2 rows expected, 1 found"),
+        (set_to("slots", 0, "cost", 0, 1, True), "$.slots[0].cost[0][1]: a number or null expected, true or false"),
+        (set_to("slots", 0, "cost", 0, 1, "1"), "$.slots[0].cost[0][1]: a number or null expected, a text found"),
+        (set_to("slots", 0, "cost", 0, 1, 10**400), "$.slots[0].cost[0][1]: the number is beyond"),
+        (set_to("slots", 0, "cost", 0, 1, -(10**400)), "$.slots[0].cost[0][1]: the number is beyond"),
+        (set_to("slots", 0, "cost", None), "$.slots[0].cost: a list of 2 rows expected, null found"),
+        (set_to("slots", 1, "name", "conv1"), "$.slots[1].name: 'conv1' is the name of $.slots[0] already"),
+        (set_to("slots", 1, "name", ""), "$.slots[1].name: a name must not be empty"),
+        (set_to("slots", 1, "name", "\ud800"), "$.slots[1].name: half a surrogate pair"),
+        (set_to("slots", 1, "name", 3), "$.slots[1].name: a text expected, a number found"),
+        (set_to("slots", 1, "choices", ["cpu", "cpu"]), "$.slots[1].choices[1]: 'cpu' is the name of"),
+        (set_to("slots", 1, "choices", []), "$.slots[1].choices: at least one choice expected"),
+        (set_to("slots", 1, "colour", 1), "$.slots[1].colour: unknown key"),
+        (set_to("slots", {}), "$.slots: a list expected, an object found"),
+        (set_to("slots", 0, 7), "$.slots[0]: an object expected, a number found"),
+        (set_to("extra", 1), "$.extra: unknown key"),
+        (set_to("an odd key", 1), "$['an odd key']: unknown key"),
+        (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
+        (set_to("format", []), "$.format: 'gnomon-problem' expected"),
+        (set_to("version", 2), "$.version: 1 expected"),
+        (set_to("version", True), "$.version: 1 expected"),
+        (set_to("objectives", []), "$.objectives: at least one objective expected"),
+        (set_to("objectives", 1, "name", "latency"), "$.objectives[1].name: 'latency' is the name of"),
+        (set_to("pairs", 0, "slots", [0, 2]), "$.pairs[0].slots: indices from 0 to 1 expected"),
+        (set_to("pairs", 0, "slots", [0, 0]), "$.pairs[0].slots: two different slots expected"),
+        (set_to("pairs", 0, "slots", [0, True]), "$.pairs[0].slots: two indices of slots expected"),
+        (set_to("pairs", 0, "cost", 1, 1, 0, [0]), "$.pairs[0].cost[1][1][0]: a number or null expected, a list"),
+        (set_to("charges", 0, "cost", [0, -1]), "$.charges[0].cost: a charge must not be negative"),
+        (set_to("charges", 0, "cost", [0]), "$.charges[0].cost: 2 numbers expected, 1 found"),
+        (set_to("charges", 0, "cost", "x"), "$.charges[0].cost: a list of 2 numbers expected, a text found"),
+    ],
+)
+def test_says_what_is_wrong_and_where(change: Callable[[Any], None], says: str) -> None:
+    problem = copy.deepcopy(PROBLEM)
+    change(problem)
+    with pytest.raises(ProblemError) as caught:
+        read_problem(problem)
+    assert says in caught.value.message
+    with pytest.raises(ProblemError) as caught:
+        read_problem(json.dumps(problem))
+    assert says in caught.value.message
+
+
+def test_all_problems_at_once_up_to_a_number() -> None:
+    problem = copy.deepcopy(PROBLEM)
+    problem["slots"][0]["cost"] = [[1.0], [2.0]]
+    problem["pairs"][0]["slots"] = [0, 9]
+    problem["version"] = 1
+    with pytest.raises(ProblemError) as caught:
+        read_problem(problem)
+    assert caught.value.message.count("$.") == 3
+    problem["slots"] = [3] * 1000
+    with pytest.raises(ProblemError, match=r"and \d+ more") as caught:
+        read_problem(problem)
+    assert caught.value.message.count("an object expected") == 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "null",
+        "3",
+        '""',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"a": NaN}',
+        '{"a": -Infinity}',
+        "1" * 5000,
+        '{"a": 1, "a": 2}',
+        b"\xff\xfe",
+        b"\x80",
+        json.dumps(PROBLEM).replace("0.5", "1e999"),
+        json.dumps(PROBLEM)[:-1],
+    ],
+)
+def test_broken_text(text: str | bytes) -> None:
+    with pytest.raises(ProblemError) as caught:
+        read_problem(text)
+    assert caught.value.hint
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.data(), VALUES)
+@settings(max_examples=300, deadline=None)
+def test_any_value_anywhere_is_read_or_refused(data: st.DataObject, value: Any) -> None:
+    problem = copy.deepcopy(PROBLEM)
+    at: Any = problem
+    while True:
+        key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans()):
+            break
+        at = at[key]
+    at[key] = value
+    for document in (problem, json.dumps(problem)):
+        try:
+            model = read_problem(document)
+        except ProblemError:
+            continue
+        assert equal(read_problem(write_problem(model)), model)
