@@ -29,9 +29,7 @@ class ScalarCharge:
 
     def used_by(self, assignment: Sequence[int]) -> bool:
         """Whether the assignment takes the choice anywhere."""
-        return any(
-            assignment[s] == c for s, c in zip(self.slots.tolist(), self.choices.tolist(), strict=True)
-        )
+        return any(assignment[s] == c for s, c in zip(self.slots.tolist(), self.choices.tolist(), strict=True))
 
     def restricted(self, kept: Sequence[Ints]) -> ScalarCharge | None:
         """The charge where only the kept choices of each slot are left, or None if it occurs no more."""
@@ -46,9 +44,7 @@ class ScalarCharge:
         return ScalarCharge(name=self.name, cost=self.cost, slots=slots, choices=choices)
 
 
-def weigh_charges(
-    model: CostModel, weights: Floats, energy: Energy
-) -> tuple[Energy, tuple[ScalarCharge, ...]]:
+def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[Energy, tuple[ScalarCharge, ...]]:
     """The charges that matter, in weighted units; choices with an infinite charge are forbidden in the energy."""
     found: list[ScalarCharge] = []
     for charge in model.charges:

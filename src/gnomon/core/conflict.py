@@ -29,9 +29,7 @@ def infeasible(space: Space, energy: Energy) -> InfeasibleError:
                 f"slot '{name}' has no allowed choice",
                 hint="make one of its choices possible, or leave the slot out",
             )
-        return InfeasibleError(
-            f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT
-        )
+        return InfeasibleError(f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT)
     members: list[int] = []
     with contextlib.suppress(_TooDearError):
         members = _smallest(energy)
@@ -62,9 +60,7 @@ def _smallest(energy: Energy) -> list[int]:
     return _explain([], False, everything, conflicts) if conflicts(everything) else []
 
 
-def _explain(
-    base: list[int], grown: bool, members: list[int], conflicts: Callable[[Sequence[int]], bool]
-) -> list[int]:
+def _explain(base: list[int], grown: bool, members: list[int], conflicts: Callable[[Sequence[int]], bool]) -> list[int]:
     if grown and conflicts(base):
         return []
     if len(members) == 1:

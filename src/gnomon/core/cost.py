@@ -141,9 +141,7 @@ class CostModel:
             total += _magnitude(group.tables)
         total += sum(_magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
-            raise ProblemError(
-                "the costs are too large to be added up in double precision", hint="use a larger unit"
-            )
+            raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
     def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
         """Weights in the order of the objectives, shape (objectives,).
@@ -165,9 +163,7 @@ class CostModel:
         if unknown:
             raise UsageError(f"no objective is named {', '.join(repr(n) for n in unknown)}", hint=known)
         for name, weight in weights.items():
-            number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(
-                weight, bool
-            )
+            number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
                 raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])

@@ -17,9 +17,7 @@ from gnomon.core.energy import Energy
 from gnomon.core.ordering import Limits, Order, best_order
 from gnomon.core.reduction import Reduction
 
-_Factor = tuple[
-    tuple[int, ...], Floats
-]  # neighbours in order of elimination; table with the slot's axis first
+_Factor = tuple[tuple[int, ...], Floats]  # neighbours in order of elimination; table with the slot's axis first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +97,7 @@ def _joined(factors: list[_Factor], ring: tuple[int, ...]) -> Floats:
     axis = {u: a for a, u in enumerate(ring)}
     degree = len(ring)
     start, total = degree, factors[0][1]
-    rest = sorted(
-        factors[1:], key=lambda factor: (-axis[factor[0][0]] if factor[0] else -degree, len(factor[0]))
-    )
+    rest = sorted(factors[1:], key=lambda factor: (-axis[factor[0][0]] if factor[0] else -degree, len(factor[0])))
     for members, table in rest:
         size = table.shape[0]
         if not members:

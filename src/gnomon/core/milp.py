@@ -110,9 +110,7 @@ def minimise_milp(
     if best is None:
         return MilpResult(assignment=None, bound=bound, optimal=False)
     optimal = status != "limit" and best_value - bound <= _GAP * room
-    return MilpResult(
-        assignment=best, bound=best_value if optimal else min(bound, best_value), optimal=optimal
-    )
+    return MilpResult(assignment=best, bound=best_value if optimal else min(bound, best_value), optimal=optimal)
 
 
 def _formulate(
@@ -153,9 +151,7 @@ def _formulate(
     return programme, first
 
 
-def _add_pair(
-    programme: _Programme, costs: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]
-) -> None:
+def _add_pair(programme: _Programme, costs: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> None:
     left, right = costs.shape
     if left == right and _is_potts(costs):
         gap = np.maximum(chosen[0] - chosen[1], 0.0)

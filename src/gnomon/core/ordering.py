@@ -158,8 +158,7 @@ def _greedy(
             heapq.heappush(heap, (*keys[u], u))
     position = {v: p for p, (v, _) in enumerate(steps)}
     named = tuple(
-        (graph.names[v], tuple(graph.names[u] for u in sorted(around, key=position.__getitem__)))
-        for v, around in steps
+        (graph.names[v], tuple(graph.names[u] for u in sorted(around, key=position.__getitem__))) for v, around in steps
     )
     return Order(steps=named, width=width, entries=total)
 

@@ -96,9 +96,7 @@ def _drop_dominated(
         most = change.max(axis=2)
         never = np.isposinf(worst) | np.isposinf(most)
         worst = np.where(never, np.inf, np.where(never, 0.0, worst) + np.where(never, 0.0, most))
-    dominates = (worst <= 0) & (
-        (charged[kept] == -1)[:, None] | (charged[kept][:, None] == charged[kept][None])
-    )
+    dominates = (worst <= 0) & ((charged[kept] == -1)[:, None] | (charged[kept][:, None] == charged[kept][None]))
     alive = np.ones(len(kept), dtype=bool)
     for a in range(len(kept) - 1, -1, -1):
         alive[a] = False

@@ -16,9 +16,7 @@ import numpy as np
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.energy import Energy
 
-_CHEAP_ENTRIES = (
-    4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small
-)
+_CHEAP_ENTRIES = 4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small
 _CACHE_ENTRIES = 1 << 15
 
 
@@ -112,9 +110,7 @@ class Reduction:
         unary = np.concatenate([self.unary[v] for v in slots]).reshape(count, -1)
         size, degree = unary.shape[1], len(rings[0])
         tables = tuple(
-            np.concatenate([around[v][ring[j]] for v, ring in zip(slots, rings, strict=True)]).reshape(
-                count, size, -1
-            )
+            np.concatenate([around[v][ring[j]] for v, ring in zip(slots, rings, strict=True)]).reshape(count, size, -1)
             for j in range(degree)
         )
         members = tuple(np.array([ring[j] for ring in rings], dtype=np.intp) for j in range(degree))

@@ -119,9 +119,7 @@ def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
     return numbers
 
 
-def _solution(
-    model: CostModel, vector: Floats, energy: Energy, assignment: tuple[int, ...], width: int
-) -> Solution:
+def _solution(model: CostModel, vector: Floats, energy: Energy, assignment: tuple[int, ...], width: int) -> Solution:
     """The solution of an elimination; raises InfeasibleError if even its least cost is infinite."""
     cost = model.evaluate([assignment])[0]
     if np.isinf(cost).any():

@@ -78,9 +78,7 @@ class Space:
         if not 0 <= code < self.size:
             raise ProblemError(
                 "the code is outside the space",
-                hint=f"use a code from 0 to {decimal(self.size - 1)}"
-                if self.size < 10**30
-                else "check the space",
+                hint=f"use a code from 0 to {decimal(self.size - 1)}" if self.size < 10**30 else "check the space",
             )
         indices: list[int] = []
         for slot in self.slots:
