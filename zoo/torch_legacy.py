@@ -107,6 +107,9 @@ def _apply(name: str, argument: Any, stack: list[Any]) -> None:
     elif name == "SETITEMS":
         items = _to_mark(stack)
         stack[-1].update(zip(items[::2], items[1::2], strict=True))
+    elif name == "APPEND":
+        item = stack.pop()
+        stack[-1].append(item)
     elif name == "APPENDS":
         items = _to_mark(stack)
         stack[-1].extend(items)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROTOBUF_BYTES = (1 << 31) - 1
 """No protobuf message is larger; larger models keep their weights in files beside it."""
 
-MAX_NODES = 1 << 20
+MAX_NODES = 1 << 18
 MAX_NAMES = 1 << 23
 
 
@@ -141,7 +141,7 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
     names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
     if len(graph.node) > MAX_NODES or names > MAX_NAMES:
         raise ModelError(
-            f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no real model has a million"
+            f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
         )
 
 

@@ -15,7 +15,10 @@ MESSAGE_BYTES = 300
 
 WORST_FACTOR = MESSAGE_BYTES // 2
 MAX_DEPTH = 100
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+MAX_MESSAGES = 1 << 22
+_UNSEEN_BYTES = 1 << 30
+_VARINT, _BYTES = 0, 2
+_FIXED = {1: 8, 5: 4}  # wire type of a fixed-size value: its bytes
 _MESSAGE_TYPE = 11  # FieldDescriptor.TYPE_MESSAGE
 _TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
 
@@ -23,46 +26,55 @@ _TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
 def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> None:
     """Raises ModelError where parsing `data` as the message `descriptor` could take more memory than allowed.
 
-    Files so small that no content of theirs could are let through unseen.
+    Files so small that no content of theirs could are let through unseen. A walk holds one frame a level and
+    ends at the limit, or at `MAX_MESSAGES`.
     """
-    if len(data) * WORST_FACTOR <= max_memory_bytes:
+    if len(data) * WORST_FACTOR <= min(max_memory_bytes, _UNSEEN_BYTES):
         return
-    total = 0
-    pending = [(0, len(data), descriptor, 0)]
-    while pending:
-        position, end, kind, depth = pending.pop()
-        if depth > MAX_DEPTH:
-            _broken(f"it is nested deeper than {MAX_DEPTH} levels")
-        while position < end:
-            if total > max_memory_bytes:
-                raise ModelError(
-                    f"the ONNX file would take more than {max_memory_bytes} bytes of memory to parse",
-                    hint="raise gnomon.models.Limits.max_memory_bytes if the model is to be trusted",
-                )
-            tag, position = _varint(data, position, end)
-            wire, field = tag & 7, kind.fields_by_number.get(tag >> 3)
-            if wire == _VARINT:
-                _, position = _varint(data, position, end)
-                total += 8
-            elif wire in {_FIXED64, _FIXED32}:
-                position += 8 if wire == _FIXED64 else 4
-                total += 8
-            elif wire == _BYTES:
-                length, position = _varint(data, position, end)
-                if position + length > end:
-                    _broken("a length points out of the file")
-                if field is not None and field.type == _MESSAGE_TYPE:
-                    total += MESSAGE_BYTES
-                    pending.append((position, position + length, field.message_type, depth + 1))
-                elif field is None or field.type in _TEXT_TYPES:
-                    total += length + 32
-                else:
-                    total += 8 * length
-                position += length
-            else:
-                _broken("it has a field of an unknown kind")
-        if position > end:
-            _broken("a field runs out of the file")
+    total, messages, position = 0, 0, 0
+    frames = [(len(data), descriptor)]
+    while frames:
+        end, kind = frames[-1]
+        if position == end:
+            frames.pop()
+            continue
+        if total > max_memory_bytes or messages > MAX_MESSAGES:
+            raise ModelError(
+                f"the ONNX file would take more memory to parse than {max_memory_bytes} bytes,"
+                f" or has more than {MAX_MESSAGES} parts",
+                hint="raise gnomon.models.Limits.max_memory_bytes if the model is to be trusted",
+            )
+        tag, position = _varint(data, position, end)
+        field = kind.fields_by_number.get(tag >> 3)
+        size, position = _value_size(data, position, end, tag & 7)
+        if tag & 7 != _BYTES:
+            total += 8
+        elif field is not None and field.type == _MESSAGE_TYPE:
+            total, messages = total + MESSAGE_BYTES, messages + 1
+            frames.append((position + size, field.message_type))
+            if len(frames) > MAX_DEPTH:
+                _broken(f"it is nested deeper than {MAX_DEPTH} levels")
+            continue
+        elif field is None or field.type in _TEXT_TYPES:
+            total += size + 32
+        else:
+            total += 8 * size
+        position += size
+
+
+def _value_size(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
+    """Bytes of a field's value, and where it begins."""
+    if wire == _VARINT:
+        return 0, _varint(data, position, end)[1]
+    if wire == _BYTES:
+        size, position = _varint(data, position, end)
+    elif wire in _FIXED:
+        size = _FIXED[wire]
+    else:
+        _broken("it has a field of an unknown kind")
+    if position + size > end:
+        _broken("a length points out of the file")
+    return size, position
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
