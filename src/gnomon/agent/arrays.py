@@ -49,7 +49,8 @@ def fill(buffers: Buffers, feeds: dict[str, Any], seed: int) -> None:
             continue
         rng = np.random.default_rng([seed, position])
         if target.dtype.kind == "f":
-            np.copyto(target, rng.standard_normal(target.shape, dtype=np.float32).astype(target.dtype))
+            drawn = np.asarray(rng.standard_normal(target.shape), np.float32)
+            np.copyto(target, drawn.astype(target.dtype))
         else:
             np.copyto(target, rng.integers(0, 2, target.shape).astype(target.dtype))
 

@@ -47,7 +47,7 @@ def run(argv: list[str]) -> int:
         wall, _ = take(loaded.call, inner=1, seconds=given.seconds, least=5, most=1_000_000)
     if given.output:
         named = {name.replace("/", "_"): value for name, value in outputs.items()}
-        np.savez(given.output, allow_pickle=False, **named)  # type: ignore[arg-type]
+        np.savez(given.output, allow_pickle=False, **named)
     report = {name: {"shape": list(v.shape), "dtype": str(v.dtype)} for name, v in outputs.items()}
     print(json.dumps({"outputs": report, "median_ms": float(np.median(wall)) / 1e6, "samples": len(wall)}))
     loaded.close()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from .arrays import Buffers
@@ -63,7 +64,7 @@ class OnnxRuntimeSession:
         for name, buffer in segment["outputs"]:
             array = buffers[buffer]
             self._binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-        self.call = functools.partial(self._session.run_with_iobinding, self._binding)
+        self.call: Callable[[], object] = functools.partial(self._session.run_with_iobinding, self._binding)
 
     def where(self) -> list[dict[str, Any]]:
         """The execution provider of each node, as the session's own assignment report tells it."""
@@ -85,7 +86,7 @@ class OnnxRuntimeSession:
                 (name, str(event["args"].get("node_index", ""))),
                 {
                     "name": f"{event['args']['op_name']} {name}",
-                    "sources": [name.removesuffix("_nchwc")],
+                    "sources": [name],
                     "backend": event["args"].get("provider", ""),
                     "wall_ns": [],
                 },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from .arrays import Buffers
@@ -39,8 +40,8 @@ class OpenVinoModel:
         self._counted: list[list[Any]] = []
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
         infer = functools.partial(self._request.infer, None, share_outputs=True)
+        self.call: Callable[[], object] = infer
         if not profiled:
-            self.call = infer
             return
         request, counted = self._request, self._counted
 

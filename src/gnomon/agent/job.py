@@ -98,7 +98,7 @@ class Job:
         for seed, outputs in zip(seeds, made, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
                 arrays[f"{seed}/{k}"] = outputs[name]
-        np.savez(path, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez(path, allow_pickle=False, **arrays)
         return largest_difference(made[-1], made[0])
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ A worker that crashes, hangs or is refused is an event like any other; the rest 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import selectors
@@ -17,6 +18,7 @@ import time
 from typing import IO, Any
 
 from .lifeline import die_with_parent
+from .snapshot import snapshot
 
 _LOG_TAIL_BYTES = 2000
 
@@ -130,14 +132,17 @@ class Session:
 
     def run(self) -> None:
         """Open all candidates, then visit them in rounds until the request's rounds are done."""
+        before = snapshot()
         for key in self._shuffled():
             self._attempt(key, "load", self._open)
         for index in range(self.request["rounds"]):
             for key in self._shuffled():
                 if key in self.workers:
-                    self._attempt(key, "run", lambda k, i=index: self._visit(k, i))  # type: ignore[misc]
+                    self._attempt(key, "run", lambda k, i=index: self._visit(k, i))
         for worker in self.workers.values():
             worker.stop()
+        # This process took both snapshots and waited for its workers: their time is told from that of others.
+        say({"event": "environment", "data": {"before": before, "after": snapshot()}})
 
     def _shuffled(self) -> list[str]:
         keys = sorted(self.candidates)
@@ -148,7 +153,8 @@ class Session:
         try:
             action(key)
         except WorkerFailed as failure:
-            say({"event": "failure", "candidate": key, "stage": stage, **failure.record})
+            told = "check" if failure.record["kind"] == "wrong-output" else stage
+            say({"event": "failure", "candidate": key, "stage": told, **failure.record})
             worker = self.workers.pop(key, None)
             if worker is not None:
                 worker.stop()
@@ -158,6 +164,13 @@ class Session:
         self.workers[key] = worker = WorkerProcess(candidate.get("environment", {}))
         command = {"do": "open", **self.request["warm"], **candidate["open"]}
         opened = worker.ask(command, self.timeout_s)
+        difference = opened.get("difference", {"relative": 0.0})["relative"]
+        if not difference <= candidate.get("tolerance", math.inf):
+            message = (
+                f"outputs differ from the reference by {difference:.2g} of its largest magnitude, "
+                f"where {candidate['tolerance']:.2g} is tolerated"
+            )
+            raise WorkerFailed("wrong-output", message, worker.log_tail())
         say({"event": "opened", "candidate": key, **opened})
         if candidate["open"].get("profiled"):
             # A profiled process has one block, which ends it: no other candidate waits for its memory.
@@ -168,9 +181,12 @@ class Session:
         candidate = self.candidates[key]
         if index in candidate.get("done", []):
             return
-        verb = "profile" if candidate["open"].get("profiled") else "block"
+        if candidate["open"].get("profiled"):
+            command = {"do": "profile", **self.request["profile"], "least": candidate["calls_least"]}
+        else:
+            command = {"do": "block", **self.request["block"]}
         started = time.time()
-        taken = self.workers[key].ask({"do": verb, **self.request["block"]}, self.timeout_s)
+        taken = self.workers[key].ask(command, self.timeout_s)
         say({"event": "block", "candidate": key, "block": index, "started_at_s": started, **taken})
 
 

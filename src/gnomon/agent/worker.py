@@ -45,7 +45,7 @@ class Worker:
         loaded = time.perf_counter_ns()
         self.job.call()
         first = time.perf_counter_ns() - loaded
-        answer = {
+        answer: dict[str, Any] = {
             "load_ns": loaded - start,
             "first_call_ns": first,
             "bare_rss_bytes": imported,

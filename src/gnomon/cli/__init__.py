@@ -1,1 +1,1 @@
-
+"""The command line: parse, call one job, render."""

@@ -2,7 +2,7 @@
 3.8 on.
 
 As a program it prints the fingerprint as JSON, so that any device can be asked by feeding this file to its
-`python3 -`. Values that change from minute to minute belong in a snapshot instead (gnomon.measure.snapshot).
+`python3 -`. Values that change from minute to minute belong in a snapshot instead (gnomon.agent.snapshot).
 """
 
 from __future__ import annotations

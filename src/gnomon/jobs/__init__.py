@@ -1,1 +1,1 @@
-
+"""The jobs, one a file: space, price, decision and proof."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.campaign import FINISHED, Campaign, Context, question_key
 from gnomon.core.campaign import Event as CampaignEvent
@@ -24,7 +24,8 @@ class Candidate:
     """Something to be measured: a job for the agent, and the environment of its process.
 
     `key` names it within the campaign; the same key must always mean the same thing. `check` compares its
-    outputs with the campaign's reference and refuses it above `tolerance`.
+    outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
+    calls of a profiled run.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Candidate:
     profiled: bool = False
     check: bool = True
     tolerance: float = 1e-3
+    calls_least: int = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,9 @@ class Measured:
         return None
 
 
+_CLOCKS: tuple[Literal["wall", "cpu"], ...] = ("wall", "cpu")
+
+
 class CampaignRunner:
     """One campaign on one device: whatever a job measures goes through `measure`.
 
@@ -65,9 +70,18 @@ class CampaignRunner:
     """
 
     def __init__(
-        self, link: AgentLink, store: Store, *, kind: str, context: Context, question: Mapping[str, Any],
-        watch: Watch | None = None, fresh: bool = False,
+        self,
+        link: AgentLink,
+        store: Store,
+        *,
+        kind: str,
+        context: Context,
+        question: Mapping[str, Any],
+        watch: Watch | None = None,
+        fresh: bool = False,
+        sources: Callable[[str], int | None] | None = None,
     ) -> None:
+        """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
         key = question_key(kind, context, question)
         found = None if fresh else latest_unfinished(store, key)
         self.resumed = found is not None
@@ -76,6 +90,7 @@ class CampaignRunner:
         )
         store.open_campaign(self.campaign)
         self.link, self._store, self._watch = link, store, watch
+        self._sources = sources or (lambda name: None)
         self._reference = ""
         self._seeds = [context.seed, context.seed + 1]
         self.environments: list[Mapping[str, Any]] = []
@@ -99,7 +114,7 @@ class CampaignRunner:
 
         The reference is computed anew when a campaign is resumed: it is not measured.
         """
-        path = self.link.device.path("reference.npz")
+        path = "reference.npz"  # in the device's private folder, where the agent's processes run
         found: dict[str, Any] = {}
         failed: list[Failure] = []
 
@@ -159,13 +174,17 @@ class CampaignRunner:
             known = self.known(candidate.key)
             if candidate.profiled or not known.ok:
                 continue
-            clocks = (summarise(blocks_of(known.runs, clock=c)).relative_half_width for c in ("wall", "cpu"))  # type: ignore[arg-type]
+            clocks = (summarise(blocks_of(known.runs, clock=c)).relative_half_width for c in _CLOCKS)
             if min(clocks) > effort.half_width:
                 return False
         return True
 
     def _session(
-        self, process: int, candidates: Sequence[Candidate], wanted: Mapping[str, list[int]], effort: Effort,
+        self,
+        process: int,
+        candidates: Sequence[Candidate],
+        wanted: Mapping[str, list[int]],
+        effort: Effort,
         meter: Meter,
     ) -> None:
         """One request to the agent: a fresh process for each candidate, its missing blocks interleaved."""
@@ -186,11 +205,18 @@ class CampaignRunner:
                 opened[key] = {k: v for k, v in event.items() if k not in {"event", "candidate"}}
             elif kind == "failure":
                 self._append(
-                    Run(candidate=key, process=process, block=0, started_at_s=time.time(), failure=failure_of(event),
-                        profiled=key in profiled, facts=opened.pop(key, {}))
+                    Run(
+                        candidate=key,
+                        process=process,
+                        block=0,
+                        started_at_s=time.time(),
+                        failure=failure_of(event),
+                        profiled=key in profiled,
+                        facts=opened.pop(key, {}),
+                    )
                 )
             elif kind == "block":
-                self._append(_run_of(event, process, key in profiled, opened.pop(key, {})))
+                self._append(self._run_of(event, process, key in profiled, opened.pop(key, {})))
                 meter.step()
 
         steps = len(entries) * (effort.rounds + 1)
@@ -205,6 +231,7 @@ class CampaignRunner:
             "key": candidate.key,
             "environment": dict(candidate.environment),
             "tolerance": candidate.tolerance,
+            "calls_least": candidate.calls_least,
             "open": opening,
             "done": skipped,
         }
@@ -213,22 +240,29 @@ class CampaignRunner:
         self._store.append(self.campaign.id, run)
         self._runs.setdefault(run.candidate, []).append(run)
 
-
-def _run_of(event: Event, process: int, profiled: bool, opened: Mapping[str, Any]) -> Run:
-    """A run from the agent's event; what was found on opening goes with a process's first block."""
-    operators = tuple(
-        OperatorSamples(
-            name=row["name"], sources=tuple(row["sources"]), backend=row["backend"], wall_ns=tuple(row["wall_ns"])
+    def _run_of(self, event: Event, process: int, profiled: bool, opened: Mapping[str, Any]) -> Run:
+        """A run from the agent's event; what was found on opening goes with a process's first block."""
+        operators = tuple(
+            OperatorSamples(
+                name=row["name"],
+                sources=self._indices(row["sources"]),
+                backend=row["backend"],
+                wall_ns=tuple(row["wall_ns"]),
+            )
+            for row in event.get("operators", ())
         )
-        for row in event.get("operators", ())
-    )
-    return Run(
-        candidate=event["candidate"],
-        process=process,
-        block=event["block"],
-        started_at_s=event["started_at_s"],
-        samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
-        profiled=profiled,
-        operators=operators,
-        facts={**opened, "peak_rss_bytes": event["peak_rss_bytes"]},
-    )
+        return Run(
+            candidate=event["candidate"],
+            process=process,
+            block=event["block"],
+            started_at_s=event["started_at_s"],
+            samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
+            profiled=profiled,
+            operators=operators,
+            facts={**opened, "peak_rss_bytes": event["peak_rss_bytes"]},
+        )
+
+    def _indices(self, sources: Sequence[str | int]) -> tuple[int, ...]:
+        """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
+        found = (s if isinstance(s, int) else self._sources(s) for s in sources)
+        return tuple(dict.fromkeys(i for i in found if i is not None))

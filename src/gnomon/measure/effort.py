@@ -15,6 +15,7 @@ class Effort:
     at least `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first
     makes `warm_count` calls for at least `warm_s`; its very first call is kept apart. More processes are started
     until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
+    A profiled run is one visit, as long as all visits of an unprofiled one together.
     A process that does not answer within `timeout_s` is killed: it hangs.
     """
 
@@ -45,4 +46,5 @@ class Effort:
                 "most": self.samples_most,
                 "rewarm_s": self.rewarm_s,
             },
+            "profile": {"seconds": self.block_s * self.rounds, "most": self.samples_most},
         }

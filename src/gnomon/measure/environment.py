@@ -27,7 +27,7 @@ class Doubt:
 
 
 def judge(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Doubt]:
-    """The doubts about what was measured between two snapshots of `gnomon.measure.snapshot.snapshot`.
+    """The doubts about what was measured between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
     What a machine does not tell raises no doubt. Time of other processes is told from one's own only if
     one process took both snapshots and waited for what was measured; otherwise the load before the run

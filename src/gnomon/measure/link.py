@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
@@ -15,11 +17,24 @@ Event = dict[str, Any]
 
 
 class AgentLink:
-    """Starts the agent's supervisor on a device. The device is the caller's and stays open."""
+    """Starts the agent's supervisor on a device. The device is the caller's and stays open.
+
+    A context manager: the packed agent lies in a temporary folder while the link is open.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._agent = ""
+        self.info = device.describe()
+        self._folder = tempfile.TemporaryDirectory(prefix="gnomon-agent-")
+        packed = Path(self._folder.name) / "gnomon-agent.pyz"
+        packed.write_bytes(packed_agent())
+        self._agent = device.push(packed, packed.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._folder.cleanup()
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Put one request; `on_event` is called for each event but the signs of life.
@@ -27,8 +42,6 @@ class AgentLink:
         Raises DeviceError if the device or the supervisor failed, AgentError if it said something senseless.
         Whatever came before an error was delivered.
         """
-        if not self._agent:
-            self._agent = self.device.push_bytes(packed_agent(), "agent.pyz")
         ended = False
 
         def on_line(line: str) -> None:
@@ -47,16 +60,17 @@ class AgentLink:
                 on_event(event)
 
         done = self.device.run(
-            [self.device.python, self._agent, "supervise"],
+            [self.info.python, self._agent, "supervise"],
             env={},
             stdin=json.dumps(request).encode() + b"\n",
             timeout_s=timeout_s,
             on_line=on_line,
         )
         if not ended:
-            how = "did not end in time" if done.timed_out else f"ended with status {done.returncode}"
+            status = f"signal {done.signal}" if done.signal else f"status {done.returncode}"
+            how = "did not end in time" if done.timed_out else f"ended with {status}"
             raise DeviceError(
-                f"the agent on {self.device.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
+                f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
                 hint="Check that Python 3.11 or later with numpy is on the device, and start the command again: "
                 "what was measured is kept.",
                 transient=True,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
+from gnomon.models.model import Model
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
 Ask = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, "Mapping[str, Any] | Failure"]]
@@ -44,7 +45,8 @@ class Configuration:
 
     `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the
     default one, which takes what no other is given. `tolerance` is the largest difference of outputs, relative to
-    the reference's largest magnitude, that is not a wrong result in this precision.
+    the reference's largest magnitude, that is not a wrong result in this precision. `reported` maps what the
+    loaded runtime itself calls its backends to theirs here; empty where only a profiled run tells, in these names.
     """
 
     runtime: str
@@ -54,6 +56,7 @@ class Configuration:
     environment: Mapping[str, str] = field(default_factory=dict)
     precision: str = "float32"
     tolerance: float = 1e-3
+    reported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,7 @@ class Runtime(Protocol):
         """What the agent must load to run the model under an assignment (a segment of docs/agent.md)."""
 
     def package(
-        self, model: Path, configuration: Configuration, assignment: Assignment, folder: Path
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """Write what the runtime needs into `folder`; returns the segment, its model path relative to `folder`."""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
-from gnomon.models.nnpackage import write_nnpackage
+from gnomon.models.model import Model
+from gnomon.models.nnpackage_write import write_nnpackage
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -84,7 +85,7 @@ class Onert:
         return whole_segment(self.name, model, options)
 
     def package(
-        self, model: Path, configuration: Configuration, assignment: Assignment, folder: Path
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """An nnpackage whose config holds the map and the threads beside what it held before."""
         made = settings(configuration, assignment)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
+from gnomon.models.model import Model
+from gnomon.models.onnx_static import copy_onnx
 from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, whole_segment
 
 
@@ -32,14 +33,11 @@ class WholeModelRuntime:
         return whole_segment(self.name, model, configuration.options)
 
     def package(
-        self, model: Path, configuration: Configuration, assignment: Assignment, folder: Path
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
-        """A copy of the model file (and of weights that it keeps beside it)."""
-        destination = folder / model.name
-        shutil.copyfile(model, destination)
-        for extra in model.parent.glob(f"{model.name}*.data"):
-            shutil.copyfile(extra, folder / extra.name)
-        return {"runtime": self.name, "model": destination.name, "options": dict(configuration.options)}
+        """A copy of the model file, and of the weights that it keeps beside it."""
+        copy_onnx(model.path, folder / model.path.name)
+        return {"runtime": self.name, "model": model.path.name, "options": dict(configuration.options)}
 
 
 def refuse_other_backends(runtime: str, wish: Wish) -> None:

@@ -25,6 +25,7 @@ class OnnxRuntime(WholeModelRuntime):
                 options={"threads": wish.threads, "provider": "CPUExecutionProvider"},
                 environment=environment,
                 tolerance=TOLERANCE["float32"],
+                reported={"CPUExecutionProvider": self.name},
             )
             for label, environment in environment_variants(wish)
         )

@@ -41,6 +41,7 @@ class OpenVino(WholeModelRuntime):
                         environment=environment,
                         precision=precision,
                         tolerance=TOLERANCE[precision],
+                        reported={"CPU": self.name},
                     )
                 )
         return tuple(made)

@@ -1,0 +1,174 @@
+"""Prices of operators inside a whole graph, from traced runs and from runs without any profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One assignment that was run: which backend each operator had, its traced times, and the untraced total.
+
+    `assignment[i]` is the index of operator i's backend; `operator_s[i]` its traced seconds; `total_s` the seconds of
+    the whole run without tracing; `weight` says how much this context counts against others.
+    """
+
+    assignment: tuple[int, ...]
+    operator_s: tuple[float, ...]
+    total_s: float
+    weight: float = 1.0
+
+
+def operator_prices(observations: Sequence[Observation], backends: int) -> Array:
+    """Seconds of each operator on each backend, shape (operators, backends); infinity where none was observed.
+
+    Tracing costs time of its own at each operator, and the executor has a cost that no operator accounts for. Both
+    are taken as a constant per operator and backend, found by least squares from the totals that were measured
+    without tracing (with a small ridge that keeps the constants of the backends alike where the data cannot
+    tell them apart). What then remains of each run's gap is spread over its operators in proportion, so that the
+    prices of an observed assignment add up to what was measured for it.
+    """
+    if not observations:
+        raise ValueError("no observation to price from")
+    count = len(observations[0].assignment)
+    constants = _constants(observations, backends)
+    total = np.zeros((count, backends))
+    weight = np.zeros((count, backends))
+    rows = np.arange(count)
+    for seen in observations:
+        chosen = np.asarray(seen.assignment)
+        traced = np.asarray(seen.operator_s)
+        priced = np.maximum(traced + constants[chosen], 0.05 * traced)
+        priced = priced * (seen.total_s / max(float(priced.sum()), 1e-12))
+        total[rows, chosen] += seen.weight * priced
+        weight[rows, chosen] += seen.weight
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(weight > 0, total / weight, np.inf)
+
+
+def _constants(observations: Sequence[Observation], backends: int) -> Array:
+    """The constant of each backend, in seconds per operator; negative where tracing costs more than executing."""
+    numbers = np.zeros((len(observations), backends))
+    gaps = np.zeros(len(observations))
+    for row, seen in enumerate(observations):
+        numbers[row] = np.bincount(np.asarray(seen.assignment), minlength=backends)
+        gaps[row] = seen.total_s - sum(seen.operator_s)
+        scale = seen.weight / max(seen.total_s, 1e-12)
+        numbers[row] *= scale
+        gaps[row] *= scale
+    common = float(numbers.sum(axis=1) @ gaps / max(float((numbers.sum(axis=1) ** 2).sum()), 1e-300))
+    # Unknowns are the deviations from the common constant; the ridge's unit is that of a typical row.
+    ridge = 0.1 * float(np.abs(numbers).max()) * np.eye(backends)
+    left = np.vstack([numbers, ridge])
+    right = np.concatenate([gaps - numbers.sum(axis=1) * common, np.zeros(backends)])
+    deviations = np.linalg.lstsq(left, right, rcond=None)[0]
+    return np.asarray(common + deviations, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTime:
+    """Seconds of the segment of blocks [first, last) on one backend, inside a chain or as the whole model."""
+
+    first: int
+    last: int
+    backend: int
+    time_s: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPrices:
+    """Additive prices of blocks: `block_s` (blocks, backends), and what a cut costs the segment on either side.
+
+    `enter_s[k, b]` is the extra time of a segment on backend b that begins at block k, `leave_s[k, b]` of one that
+    ends before block k; both are 0 at the model's own ends (k = 0 and k = blocks).
+    """
+
+    block_s: Array
+    enter_s: Array
+    leave_s: Array
+
+    def segment_s(self, first: int, last: int, backend: int) -> float:
+        """The predicted time of a segment."""
+        inner = float(self.block_s[first:last, backend].sum())
+        return inner + float(self.enter_s[first, backend] + self.leave_s[last, backend])
+
+
+def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrices:
+    """Fit additive prices to segment times, around a prior of each block's time inside the whole graph.
+
+    `prior_s` has shape (blocks, backends). The model: a segment takes the sum of its blocks plus a price at each
+    end that is a cut (a layout reorder, a fusion lost, memory gone cold). Least squares with a ridge towards the
+    prior and towards cuts that cost nothing, and no price below zero. Backends do not share prices, so each is
+    fitted alone.
+    """
+    blocks, backends = prior_s.shape
+    block = np.zeros((blocks, backends))
+    enter = np.zeros((blocks + 1, backends))
+    leave = np.zeros((blocks + 1, backends))
+    for backend in range(backends):
+        seen = [t for t in times if t.backend == backend]
+        block[:, backend], enter[1:blocks, backend], leave[1:blocks, backend] = _fit(prior_s[:, backend], seen)
+    return SegmentPrices(block_s=block, enter_s=enter, leave_s=leave)
+
+
+def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Array]:
+    """Prices of one backend: seconds of blocks, of entering at each inner cut, of leaving at each inner cut."""
+    blocks = len(prior)
+    total = max(float(prior.sum()), 1e-12)
+    rows, right = [], []
+    for seen in times:
+        row = np.zeros(blocks + 2 * (blocks - 1))
+        row[seen.first : seen.last] = 1.0
+        if seen.first > 0:
+            row[blocks + seen.first - 1] = 1.0
+        if seen.last < blocks:
+            row[2 * blocks - 1 + seen.last - 1] = 1.0
+        # A long segment's error matters as much as its share of the whole: weigh between absolute and relative.
+        scale = seen.weight / max(float(np.sqrt(seen.time_s * total)), 1e-12)
+        rows.append(row * scale)
+        right.append((seen.time_s - float(prior[seen.first : seen.last].sum())) * scale)
+    # How far each unknown may go from its prior without need: a share of the block, and of a typical one.
+    typical = total / blocks
+    reach = np.concatenate([0.10 * prior + 0.03 * typical, np.full(2 * (blocks - 1), 0.15 * typical)])
+    ridge = np.diag(0.03 / reach)
+    left = np.vstack([*rows, ridge])
+    target = np.concatenate([np.asarray(right), np.zeros(len(reach))])
+    low = np.concatenate([-prior, np.zeros(2 * (blocks - 1))])
+    found = _bounded_least_squares(left, target, low)
+    return prior + found[:blocks], found[blocks : 2 * blocks - 1], found[2 * blocks - 1 :]
+
+
+def _bounded_least_squares(left: Array, right: Array, low: Array) -> Array:
+    """Least squares with lower bounds: active sets, after Lawson and Hanson, Solving Least Squares Problems (1974).
+
+    `left` has full column rank. The unknown is x >= low; at the solution the gradient is non-negative where x is
+    at its bound.
+    """
+    gram, moment = left.T @ left, left.T @ (right - left @ low)
+    free = np.zeros(len(low), dtype=bool)
+    x = np.zeros(len(low))
+    for _ in range(10 * len(low)):
+        gradient = moment - gram @ x
+        candidates = np.flatnonzero(~free & (gradient > 1e-12 * np.abs(moment).max(initial=1e-300)))
+        if not len(candidates):
+            break
+        free[candidates[gradient[candidates].argmax()]] = True
+        while True:
+            step = np.zeros(len(low))
+            step[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
+            blocking = free & (step <= 0)
+            if not blocking.any():
+                x = step
+                break
+            share = float(np.min(x[blocking] / np.maximum(x[blocking] - step[blocking], 1e-300)))
+            x = x + share * (step - x)
+            free &= x > 1e-15 * max(float(np.abs(x).max()), 1e-300)
+            x[~free] = 0.0
+    return np.asarray(low + x, dtype=np.float64)

@@ -1,0 +1,300 @@
+"""Placement across runtimes: blocks of an ONNX model are slots, runtimes (in a configuration) are the choices.
+
+A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
+buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/place.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gnomon.core.cost import CostModel, Objective, PairCost
+from gnomon.core.price import Array, SegmentPrices, SegmentTime, segment_prices
+from gnomon.core.sample import Run
+from gnomon.core.solve import Solution, solve
+from gnomon.core.space import Slot, Space
+from gnomon.core.stats import quantile
+from gnomon.errors import MeasurementError
+from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
+from gnomon.jobs.contender import QUANTILE, Clock, Contender, Kind, Part, choose_clock, level
+from gnomon.jobs.inside import describe, trace_of
+from gnomon.jobs.kernels import kernels
+from gnomon.jobs.lab import Lab, Missing, Target
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Effort
+from gnomon.models.onnx_cut import OnnxCutter
+
+_REFITS = 3
+
+Chain = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcrossResult:
+    """What pricing and solving across runtimes gave.
+
+    `names` are the configurations; `blocks`, `prices` and `solution` are None where nothing could be mixed, and
+    `why` says why not. `ideal_s` is what the best runtime of each block would take together if cuts were free.
+    """
+
+    names: tuple[str, ...]
+    contenders: tuple[Contender, ...]
+    clock: Clock
+    blocks: Blocks | None
+    prices: SegmentPrices | None
+    solution: Solution | None
+    ideal_s: float | None
+    why: str
+
+
+class AcrossPlacer:
+    """Prices and solves the ONNX targets of a lab. `folder` takes the segment files and must outlive their use."""
+
+    def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
+        self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
+        self.targets = tuple(targets)
+        self.files: SegmentFiles | None = None
+
+    def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
+        """The whole model in one configuration."""
+        configuration = target.configuration
+        segment = target.runtime.segment(self.lab.placed, configuration, {})
+        backends = {op.index: configuration.name for op in self.lab.graph.operators}
+        candidate = Candidate(
+            key=configuration.name,
+            job=self.lab.job([segment]),
+            environment=configuration.environment,
+            tolerance=configuration.tolerance,
+        )
+        part = Part(target=target, operators=tuple(backends), backends=backends)
+        return Contender(
+            key=candidate.key,
+            label=configuration.name,
+            kind="single",
+            parts=(part,),
+            candidate=candidate,
+            predicted_s=predicted_s,
+        )
+
+    def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
+        """A chain of segments (first block, last block, target index)."""
+        assert self.files is not None
+        parts, segments = [], []
+        for first, last, number in chain:
+            target = self.targets[number]
+            made = self.files.segment(first, last)[0]
+            backends = dict.fromkeys(made.operators, target.configuration.name)
+            parts.append(Part(target=target, operators=made.operators, backends=backends))
+            segments.append(self.files.agent_segment(first, last, target.runtime, target.configuration, chained=True))
+        spans = [(first, last) for first, last, _ in chain]
+        identity = json.dumps([self.files.blocks.places, chain, [t.configuration.name for t in self.targets]])
+        candidate = Candidate(
+            key="chain/" + hashlib.sha256(identity.encode()).hexdigest()[:12],
+            job=self.lab.job(segments, self.files.boundary(spans, self.lab.placed)),
+            environment=_merged(parts),
+            tolerance=max(part.configuration.tolerance for part in parts),
+        )
+        return Contender(
+            key=candidate.key,
+            label=label,
+            kind=kind,
+            parts=tuple(parts),
+            candidate=candidate,
+            predicted_s=predicted_s,
+        )
+
+    def measure_wholes(self) -> tuple[list[Contender], dict[str, Measured], Clock]:
+        """Every configuration on the whole model; those that fail or compute wrongly are left out."""
+        effort = self.lab.request.effort
+        wholes = [self.whole(target) for target in self.targets]
+        measured = self.lab.runner.measure("profile", [c.candidate for c in wholes], effort)
+        for contender in wholes:
+            failure = measured[contender.key].failure
+            if failure is not None:
+                self.lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
+        alive = [c for c in wholes if measured[c.key].ok]
+        if not alive:
+            reasons = "; ".join(f"{c.label}: {describe(measured[c.key].failure)}" for c in wholes)
+            raise MeasurementError(f"no runtime gives right results ({reasons})", hint="Try another runtime.")
+        self.targets = tuple(c.parts[0].target for c in alive)
+        self.lab.runner.measure("profile, traced", [trace_of(c) for c in alive], effort)
+        clock = choose_clock(self.lab, {c.key: measured[c.key] for c in alive})
+        wholes = [self.whole(c.parts[0].target, level(measured[c.key], clock)) for c in alive]
+        return wholes, measured, clock
+
+    def run(self, *, always: bool = False) -> AcrossResult:
+        """Measure wholes, decide whether mixing can pay at all, and if so price chains and solve.
+
+        `always` prices chains even where the times inside the graph say that it cannot pay.
+        """
+        wholes, _, clock = self.measure_wholes()
+        names = tuple(t.configuration.name for t in self.targets)
+        totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
+
+        def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
+            return AcrossResult(
+                names=names,
+                contenders=tuple(wholes),
+                clock=clock,
+                blocks=None,
+                prices=None,
+                solution=None,
+                ideal_s=ideal_s,
+                why=why,
+            )
+
+        mixable = [i for i, t in enumerate(self.targets) if not t.configuration.environment]
+        if len(mixable) < 2:
+            return unmixed("one configuration alone gives right results: there is nothing to mix")
+        wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
+        self.targets = tuple(self.targets[i] for i in mixable)
+        totals = totals[mixable]
+        cutter = OnnxCutter(self.lab.source)
+        prior = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
+        if prior is None:
+            return unmixed("the graph has no cut that is narrow enough")
+        ideal = float(prior.min(axis=1).sum())
+        if ideal > 0.98 * float(totals.min()) and not always:
+            return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
+        assert self.files is not None
+        times = self.price_chains(clock)
+        times += [
+            SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
+        ]
+        prices, solution = self._settle(prior, times, clock)
+        extra = self._extra(prices, prior, solution)
+        return AcrossResult(
+            names=tuple(t.configuration.name for t in self.targets),
+            contenders=(*wholes, *extra),
+            clock=clock,
+            blocks=self.files.blocks,
+            prices=prices,
+            solution=solution,
+            ideal_s=ideal,
+            why="",
+        )
+
+    def _blocks(self, cutter: OnnxCutter, wholes: Sequence[Contender], totals: Array) -> Array | None:
+        """Choose the blocks; their times inside the whole graph, scaled so that they add up to the unprofiled total."""
+        found = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
+        per_node = np.asarray([node_times(cutter, k) for k in found])
+        per_node *= (totals / np.maximum(per_node.sum(axis=1), 1e-12))[:, None]
+        blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks)
+        if blocks.count < 2:
+            return None
+        self.files = SegmentFiles(cutter, blocks, self.folder, self.lab.link.device.push, self.lab.cut_files)
+        sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
+        return np.asarray(sums)
+
+    def price_chains(self, clock: Clock, count: int | None = None) -> list[SegmentTime]:
+        """Times of segments inside random real chains, each in a process of its own."""
+        assert self.files is not None
+        blocks = self.files.blocks.count
+        count = count or 3 * (blocks - 1) + 3
+        rng = np.random.default_rng([self.lab.request.seed, 7])
+        chains = random_chains(blocks, len(self.targets), count, rng)
+        contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
+        measured = self.lab.runner.measure("price chains", [timed(c) for c in contenders], self._once(1))
+        times: list[SegmentTime] = []
+        for chain, contender in zip(chains, contenders, strict=True):
+            for run in measured[timed(contender).key].runs:
+                times += _segment_times(chain, run, clock)
+        return times
+
+    def _settle(self, prior: Array, times: list[SegmentTime], clock: Clock) -> tuple[SegmentPrices, Solution]:
+        """Solve, run the plan, add what its segments took, and solve again, until the plan stays.
+
+        The best of many plans by uncertain prices looks better than it is; its own run tells by how much.
+        """
+        tried: set[Chain] = set()
+        while True:
+            prices = segment_prices(prior, times)
+            solution = solve(self._model(prices))
+            chain = merge(solution.assignment)
+            if len(chain) < 2 or chain in tried or len(tried) == _REFITS:
+                return prices, solution
+            tried.add(chain)
+            contender = self.chain("plan", "plan", chain, None)
+            measured = self.lab.runner.measure("refine", [timed(contender)], self._once(3))
+            for run in measured[timed(contender).key].runs:
+                times += [replace(t, weight=2.0) for t in _segment_times(chain, run, clock)]
+
+    def _once(self, processes: int) -> Effort:
+        """The request's effort for runs that only price: no stop rule."""
+        return replace(self.lab.request.effort, processes_least=processes, processes_most=processes)
+
+    def _model(self, prices: SegmentPrices) -> CostModel:
+        """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other."""
+        blocks = len(prices.block_s)
+        names = tuple(t.configuration.name for t in self.targets)
+        pairs = []
+        for cut in range(1, blocks):
+            cost = prices.leave_s[cut][:, None] + prices.enter_s[cut][None, :]
+            np.fill_diagonal(cost, 0.0)
+            pairs.append(PairCost(first=cut - 1, second=cut, cost=cost[:, :, None]))
+        return CostModel(
+            space=Space(slots=tuple(Slot(name=f"block {k}", choices=names) for k in range(blocks))),
+            objectives=(Objective(name="latency", unit="s"),),
+            slot_costs=tuple(row[:, None] for row in prices.block_s),
+            pairs=tuple(pairs),
+            charges=(),
+        )
+
+    def _extra(self, prices: SegmentPrices, prior: Array, solution: Solution) -> list[Contender]:
+        """The plan, and the greedy choice per block, where they really mix."""
+        made: list[Contender] = []
+        greedy = tuple(int(b) for b in prior.argmin(axis=1))
+        kinds: tuple[tuple[Kind, tuple[int, ...]], ...] = (("plan", solution.assignment), ("greedy", greedy))
+        for kind, assignment in kinds:
+            chain = merge(assignment)
+            if len(chain) < 2:
+                continue
+            predicted = sum(prices.segment_s(*link) for link in chain)
+            contender = self.chain(kind, f"{kind} of {len(chain)} segments", chain, predicted)
+            if contender.key not in {c.key for c in made}:
+                made.append(contender)
+        return made
+
+
+def merge(assignment: Sequence[int]) -> Chain:
+    """Neighbouring blocks of the same choice become one segment: a cut between them would cost for nothing."""
+    chain: list[tuple[int, int, int]] = []
+    for block, choice in enumerate(assignment):
+        if chain and chain[-1][2] == choice:
+            chain[-1] = (chain[-1][0], block + 1, choice)
+        else:
+            chain.append((block, block + 1, choice))
+    return tuple(chain)
+
+
+def timed(contender: Contender) -> Candidate:
+    """The same chain, each segment timed within it."""
+    return trace_of(contender)
+
+
+def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
+    """Times of a chain's segments: its total by the deciding clock, shared out as the segments' wall times are.
+
+    Segments are timed by wall clock alone; sharing out the total keeps what interrupted the calls out of them.
+    """
+    if run.samples is None or not run.operators:
+        return []
+    total = quantile(run.samples.cpu_s if clock == "cpu" else run.samples.wall_s, QUANTILE[clock])
+    wall = [quantile(row.wall_ns, 0.3) for row in run.operators]
+    return [
+        SegmentTime(first=first, last=last, backend=number, time_s=total * share / sum(wall))
+        for (first, last, number), share in zip(chain, wall, strict=True)
+    ]
+
+
+def _merged(parts: Sequence[Part]) -> Mapping[str, str]:
+    made: dict[str, str] = {}
+    for part in parts:
+        made.update(part.configuration.environment)
+    return made

@@ -1,0 +1,112 @@
+"""A contender: an assignment that is measured as a whole, so that the fastest can be chosen by proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, quantile
+from gnomon.jobs.lab import Lab, Target
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.runtimes.base import Configuration
+
+Clock = Literal["wall", "cpu"]
+Kind = Literal["single", "plan", "greedy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A stretch of the model in one configuration: operator index -> backend; `operators` in execution order."""
+
+    target: Target
+    operators: tuple[int, ...]
+    backends: Mapping[int, str]
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that runs the part."""
+        return self.target.configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A complete assignment: its parts in order, what it is, and the time predicted for it (None: nothing was)."""
+
+    key: str
+    label: str
+    kind: Kind
+    parts: tuple[Part, ...]
+    candidate: Candidate
+    predicted_s: float | None = None
+
+    @property
+    def backends(self) -> dict[int, str]:
+        """Operator index -> backend, over all parts."""
+        return {index: backend for part in self.parts for index, backend in part.backends.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """A contender with what was measured of it: `against_best` compares it with the best single one."""
+
+    contender: Contender
+    measured: Measured
+    summary: Summary | None
+    cpu: Summary | None
+    against_best: Comparison | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran, with right outputs."""
+        return self.measured.ok and self.summary is not None
+
+
+def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
+    """Its times by a clock, block by block."""
+    return blocks_of(measured.runs, clock=clock)
+
+
+def level(measured: Measured, clock: Clock) -> float:
+    """The one number that prices, predictions and their check use: seconds of a call.
+
+    By CPU time the median. By wall time the lower quintile, which is where a call is that nothing else interrupted:
+    on a busy machine the median tells more of the neighbours than of the model.
+    """
+    values = [v for block in blocks(measured, clock) for v in block.values_s]
+    return quantile(values, QUANTILE[clock])
+
+
+def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
+    """The interleaved comparison of two candidates, by the same number of each block."""
+    return compare(_levels(a, clock), _levels(b, clock))
+
+
+def _levels(measured: Measured, clock: Clock) -> list[Block]:
+    return [
+        Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
+        for b in blocks(measured, clock)
+    ]
+
+
+QUANTILE = {"cpu": 0.5, "wall": 0.2}
+
+
+def choose_clock(lab: Lab, measured: Mapping[str, Measured]) -> Clock:
+    """The clock to decide by: CPU time where it tells the whole story, else wall time.
+
+    The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
+    several threads (some runtimes start them unasked) or another processor do the work. It tells the whole story
+    if it is never more than the wall time of the same calls and at least 0.85 of the faster wall times.
+    """
+    if lab.request.wish.threads != 1:
+        return "wall"
+    for known in measured.values():
+        if not known.ok:
+            continue
+        wall = [v for b in blocks(known, "wall") for v in b.values_s]
+        cpu = [v for b in blocks(known, "cpu") for v in b.values_s]
+        parallel = quantile([c / w for c, w in zip(cpu, wall, strict=True)], 0.9) > 1.03
+        if parallel or quantile(cpu, 0.5) < 0.85 * quantile(wall, 0.1):
+            return "wall"
+    return "cpu"

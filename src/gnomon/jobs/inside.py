@@ -1,0 +1,264 @@
+"""Placement inside one runtime: operators are slots, the backends of its process are the choices.
+
+Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
+from runs without tracing. See docs/place.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnomon.core.cost import CostModel, Objective
+from gnomon.core.price import Array, Observation, operator_prices
+from gnomon.core.sample import Failure
+from gnomon.core.solve import Solution, solve
+from gnomon.core.space import Slot, Space
+from gnomon.core.stats import median, quantile, trimmed_mean
+from gnomon.errors import MeasurementError
+from gnomon.jobs.contender import Clock, Contender, Kind, Part, choose_clock, level
+from gnomon.jobs.lab import Lab, Missing, Target
+from gnomon.measure.campaign import Candidate, Measured
+
+_REFITS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsideResult:
+    """What pricing and solving inside one configuration gave.
+
+    `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
+    exact minimum over them. `refits` counts how often the plan was run and the prices fitted again.
+    """
+
+    target: Target
+    backends: tuple[str, ...]
+    prices_s: Array
+    solution: Solution
+    contenders: tuple[Contender, ...]
+    refits: int
+    clock: Clock
+
+
+class InsidePlacer:
+    """Prices and solves one target of a lab."""
+
+    def __init__(self, lab: Lab, target: Target) -> None:
+        self.lab, self.target = lab, target
+        support = target.support.operators
+        self.backends = tuple(b for b in target.configuration.backends if support.get(b))
+        self._check_all_taken(support)
+        self._observed: dict[tuple[int, ...], float] = {}
+
+    def _check_all_taken(self, support: Mapping[str, frozenset[int]]) -> None:
+        for operator in self.lab.graph.operators:
+            if not any(operator.index in support[b] for b in self.backends):
+                raise MeasurementError(
+                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is taken by no backend of "
+                    f"{self.target.configuration.name}; tried {', '.join(self.target.configuration.backends)}",
+                    hint="Give --runtime another runtime, or replace the operator in the model.",
+                )
+
+    def single(self, backend: str) -> tuple[int, ...]:
+        """Everything that the backend takes on it, the rest on the first backend that takes it."""
+        support = self.target.support.operators
+        order = (backend, *(b for b in self.backends if b != backend))
+        return tuple(
+            self.backends.index(next(b for b in order if op.index in support[b])) for op in self.lab.graph.operators
+        )
+
+    def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
+        """A contender for an assignment of backend indices."""
+        named = {index: self.backends[b] for index, b in enumerate(assignment)}
+        configuration = self.target.configuration
+        segment = self.target.runtime.segment(self.lab.placed, configuration, named)
+        identity = hashlib.sha256(bytes(assignment)).hexdigest()[:12]
+        key = f"{configuration.name}/{identity}"
+        part = Part(target=self.target, operators=tuple(named), backends=named)
+        candidate = Candidate(
+            key=key,
+            job=self.lab.job([segment]),
+            environment=configuration.environment,
+            tolerance=configuration.tolerance,
+        )
+        return Contender(key=key, label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
+
+    def run(self) -> InsideResult:
+        """Measure the single backends, price, solve, and refit on the plan until it stays."""
+        singles = self.singles()
+        measured = self._measure("profile", singles)
+        alive = [c for c in singles if measured[c.key].ok]
+        for contender in singles:
+            failure = measured[contender.key].failure
+            if failure is not None:
+                self.lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
+        if not alive:
+            raise MeasurementError(
+                f"no single backend of {self.target.configuration.name} gives right results: "
+                + "; ".join(f"{c.label}: {describe(f)}" for c in singles if (f := measured[c.key].failure)),
+                hint="Try another runtime with --runtime.",
+            )
+        clock = choose_clock(self.lab, {c.key: measured[c.key] for c in alive})
+        observations = [self._observe(c, measured[c.key], clock, 1.0) for c in alive]
+        refits = 0
+        while True:
+            prices = self._allowed(operator_prices(observations, len(self.backends)))
+            solution = solve(self._model(prices))
+            if solution.assignment in self._observed or refits == _REFITS:
+                break
+            plan = self.contender("plan", "plan", solution.assignment, solution.value)
+            again = self._measure("refine", [plan])[plan.key]
+            refits += 1
+            if not again.ok:
+                self.lab.missing.append(Missing(name="plan", reason=describe(again.failure)))
+                break
+            # The plan's own context counts more than those of the single backends.
+            observations.append(self._observe(plan, again, clock, 4.0))
+        return self._result(alive, measured, prices, solution, refits, clock)
+
+    def singles(self) -> list[Contender]:
+        """A contender for each backend that takes anything, each assignment once."""
+        made: dict[str, Contender] = {}
+        name = self.target.configuration.name
+        for backend in self.backends:
+            assignment = self.single(backend)
+            others = sorted({self.backends[b] for b in assignment} - {backend})
+            strange = sum(1 for b in assignment if self.backends[b] != backend)
+            label = f"{name}:{backend}"
+            if others:
+                label += f" (+{','.join(others)} for {strange} of {len(assignment)})"
+            contender = self.contender("single", label, assignment, None)
+            made.setdefault(contender.key, contender)
+        return list(made.values())
+
+    def _measure(self, stage: str, contenders: Sequence[Contender]) -> dict[str, Measured]:
+        """End-to-end runs, then traced runs of those that work."""
+        effort = self.lab.request.effort
+        whole = self.lab.runner.measure(stage, [c.candidate for c in contenders], effort)
+        good = [trace_of(c) for c in contenders if whole[c.key].ok]
+        if good:
+            self.lab.runner.measure(f"{stage}, traced", good, effort)
+        return whole
+
+    def _observe(self, contender: Contender, whole: Measured, clock: Clock, weight: float) -> Observation:
+        total = level(whole, clock)
+        times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.lab.graph.operators))
+        assignment = tuple(self.backends.index(contender.backends[i]) for i in range(len(times)))
+        self._observed[assignment] = total
+        return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
+
+    def _allowed(self, prices: Array) -> Array:
+        """Infinity where the runtime said that a backend does not take an operator."""
+        support = self.target.support.operators
+        for column, backend in enumerate(self.backends):
+            for operator in self.lab.graph.operators:
+                if operator.index not in support[backend]:
+                    prices[operator.index, column] = np.inf
+        return prices
+
+    def _model(self, prices: Array) -> CostModel:
+        """Backends of one process share their tensors here: there is no transfer to pay."""
+        slots = tuple(Slot(name=op.name, choices=self.backends) for op in self.lab.graph.operators)
+        return CostModel(
+            space=Space(slots=slots),
+            objectives=(Objective(name="latency", unit="s"),),
+            slot_costs=tuple(row[:, None] for row in prices),
+            pairs=(),
+            charges=(),
+        )
+
+    def _result(
+        self,
+        alive: Sequence[Contender],
+        measured: Mapping[str, Measured],
+        prices: Array,
+        solution: Solution,
+        refits: int,
+        clock: Clock,
+    ) -> InsideResult:
+        def predicted(assignment: Sequence[int]) -> float:
+            return float(sum(prices[i, b] for i, b in enumerate(assignment)))
+
+        singles = []
+        for contender in alive:
+            assignment = [self.backends.index(contender.backends[i]) for i in range(len(prices))]
+            singles.append(self.contender("single", contender.label, assignment, predicted(assignment)))
+        name = self.target.configuration.name
+        known = {c.key for c in singles}
+        extra = []
+        plan = self.contender("plan", f"{name}: plan", solution.assignment, solution.value)
+        if plan.key not in known:
+            extra.append(plan)
+        traced = self._traced_table(alive)
+        greedy = self.contender("greedy", f"{name}: greedy", tuple(int(b) for b in traced.argmin(axis=1)), None)
+        if greedy.key not in known | {plan.key}:
+            assignment = [self.backends.index(greedy.backends[i]) for i in range(len(prices))]
+            extra.append(self.contender("greedy", greedy.label, assignment, predicted(assignment)))
+        return InsideResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices,
+            solution=solution,
+            contenders=(*singles, *extra),
+            refits=refits,
+            clock=clock,
+        )
+
+    def _traced_table(self, singles: Sequence[Contender]) -> Array:
+        """Traced times of the single backends alone: what a greedy choice per operator looks at."""
+        table = np.full((len(self.lab.graph.operators), len(self.backends)), math.inf)
+        for contender in singles:
+            times = traced_times(self.lab.runner.known(trace_of(contender).key), len(table))
+            for index, time_s in enumerate(times):
+                column = self.backends.index(contender.backends[index])
+                table[index, column] = min(table[index, column], time_s)
+        return table
+
+
+def describe(failure: Failure | None) -> str:
+    """A failure in one line."""
+    if failure is None:
+        return "unknown"
+    return (
+        f"{failure.kind} while {failure.stage}ing: {failure.message}"
+        if failure.stage != "check"
+        else (f"refused: {failure.message}")
+    )
+
+
+def trace_of(contender: Contender) -> Candidate:
+    """The contender's job with the runtime's profiler on."""
+    return traced_candidate(contender.candidate, len(contender.backends))
+
+
+def traced_candidate(candidate: Candidate, operators: int) -> Candidate:
+    """The same job with the profiler on, and calls enough that a model of few operators leaves a trace to read."""
+    calls = max(5, -(-100 // max(1, operators)))
+    return replace(candidate, key=f"{candidate.key}/traced", profiled=True, check=False, calls_least=calls)
+
+
+def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
+    """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
+
+    A trace counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls
+    that something else interrupted. MeasurementError where the trace has no time for an operator.
+    """
+    found: list[list[float]] = [[] for _ in range(count)]
+    for run in traced.runs:
+        for row in run.operators:
+            for index in row.sources:
+                if 0 <= index < count and row.wall_ns:
+                    upper = quantile(row.wall_ns, 0.6)
+                    kept = [t for t in row.wall_ns if t <= upper]
+                    found[index].append(trimmed_mean(kept, proportion=0.05) * 1e-9)
+    for index, values in enumerate(found):
+        if not values:
+            raise MeasurementError(
+                f"the runtime's trace has no time for operator {index}",
+                hint="Start the command again; if it stays, the operator was folded away: report it.",
+            )
+    return tuple(median(values) for values in found)

@@ -1,0 +1,113 @@
+"""Kernels of a profiled run, and which of the model's operators each of them computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gnomon.core.graph import Graph
+from gnomon.core.stats import median
+from gnomon.measure.campaign import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What a runtime executed as one: the operators it computes (none: the runtime added it), where, how long.
+
+    `time_s` is the median over calls, then over processes.
+    """
+
+    name: str
+    operators: tuple[int, ...]
+    backend: str
+    time_s: float
+
+
+def source_names(graph: Graph) -> dict[str, int]:
+    """What runtimes call a source operator: its name, or the name of what it writes -> its index."""
+    names: dict[str, int] = {}
+    for operator in graph.operators:
+        for tensor in operator.outputs:
+            names[graph.tensors[tensor].name] = operator.index
+    names.update({operator.name: operator.index for operator in graph.operators})
+    return names
+
+
+class Sources:
+    """Finds the source operator that a profiler's name means."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._names = source_names(graph)
+
+    def __call__(self, name: str) -> int | None:
+        """Its index: by the name itself, else by the longest known name that it begins with.
+
+        Runtimes name what they fused after a source operator and append to it: "conv1_nchwc",
+        "fc/MatMulAddFusion". None for names that they made up.
+        """
+        for end in (len(name), *(k for k in range(len(name) - 1, 0, -1) if not name[k].isalnum())):
+            if name[:end] in self._names:
+                return self._names[name[:end]]
+        return None
+
+
+def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
+    """The kernels in order of execution, every operator of the graph in exactly one where that can be told.
+
+    Runtimes name a fused kernel after one of its operators. The others are found from the graph: one with
+    multiply-accumulates joins what reads it (it was folded forward into a normalisation or an activation), any
+    other joins what feeds it.
+    """
+    runs = [run for run in profiled.runs if run.operators]
+    if not runs:
+        return ()
+    times: dict[str, list[float]] = {}
+    for run in runs:
+        for row in run.operators:
+            if row.wall_ns:
+                times.setdefault(row.name, []).append(median(row.wall_ns) * 1e-9)
+    rows = [row for row in runs[0].operators if row.name in times]
+    home: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        for index in row.sources:
+            home.setdefault(index, number)
+    _absorb(graph, home)
+    members: dict[int, list[int]] = {}
+    for index, number in sorted(home.items()):
+        members.setdefault(number, []).append(index)
+    return tuple(
+        Kernel(
+            name=row.name, operators=tuple(members.get(number, ())), backend=row.backend, time_s=median(times[row.name])
+        )
+        for number, row in enumerate(rows)
+    )
+
+
+def _absorb(graph: Graph, home: dict[int, int]) -> None:
+    """Give operators without a kernel that of a neighbour, until nothing changes."""
+    feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
+    read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}
+    for edge in graph.edges():
+        feeds[edge.consumer].append(edge.producer)
+        read_by[edge.producer].append(edge.consumer)
+    changed = True
+    while changed:
+        changed = False
+        for operator in graph.operators:
+            if operator.index in home:
+                continue
+            near = [read_by, feeds] if operator.macs else [feeds, read_by]
+            found = next((home[i] for side in near for i in side[operator.index] if i in home), None)
+            if found is not None:
+                home[operator.index] = found
+                changed = True
+
+
+def operator_times(graph: Graph, found: Sequence[Kernel]) -> dict[int, float]:
+    """Seconds of each operator: a fused kernel's time goes to its operators by their multiply-accumulates."""
+    times: dict[int, float] = {}
+    for kernel in found:
+        macs: Mapping[int, float] = {i: float(graph.operators[i].macs or 0) + 1.0 for i in kernel.operators}
+        for index, share in macs.items():
+            times[index] = times.get(index, 0.0) + kernel.time_s * share / sum(macs.values())
+    return times

@@ -1,0 +1,276 @@
+"""Where a job works: one model on one device, the runtimes found there, and the record of what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gnomon
+from gnomon.core.campaign import Context
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+from gnomon.devices.lease import lease
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import ModelError, RuntimeMissingError, UsageError
+from gnomon.jobs.kernels import Sources
+from gnomon.measure.campaign import CampaignRunner
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
+from gnomon.measure.progress import Watch
+from gnomon.models.load import load
+from gnomon.models.model import Model, dynamic_inputs
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.registry import chosen_runtimes
+from gnomon.store.sqlite import SqliteStore, default_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a job is asked to do: the model, where and with what, and how hard to try.
+
+    `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
+    `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
+    taken up.
+    """
+
+    model: Path
+    runtimes: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=Wish)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    feeds: Mapping[str, Path] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
+    seed: int = 0
+    record: Path | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A configuration of a runtime that can run the model, and which operators its backends take."""
+
+    runtime: Runtime
+    configuration: Configuration
+    support: Support
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A runtime, configuration or backend that was left out, with the reason and what to do."""
+
+    name: str
+    reason: str
+    hint: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lab:
+    """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it."""
+
+    request: Request
+    model: Model
+    source: Path
+    placed: PlacedModel
+    link: AgentLink
+    runner: CampaignRunner
+    probes: Mapping[str, Probe]
+    targets: tuple[Target, ...]
+    missing: list[Missing]
+    cut_files: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def packaged(self) -> Model:
+        """The model as it goes into a package: the user's own, or the copy with its shapes fixed."""
+        return self.model
+
+    @property
+    def graph(self) -> Graph:
+        """The model's graph."""
+        return self.placed.graph
+
+    def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The agent's job for a chain of segments; `inner` are the tensors between them."""
+        graph = self.graph
+        tensors: dict[str, dict[str, Any]] = {}
+        for index in (*graph.inputs, *graph.outputs):
+            tensor = graph.tensors[index]
+            tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
+        feeds: dict[str, dict[str, Any]] = {name: {} for name in self.placed.inputs}
+        for name, path in self.request.feeds.items():
+            feeds[name] = {"file": self.link.device.push(path, path.name)}
+        return {
+            "tensors": {**tensors, **(inner or {})},
+            "feeds": feeds,
+            "outputs": list(self.placed.outputs),
+            "seed": self.request.seed,
+            "segments": segments,
+        }
+
+
+@contextmanager
+def open_lab(
+    request: Request,
+    *,
+    kind: str,
+    question: Mapping[str, Any],
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[Lab]:
+    """Open model, device, record and runtimes for a job, and close them again.
+
+    Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
+    """
+    with ExitStack() as stack:
+        model = load(request.model)
+        model, source = _with_shapes(model, request, stack)
+        runtimes = chosen_runtimes(request.runtimes, model.graph.format)
+        home = (request.record or default_path()).parent
+        stack.enter_context(lease(home, "local", on_wait=tell))
+        store = stack.enter_context(SqliteStore.open(request.record))
+        device = stack.enter_context(LocalDevice())
+        link = stack.enter_context(AgentLink(device))
+        placed = PlacedModel(
+            graph=model.graph,
+            path=device.push(source, source.name),
+            inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
+            outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
+        )
+        _check_feeds(request, placed)
+        probes, missing = _probe(link, runtimes)
+        targets = _targets(link, runtimes, probes, placed, request.wish, missing)
+        if not targets:
+            raise _nothing_runs(runtimes, missing)
+        context = Context(
+            device=link.info.fingerprint,
+            versions={name: probe.version for name, probe in probes.items()},
+            model_digest=model.graph.digest,
+            model_name=model.path.name,
+            options=_options(request),
+            seed=request.seed,
+            gnomon_version=gnomon.__version__,
+        )
+        names = [t.configuration.name for t in targets]
+        runner = CampaignRunner(
+            link,
+            store,
+            kind=kind,
+            context=context,
+            question={**question, "configurations": names},
+            watch=watch,
+            fresh=request.fresh,
+            sources=Sources(model.graph),
+        )
+        yield Lab(
+            request=request,
+            model=model,
+            source=source,
+            placed=placed,
+            link=link,
+            runner=runner,
+            probes=probes,
+            targets=targets,
+            missing=missing,
+        )
+
+
+def _with_shapes(model: Model, request: Request, stack: ExitStack) -> tuple[Model, Path]:
+    """The model with its inputs' shapes fixed, and the file that the runtimes load."""
+    names = {model.graph.tensors[t].name for t in model.graph.inputs}
+    for name in request.shapes:
+        if name not in names:
+            raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
+    source = model.package.models[0] if model.package else model.path
+    if model.graph.format == "onnx":
+        from gnomon.models.onnx_static import fixed_copy
+
+        model, source = fixed_copy(model, dict(request.shapes), stack)
+    still = dynamic_inputs(model.graph)
+    if still:
+        example = " ".join(f"--shape {t.name}=1,3,224,224" for t in still)
+        raise UsageError(
+            f"the shape of input {still[0].name!r} is {still[0].shape}, which leaves dimensions open",
+            hint=f"Fix every dimension, such as: {example}",
+        )
+    return model, source
+
+
+def _options(request: Request) -> dict[str, Any]:
+    wish = request.wish
+    return {
+        "threads": wish.threads,
+        "backends": list(wish.backends),
+        "precisions": list(wish.precisions),
+        "environments": [dict(e) for e in wish.environments],
+        "shapes": {name: list(shape) for name, shape in request.shapes.items()},
+        "feeds": {name: path.name for name, path in request.feeds.items()},
+    }
+
+
+def _check_feeds(request: Request, placed: PlacedModel) -> None:
+    for name, path in request.feeds.items():
+        if name not in placed.inputs:
+            raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
+        if not path.is_file():
+            raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
+    for index in (*placed.graph.inputs, *placed.graph.outputs):
+        tensor = placed.graph.tensors[index]
+        if tensor.shape is None or -1 in tensor.shape:
+            raise ModelError(f"the shape of output {tensor.name!r} is not known", hint="Fix the inputs with --shape.")
+
+
+def _probe(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
+    answers = link.ask({r.name: {"do": "probe", "runtime": r.name} for r in runtimes})
+    probes: dict[str, Probe] = {}
+    missing: list[Missing] = []
+    for runtime in runtimes:
+        answer = answers[runtime.name]
+        if isinstance(answer, Failure):
+            hint = f"pip install '{runtime.requirement}'"
+            missing.append(Missing(name=runtime.name, reason=_reason(answer), hint=hint))
+            continue
+        details = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
+        probes[runtime.name] = Probe(version=answer["version"], backends=tuple(answer["backends"]), details=details)
+    return probes, missing
+
+
+def _reason(failure: Failure) -> str:
+    if "ModuleNotFoundError" in failure.message or "ImportError" in failure.message:
+        return "not installed"
+    tail = failure.log_tail.strip().splitlines()
+    return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")
+
+
+def _targets(
+    link: AgentLink,
+    runtimes: tuple[Runtime, ...],
+    probes: Mapping[str, Probe],
+    placed: PlacedModel,
+    wish: Wish,
+    missing: list[Missing],
+) -> tuple[Target, ...]:
+    targets: list[Target] = []
+    for runtime in runtimes:
+        if runtime.name not in probes:
+            continue
+        found: Support | None = None
+        for configuration in runtime.configurations(probes[runtime.name], wish):
+            if found is None:  # what a runtime takes does not depend on the environment
+                found = runtime.support(link.ask, placed, configuration)
+                for backend, failure in found.failures.items():
+                    label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
+                    missing.append(Missing(name=label, reason=_reason(failure)))
+            if any(found.operators.values()):
+                targets.append(Target(runtime=runtime, configuration=configuration, support=found))
+    return tuple(targets)
+
+
+def _nothing_runs(runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
+    reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
+    install = [m.hint for m in missing if m.hint]
+    names = ", ".join(r.name for r in runtimes)
+    return RuntimeMissingError(
+        f"no runtime on this device runs the model ({reasons})",
+        hint=f"Install one: {'; '.join(install)}" if install else f"Tried: {names}. Try another model or runtime.",
+    )

@@ -1,0 +1,137 @@
+"""Deployable packages: what a contender needs to run, with the agent as its launcher.
+
+A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of
+its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
+``README.txt``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import gnomon
+from gnomon.errors import PackageError
+from gnomon.jobs.contender import Contender
+from gnomon.jobs.lab import Lab
+from gnomon.measure.pack import packed_agent
+
+_FORMAT = "gnomon-plan"
+_README = """This folder was written by gnomon {version}: {label}.
+
+Run it with a Python 3.11 or later that has numpy and {runtimes}:
+
+    python gnomon-agent.pyz run plan.json --output out.npz
+    python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz
+
+plan.json says which backend takes which operator, with which settings and in which environment.
+{more}"""
+_NNPACKAGE = """
+nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
+not apply a package's map to the first session of a process. Start it as above, or with these variables:
+
+    {variables}
+"""
+
+
+def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
+    """Write the package of a contender and return its folder. Whole or not at all.
+
+    PackageError where the folder exists (unless `overwrite` and a package is in it) or cannot be written.
+    """
+    with _staged(destination, overwrite=overwrite) as folder:
+        job = json.loads(json.dumps(contender.candidate.job))
+        job["feeds"] = {name: {} for name in job["feeds"]}
+        written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
+        for segment, own in zip(job["segments"], written, strict=True):
+            segment.update(own)
+        job["environment"] = dict(contender.candidate.environment)
+        plan = {
+            "format": _FORMAT,
+            "version": 1,
+            "gnomon": gnomon.__version__,
+            "model": {"name": lab.model.path.name, "sha256": lab.graph.digest},
+            "operators": [
+                {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
+                for op in lab.graph.operators
+            ],
+            "job": job,
+        }
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
+        (folder / "README.txt").write_text(_readme(contender, job), encoding="utf-8")
+    return destination
+
+
+def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
+    """The job of a package whose folder lies at the path `at` on a device. PackageError where it is no package."""
+    try:
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        if plan["format"] != _FORMAT or plan["version"] != 1:
+            raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
+        job: dict[str, Any] = plan["job"]
+        for segment in job["segments"]:
+            segment["model"] = str(PurePosixPath(at) / segment["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PackageError(
+            f"{folder} is no package of gnomon: {error}", hint="Give a folder with plan.json."
+        ) from error
+    return job
+
+
+def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
+    """Write one part's model; returns what of its segment differs from how it was measured."""
+    part = contender.parts[number]
+    measured = contender.candidate.job["segments"][number]
+    if len(contender.parts) > 1:
+        source = Path(measured["model"])
+        shutil.copyfile(lab.cut_files[source.name], folder / source.name)
+        return {"model": source.name}
+    written = part.target.runtime.package(lab.packaged, part.configuration, part.backends, folder)
+    return {"model": written["model"], "options": written["options"]}
+
+
+def _readme(contender: Contender, job: dict[str, Any]) -> str:
+    runtimes = " and ".join(sorted({s["runtime"] for s in job["segments"]}))
+    settings = job["segments"][0]["options"].get("settings")
+    more = ""
+    if settings is not None:
+        threads = job["segments"][0]["options"].get("threads", 1)
+        shown = {**job["environment"], "NUM_THREADS": threads, **settings}
+        more = _NNPACKAGE.format(variables=" ".join(f"{k}='{v}'" for k, v in shown.items()))
+    return _README.format(version=gnomon.__version__, label=contender.label, runtimes=runtimes, more=more)
+
+
+@contextmanager
+def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside the destination that takes its place when the block ends well."""
+    if destination.exists() and not (overwrite and (destination / "plan.json").is_file()):
+        raise PackageError(
+            f"{destination} exists already", hint="Give another folder with --out, or --overwrite a package."
+        )
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+        try:
+            staging.chmod(0o755)
+            yield staging
+            if destination.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{destination.name}-old-", dir=destination.parent))
+                os.rename(destination, old / "package")
+                os.rename(staging, destination)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.rename(staging, destination)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise PackageError(
+            f"the package {destination} cannot be written: {error.strerror or error}",
+            hint="Check the folder, its rights and the space there.",
+        ) from error

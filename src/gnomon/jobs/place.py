@@ -1,0 +1,193 @@
+"""The main job: the proven-fastest assignment of a model's operators to backends. docs/place.md is its design."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnomon.core.graph import Graph
+from gnomon.core.solve import Solution
+from gnomon.errors import MeasurementError
+from gnomon.jobs.across import AcrossPlacer, AcrossResult
+from gnomon.jobs.contender import Clock, Contender
+from gnomon.jobs.inside import InsidePlacer, InsideResult, describe, trace_of
+from gnomon.jobs.kernels import kernels, operator_times
+from gnomon.jobs.lab import Lab, Missing, Request, open_lab
+from gnomon.jobs.packages import write_package
+from gnomon.jobs.prove import Verdict, Verified, prove, verify
+from gnomon.jobs.trust import doubts, reference
+from gnomon.measure.environment import Doubt
+from gnomon.measure.progress import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One operator in the plan: seconds on each backend inside the whole graph (None: not taken or not seen)."""
+
+    index: int
+    name: str
+    type: str
+    macs: int | None
+    planned: str
+    ran_on: str | None
+    times_s: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
+
+    `unattributed_s` is, for each single contender, the measured time that no operator accounts for (negative where
+    profiling itself costs more). `solutions` are the solver's certificates, by configuration or "across".
+    `resumed` says that an interrupted campaign was taken up.
+    """
+
+    model: Path
+    graph: Graph
+    device: str
+    versions: dict[str, str]
+    clock: Clock
+    verdict: Verdict
+    verified: Verified
+    rows: tuple[OperatorRow, ...]
+    unattributed_s: dict[str, float]
+    solutions: dict[str, Solution]
+    why_not_mixed: str
+    ideal_s: float | None
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    sensitivity: float
+    package: Path
+    campaign: str
+    resumed: bool
+    seconds: float
+
+
+def place(
+    request: Request,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Placement:
+    """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
+
+    `watch` is told of progress, `tell` gets sentences for people. Raises GnomonError; what was measured until then
+    is in the record, and the next call with the same request goes on from there.
+    """
+    start = time.monotonic()
+    with ExitStack() as stack:
+        lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gnomon-segments-")))
+        sensitivity = reference(lab)
+        inside, across = _price(lab, folder)
+        clocks = {r.clock for r in inside} | ({across.clock} if across else set())
+        clock: Clock = "wall" if "wall" in clocks else "cpu"
+        contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
+        verdict = prove(lab, contenders, clock)
+        verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
+        chosen = verdict.chosen.contender
+        lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
+        solutions = {r.target.configuration.name: r.solution for r in inside}
+        if across and across.solution:
+            solutions["across"] = across.solution
+        return Placement(
+            model=request.model,
+            graph=lab.graph,
+            device=lab.link.info.name,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=clock,
+            verdict=verdict,
+            verified=verified,
+            rows=_rows(lab, verdict, verified, inside, across),
+            unattributed_s=_unattributed(lab, verdict),
+            solutions=solutions,
+            why_not_mixed=across.why if across else "",
+            ideal_s=across.ideal_s if across else None,
+            missing=tuple(lab.missing),
+            doubts=doubts(lab, sensitivity),
+            sensitivity=sensitivity,
+            package=out,
+            campaign=lab.runner.campaign.id,
+            resumed=lab.runner.resumed,
+            seconds=time.monotonic() - start,
+        )
+
+
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None]:
+    """Each configuration with several backends is placed inside; those that take the model whole, across."""
+    within = [t for t in lab.targets if len(t.configuration.backends) > 1]
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    inside: list[InsideResult] = []
+    problems: list[MeasurementError] = []
+    for target in within:
+        try:
+            inside.append(InsidePlacer(lab, target).run())
+        except MeasurementError as error:
+            problems.append(error)
+            lab.missing.append(Missing(name=target.configuration.name, reason=error.message, hint=error.hint))
+    across = AcrossPlacer(lab, whole, folder).run() if whole else None
+    if not inside and across is None:
+        raise problems[0]
+    return inside, across
+
+
+def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:
+    """Write the winner's package and run it; a package that does not do what it should gives way to the next."""
+    order = [verdict.chosen, verdict.best_single]
+    for number, proved in enumerate(order):
+        write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
+        verified = verify(lab, out, proved.contender)
+        if verified.ok or proved is verdict.best_single:
+            return replace(verdict, chosen=proved), verified
+        told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
+        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
+        verdict = replace(verdict, reason=f"Do not mix: the plan's package was refused ({told}).")
+    raise AssertionError("unreachable")
+
+
+def _times_of(lab: Lab, contender: Contender) -> dict[int, float]:
+    """Seconds of each operator in a whole profiled run of a single contender."""
+    return operator_times(lab.graph, kernels(lab.graph, lab.runner.known(trace_of(contender).key)))
+
+
+def _rows(
+    lab: Lab, verdict: Verdict, verified: Verified, inside: list[InsideResult], across: AcrossResult | None
+) -> tuple[OperatorRow, ...]:
+    planned = verdict.chosen.contender.backends
+    tables: dict[str, dict[int, float]] = {}
+    several = len(inside) > 1
+    for result in inside:
+        for column, backend in enumerate(result.backends):
+            name = f"{result.target.configuration.name}:{backend}" if several else backend
+            finite = {i: float(p[column]) for i, p in enumerate(result.prices_s) if p[column] != float("inf")}
+            tables[name] = finite
+    for contender in across.contenders if across else ():
+        if contender.kind == "single":
+            tables[contender.label] = _times_of(lab, contender)
+    return tuple(
+        OperatorRow(
+            index=op.index,
+            name=op.name,
+            type=op.type,
+            macs=op.macs,
+            planned=planned.get(op.index, ""),
+            ran_on=verified.places.get(op.index),
+            times_s={name: table.get(op.index) for name, table in tables.items()},
+        )
+        for op in lab.graph.operators
+    )
+
+
+def _unattributed(lab: Lab, verdict: Verdict) -> dict[str, float]:
+    gaps = {}
+    for proved in verdict.proved:
+        traced = lab.runner.known(trace_of(proved.contender).key)
+        if proved.contender.kind == "single" and proved.summary is not None and traced.ok:
+            gaps[proved.contender.label] = proved.summary.median_s - sum(k.time_s for k in kernels(lab.graph, traced))
+    return gaps

@@ -1,0 +1,123 @@
+"""The measurement alone: a model whole on every backend, end to end and per operator."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnomon.core.graph import Graph
+from gnomon.core.stats import Summary, summarise
+from gnomon.errors import MeasurementError
+from gnomon.jobs.across import AcrossPlacer
+from gnomon.jobs.contender import Contender, blocks
+from gnomon.jobs.inside import InsidePlacer, describe, trace_of
+from gnomon.jobs.kernels import Kernel, kernels, operator_times
+from gnomon.jobs.lab import Lab, Missing, Request, open_lab
+from gnomon.jobs.trust import doubts, reference
+from gnomon.measure.environment import Doubt
+from gnomon.measure.progress import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One way to run the whole model.
+
+    `wall` and `cpu` sum up the runs without any profiler; `kernels` and `times_s` (operator index -> seconds) are from
+    the profiled ones, never mixed with them. `unattributed_s` is what the kernels leave of the wall median, negative
+    where profiling itself costs more. `difference` is the largest one of the outputs from the reference.
+    """
+
+    label: str
+    wall: Summary
+    cpu: Summary
+    load_s: float
+    first_call_s: float
+    peak_rss_bytes: int | None
+    difference: dict[str, float]
+    kernels: tuple[Kernel, ...]
+    times_s: dict[int, float]
+    unattributed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What `profile` found: a column for each way to run the model that gives right outputs."""
+
+    model: Path
+    graph: Graph
+    device: str
+    versions: dict[str, str]
+    columns: tuple[Column, ...]
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    campaign: str
+    resumed: bool
+    seconds: float
+
+
+def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
+    """Measure the model whole on every backend. Raises GnomonError; what was measured until then is in the record."""
+    start = time.monotonic()
+    with (
+        open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
+        tempfile.TemporaryDirectory(prefix="gnomon-segments-") as folder,
+    ):
+        sensitivity = reference(lab)
+        contenders = _contenders(lab, Path(folder))
+        measured = lab.runner.measure("profile", [c.candidate for c in contenders], request.effort)
+        for contender in contenders:
+            failure = measured[contender.key].failure
+            if failure is not None:
+                lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
+        alive = [c for c in contenders if measured[c.key].ok]
+        if not alive:
+            reasons = "; ".join(f"{m.name}: {m.reason}" for m in lab.missing)
+            raise MeasurementError(
+                f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime."
+            )
+        lab.runner.measure("profile, traced", [trace_of(c) for c in alive], request.effort)
+        columns = tuple(_column(lab, c) for c in alive)
+        fastest = min(columns, key=lambda c: c.wall.median_s)
+        lab.runner.finish({"fastest": fastest.label, "median_s": fastest.wall.median_s})
+        return Profile(
+            model=request.model,
+            graph=lab.graph,
+            device=lab.link.info.name,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            columns=columns,
+            missing=tuple(lab.missing),
+            doubts=doubts(lab, sensitivity),
+            campaign=lab.runner.campaign.id,
+            resumed=lab.runner.resumed,
+            seconds=time.monotonic() - start,
+        )
+
+
+def _contenders(lab: Lab, folder: Path) -> list[Contender]:
+    made: list[Contender] = []
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    placer = AcrossPlacer(lab, whole, folder)
+    for target in lab.targets:
+        made += [placer.whole(target)] if target in whole else InsidePlacer(lab, target).singles()
+    return made
+
+
+def _column(lab: Lab, contender: Contender) -> Column:
+    known = lab.runner.known(contender.key)
+    found = kernels(lab.graph, lab.runner.known(trace_of(contender).key))
+    wall = summarise(blocks(known, "wall"))
+    return Column(
+        label=contender.label,
+        wall=wall,
+        cpu=summarise(blocks(known, "cpu")),
+        load_s=known.fact("load_ns") * 1e-9,
+        first_call_s=known.fact("first_call_ns") * 1e-9,
+        peak_rss_bytes=known.fact("peak_rss_bytes"),
+        difference=known.fact("difference"),
+        kernels=found,
+        times_s=operator_times(lab.graph, found),
+        unattributed_s=wall.median_s - sum(k.time_s for k in found),
+    )

@@ -1,0 +1,141 @@
+"""The proof: contenders measured against each other as wholes, and the deployed package run where it will run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnomon.core.sample import Failure
+from gnomon.core.stats import Summary, summarise
+from gnomon.errors import MeasurementError
+from gnomon.jobs.contender import Clock, Contender, Proved, blocks, level, versus
+from gnomon.jobs.inside import describe, traced_candidate
+from gnomon.jobs.kernels import kernels
+from gnomon.jobs.lab import Lab
+from gnomon.jobs.packages import read_plan
+from gnomon.measure.campaign import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the proof says: all contenders, the best single one, and the one to use.
+
+    `reason` is one sentence for people.
+    """
+
+    proved: tuple[Proved, ...]
+    best_single: Proved
+    chosen: Proved
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A package that was run on the device from its own files.
+
+    `places` maps each operator to where the runtime's own report says that it ran; `moved` lists the operators that
+    ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly.
+    """
+
+    places: Mapping[int, str]
+    moved: tuple[int, ...]
+    difference: Mapping[str, float] | None
+    failure: Failure | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran with right outputs, everything where it was planned."""
+        return self.failure is None and not self.moved
+
+
+def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
+    """Measure the contenders interleaved in fresh processes and choose.
+
+    A mix is chosen only if it is faster than the best single contender by more than the noise. MeasurementError if
+    no single contender is left.
+    """
+    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}") for c in contenders}
+    measured = lab.runner.measure("proof", list(renamed.values()), lab.request.effort)
+    results = {c.key: measured[renamed[c.key].key] for c in contenders}
+    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]
+    if not singles:
+        told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
+        raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
+    best = min(singles, key=lambda c: level(results[c.key], clock))
+    proved = {c.key: _proved(c, results[c.key], results[best.key], clock) for c in contenders}
+    faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
+    mixes = [p for p in faster if p.contender.kind != "single"]
+    chosen = proved[best.key]
+    if mixes:
+        chosen = min(mixes, key=lambda p: level(p.measured, clock))
+    return Verdict(
+        proved=tuple(proved.values()),
+        best_single=proved[best.key],
+        chosen=chosen,
+        reason=_reason(list(proved.values()), proved[best.key], chosen),
+    )
+
+
+def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clock) -> Proved:
+    if not measured.ok:
+        return Proved(contender=contender, measured=measured, summary=None, cpu=None, against_best=None)
+    return Proved(
+        contender=contender,
+        measured=measured,
+        summary=_summary(measured, "wall"),
+        cpu=_summary(measured, "cpu"),
+        against_best=None if measured.key == best.key else versus(measured, best, clock),
+    )
+
+
+def _summary(measured: Measured, clock: Clock) -> Summary:
+    return summarise(blocks(measured, clock))
+
+
+def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved) -> str:
+    if chosen is not best and chosen.against_best is not None:
+        gain = 1 / chosen.against_best.ratio
+        return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {best.contender.label} alone."
+    mixes = [p for p in proved if p.contender.kind == "plan"]
+    if not mixes:
+        return f"Do not mix: {best.contender.label} alone is the fastest."
+    plan = mixes[0]
+    if not plan.ok or plan.against_best is None:
+        return f"Do not mix: the plan was refused ({describe(plan.measured.failure)}); use {best.contender.label}."
+    if plan.against_best.verdict == "slower":
+        return f"Do not mix: the plan is slower than {best.contender.label} alone."
+    return f"Do not mix: the plan's gain over {best.contender.label} alone is inside the noise."
+
+
+def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
+    """Run a written package on the device from its own files: outputs, and where each operator ran."""
+    pushed = lab.link.device.push(folder, folder.name)
+    written = read_plan(folder, at=pushed)
+    job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    plain = replace(contender.candidate, key=f"package/{contender.key}", job=job)
+    traced = traced_candidate(plain, len(contender.backends))
+    effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
+    known = lab.runner.measure("run the package", [plain, traced], effort)
+    failure = known[plain.key].failure or known[traced.key].failure
+    if failure is not None:
+        return Verified(places={}, moved=(), difference=None, failure=failure)
+    places = _places(lab, contender, known[plain.key], known[traced.key])
+    planned = contender.backends
+    moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
+    return Verified(places=places, moved=moved, difference=known[plain.key].fact("difference"), failure=None)
+
+
+def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:
+    """Where each operator ran: by the loaded runtime's own report, or by its trace where it has no report."""
+    places: dict[int, str] = {}
+    reports = plain.fact("where") or []
+    for part, report in zip(contender.parts, reports, strict=True):
+        names = part.configuration.reported
+        if not names:
+            places.update({i: k.backend for k in kernels(lab.graph, traced) for i in k.operators})
+            continue
+        own = sorted({str(row["backend"]) for row in report})
+        here = part.configuration.name if own and set(own) <= set(names) else ",".join(own) or "unknown"
+        places.update(dict.fromkeys(part.operators, here))
+    return places
