@@ -127,6 +127,7 @@ class Session:
         self.request = request
         self.candidates: dict[str, dict[str, Any]] = {c["key"]: c for c in request["candidates"]}
         self.workers: dict[str, WorkerProcess] = {}
+        self.times: dict[str, list[float]] = {}
         self.random = random.Random(request["seed"])
         self.timeout_s = float(request["timeout_s"])
 
@@ -137,7 +138,7 @@ class Session:
             self._attempt(key, "load", self._open)
         for index in range(self.request["rounds"]):
             for key in self._shuffled():
-                if key in self.workers:
+                if key in self.workers and not self._lags(key):
                     self._attempt(key, "run", lambda k, i=index: self._visit(k, i))
         for worker in self.workers.values():
             worker.stop()
@@ -159,6 +160,11 @@ class Session:
             if worker is not None:
                 worker.stop()
 
+    def _lags(self, key: str) -> bool:
+        """Whether it had two visits and is far slower than the fastest: the host asks for no more of it either."""
+        own, fastest = self.times.get(key, []), min(map(min, self.times.values()), default=0.0)
+        return len(own) >= 2 and min(own) > self.request["laggard"] * fastest
+
     def _open(self, key: str) -> None:
         candidate = self.candidates[key]
         self.workers[key] = worker = WorkerProcess(candidate.get("environment", {}))
@@ -179,7 +185,7 @@ class Session:
 
     def _visit(self, key: str, index: int) -> None:
         candidate = self.candidates[key]
-        if index in candidate.get("done", []):
+        if index not in candidate["visits"]:
             return
         if candidate["open"].get("profiled"):
             command = {"do": "profile", **self.request["profile"], "least": candidate["calls_least"]}
@@ -187,6 +193,7 @@ class Session:
             command = {"do": "block", **self.request["block"]}
         started = time.time()
         taken = self.workers[key].ask(command, self.timeout_s)
+        self.times.setdefault(key, []).append(min(taken["wall_ns"]) / taken["inner"])
         say({"event": "block", "candidate": key, "block": index, "started_at_s": started, **taken})
 
 

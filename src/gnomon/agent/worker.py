@@ -51,20 +51,22 @@ class Worker:
             "bare_rss_bytes": imported,
             "where": self.job.where(),
         }
+        made = 1
         if command.get("save"):
             answer["sensitivity"] = self.job.save_outputs(command["save"], command["seeds"])
         if command.get("check"):
             answer["difference"] = self.job.check(command["check"], command["seeds"])
+            made += len(command["seeds"])
         inner = self.job.call
 
         def counted() -> None:
             self.calls += 1
             inner()
 
-        self.calls = 1
+        self.calls = made
         if "save" not in command:
             warm = counted if self.profiled else inner
-            self.best_ns = warm_up(warm, count=command["warm_count"], seconds=command["warm_s"])
+            self.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
         return answer
 
     def block(self, command: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from gnomon.errors import DeviceError
 
 
 @contextmanager
-def lease(folder: Path, name: str, *, on_wait: Callable[[str], None] | None = None, wait_s: float = 3600) -> Iterator[None]:
+def lease(
+    folder: Path, name: str, *, on_wait: Callable[[str], None] | None = None, wait_s: float = 3600
+) -> Iterator[None]:
     """Hold the device `name` for as long as the block lasts, across processes.
 
     The lease is the kernel's lock on a file in `folder`, so it ends when its owner dies, however that happens. While

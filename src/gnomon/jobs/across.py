@@ -59,7 +59,7 @@ class AcrossPlacer:
     def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.targets = tuple(targets)
-        self.files: SegmentFiles | None = None
+        self._files: SegmentFiles | None = None
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
@@ -84,7 +84,6 @@ class AcrossPlacer:
 
     def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
         """A chain of segments (first block, last block, target index)."""
-        assert self.files is not None
         parts, segments = [], []
         for first, last, number in chain:
             target = self.targets[number]
@@ -108,6 +107,13 @@ class AcrossPlacer:
             candidate=candidate,
             predicted_s=predicted_s,
         )
+
+    @property
+    def files(self) -> SegmentFiles:
+        """The segments, once the blocks are chosen."""
+        if self._files is None:
+            raise RuntimeError("the blocks are not chosen yet")
+        return self._files
 
     def measure_wholes(self) -> tuple[list[Contender], dict[str, Measured], Clock]:
         """Every configuration on the whole model; those that fail or compute wrongly are left out."""
@@ -162,7 +168,6 @@ class AcrossPlacer:
         ideal = float(prior.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
-        assert self.files is not None
         times = self.price_chains(clock)
         times += [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
@@ -188,13 +193,12 @@ class AcrossPlacer:
         blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks)
         if blocks.count < 2:
             return None
-        self.files = SegmentFiles(cutter, blocks, self.folder, self.lab.link.device.push, self.lab.cut_files)
+        self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.link.device.push, self.lab.cut_files)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
         return np.asarray(sums)
 
     def price_chains(self, clock: Clock, count: int | None = None) -> list[SegmentTime]:
         """Times of segments inside random real chains, each in a process of its own."""
-        assert self.files is not None
         blocks = self.files.blocks.count
         count = count or 3 * (blocks - 1) + 3
         rng = np.random.default_rng([self.lab.request.seed, 7])

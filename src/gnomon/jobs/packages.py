@@ -8,7 +8,6 @@ its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the pl
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -123,11 +122,11 @@ def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
             yield staging
             if destination.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{destination.name}-old-", dir=destination.parent))
-                os.rename(destination, old / "package")
-                os.rename(staging, destination)
+                destination.rename(old / "package")
+                staging.rename(destination)
                 shutil.rmtree(old, ignore_errors=True)
             else:
-                os.rename(staging, destination)
+                staging.rename(destination)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:

@@ -55,7 +55,9 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
     A mix is chosen only if it is faster than the best single contender by more than the noise. MeasurementError if
     no single contender is left.
     """
-    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}") for c in contenders}
+    fastest = min((c.predicted_s for c in contenders if c.predicted_s), default=0.0)
+    slow = {c.key: (c.predicted_s or 0.0) > lab.request.effort.laggard * fastest for c in contenders}
+    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in contenders}
     measured = lab.runner.measure("proof", list(renamed.values()), lab.request.effort)
     results = {c.key: measured[renamed[c.key].key] for c in contenders}
     singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]

@@ -25,7 +25,7 @@ class Candidate:
 
     `key` names it within the campaign; the same key must always mean the same thing. `check` compares its
     outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
-    calls of a profiled run.
+    calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits.
     """
 
     key: str
@@ -35,6 +35,7 @@ class Candidate:
     check: bool = True
     tolerance: float = 1e-3
     calls_least: int = 5
+    laggard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class Measured:
         return None
 
 
+_LAGGARD_VISITS, _LAGGARD_PROCESSES = 2, 2
 _CLOCKS: tuple[Literal["wall", "cpu"], ...] = ("wall", "cpu")
 
 
@@ -147,24 +149,39 @@ class CampaignRunner:
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """Measure until the effort's stop rule holds; failed candidates stay out, the others go on."""
         start = time.monotonic()
-        blocks = {c.key: range(1 if c.profiled else effort.rounds) for c in candidates}
-        meter = Meter(stage, effort.processes_least * sum(map(len, blocks.values())), self._watch)
+        meter = Meter(stage, effort.processes_least * sum(_visits(c, effort) for c in candidates), self._watch)
         for process in range(effort.processes_most):
             if process >= effort.processes_least and self._enough(candidates, effort, start):
                 break
-            if process >= effort.processes_least:
-                meter.expect((process + 1) * sum(map(len, blocks.values())))
-            wanted: dict[str, list[int]] = {}
-            for candidate in candidates:
-                known = self.known(candidate.key)
-                done = {r.block for r in known.runs if r.process == process}
-                meter.step(len(done & set(blocks[candidate.key])))
-                if known.failure is None:
-                    wanted[candidate.key] = [b for b in blocks[candidate.key] if b not in done]
-            if any(wanted.values()):
-                self._session(process, [c for c in candidates if wanted.get(c.key)], wanted, effort, meter)
+            wanted = {c.key: self._wanted(c, candidates, process, effort) for c in candidates}
+            todo = sum(map(len, wanted.values()))
+            meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
+            if todo:
+                self._session(process, [c for c in candidates if wanted[c.key]], wanted, effort, meter)
         meter.finish()
         return {c.key: self.known(c.key) for c in candidates}
+
+    def _wanted(self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort) -> list[int]:
+        """The visits that a candidate still needs in a process: none once it failed, few once it lags."""
+        known = self.known(candidate.key)
+        if known.failure is not None:
+            return []
+        most = _visits(candidate, effort)
+        if self._lags(candidate, field, effort):
+            most = min(most, _LAGGARD_VISITS) if process < _LAGGARD_PROCESSES else 0
+        done = {r.block for r in known.runs if r.process == process and r.samples is not None}
+        return [b for b in range(most) if b not in done]
+
+    def _lags(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> bool:
+        """Whether what is known says that it is far slower than the fastest."""
+        levels = {}
+        for other in field:
+            runs = [r for r in self.known(other.key).runs if r.samples is not None]
+            if runs:
+                levels[other.key] = min(min(r.samples.wall_s) for r in runs if r.samples is not None)
+        if candidate.key not in levels:
+            return candidate.laggard
+        return levels[candidate.key] > effort.laggard * min(levels.values())
 
     def _enough(self, candidates: Sequence[Candidate], effort: Effort, start: float) -> bool:
         """Whether every candidate that works is known well enough, or the budget is over."""
@@ -172,7 +189,7 @@ class CampaignRunner:
             return True
         for candidate in candidates:
             known = self.known(candidate.key)
-            if candidate.profiled or not known.ok:
+            if candidate.profiled or not known.ok or self._lags(candidate, candidates, effort):
                 continue
             clocks = (summarise(blocks_of(known.runs, clock=c)).relative_half_width for c in _CLOCKS)
             if min(clocks) > effort.half_width:
@@ -226,14 +243,13 @@ class CampaignRunner:
         opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}
         if candidate.check and self._reference:
             opening.update(check=self._reference, seeds=self._seeds)
-        skipped = [b for b in range(effort.rounds) if b not in blocks]
         return {
             "key": candidate.key,
             "environment": dict(candidate.environment),
             "tolerance": candidate.tolerance,
             "calls_least": candidate.calls_least,
             "open": opening,
-            "done": skipped,
+            "visits": blocks,
         }
 
     def _append(self, run: Run) -> None:
@@ -266,3 +282,8 @@ class CampaignRunner:
         """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
         found = (s if isinstance(s, int) else self._sources(s) for s in sources)
         return tuple(dict.fromkeys(i for i in found if i is not None))
+
+
+def _visits(candidate: Candidate, effort: Effort) -> int:
+    """Visits in each process: a profiled one ends its process."""
+    return 1 if candidate.profiled else effort.rounds

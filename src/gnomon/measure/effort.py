@@ -16,6 +16,8 @@ class Effort:
     makes `warm_count` calls for at least `warm_s`; its very first call is kept apart. More processes are started
     until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
     A profiled run is one visit, as long as all visits of an unprofiled one together.
+    A candidate more than `laggard` times slower than the fastest gets two visits in two processes: it has lost, and
+    its time is better spent on the others.
     A process that does not answer within `timeout_s` is killed: it hangs.
     """
 
@@ -30,6 +32,7 @@ class Effort:
     warm_s: float = 0.05
     rewarm_s: float = 0.003
     half_width: float = 0.02
+    laggard: float = 1.6
     budget_s: float = 60.0
     timeout_s: float = 60.0
 
@@ -37,6 +40,7 @@ class Effort:
         """The part of a request to the agent that the protocol decides."""
         return {
             "rounds": self.rounds,
+            "laggard": self.laggard,
             "timeout_s": self.timeout_s,
             "warm": {"warm_count": self.warm_count, "warm_s": self.warm_s},
             "block": {
