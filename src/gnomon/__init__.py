@@ -1,3 +1,25 @@
-"""gnomon measures neural networks on the hardware they will run on, and decides what should run where."""
+"""gnomon measures neural networks on the hardware they will run on, and decides what should run where.
+
+`place`, `profile`, `solve`, `runs` and `runtimes` are those of `gnomon.api`, which is imported when first used.
+"""
+
+from typing import Any
 
 __version__ = "0.1.0"
+
+_API = ("place", "profile", "runs", "runtimes", "solve")
+
+__all__ = ["__version__", *_API]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `gnomon.api`: importing gnomon alone imports nothing heavy."""
+    if name in _API:
+        from importlib import import_module
+
+        return getattr(import_module("gnomon.api"), name)
+    raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_API])

@@ -1,0 +1,138 @@
+"""The options of commands that measure, and the request and the progress that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnomon.cli.values import EnvironmentValue, InputValue, ShapeValue
+
+if TYPE_CHECKING:
+    from gnomon.jobs.lab import Request
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("model", type=click.Path(path_type=Path)),
+    click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
+    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
+    click.option("--threads", type=click.IntRange(1, 1024), metavar="N", default=1, show_default=True, help="Threads of a runtime."),
+    click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        type=ShapeValue(),
+        metavar="NAME=1,3,224,224",
+        help="Fix the shape of an input that the file leaves open. May be repeated.",
+    ),
+    click.option(
+        "--input",
+        "feeds",
+        multiple=True,
+        type=InputValue(),
+        metavar="NAME=FILE.npy",
+        help="Feed an input from a file; others get random numbers. May be repeated.",
+    ),
+    click.option(
+        "--precision",
+        "precisions",
+        multiple=True,
+        metavar="NAME",
+        help="Try this precision too (bfloat16, float16), where the processor has it. May be repeated.",
+    ),
+    click.option(
+        "--env",
+        "environments",
+        multiple=True,
+        type=EnvironmentValue(),
+        metavar="KEY=VALUE[,KEY=VALUE]",
+        help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
+    ),
+    click.option(
+        "--processes",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+        help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+    ),
+    click.option(
+        "--budget",
+        "budget_s",
+        type=_POSITIVE,
+        metavar="SECONDS",
+        default=60.0,
+        show_default=True,
+        help="Seconds after which a stage starts no processes beyond the least number.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=_POSITIVE,
+        metavar="SECONDS",
+        default=60.0,
+        show_default=True,
+        help="Seconds without an answer after which a measured process is killed.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**31 - 2),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed of random inputs and orders.",
+    ),
+    click.option(
+        "--record",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The record of runs.  [default: the user's own]",
+    ),
+    click.option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    click.option("--quiet", is_flag=True, help="No progress."),
+)
+
+
+def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the model argument and all options of measuring, in the order of their list."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def request_of(values: Mapping[str, Any]) -> Request:
+    """The request that the options mean. UsageError where an input is given twice."""
+    from gnomon.jobs.lab import Request
+    from gnomon.measure.effort import Effort
+    from gnomon.runtimes.base import Wish
+
+    processes = {}
+    if values["processes"] is not None:
+        processes = {"processes_least": values["processes"], "processes_most": values["processes"]}
+    return Request(
+        model=values["model"],
+        runtimes=values["runtimes"],
+        wish=Wish(
+            threads=values["threads"],
+            backends=values["backends"],
+            precisions=values["precisions"],
+            environments=values["environments"],
+        ),
+        shapes=_unique("--shape", values["shapes"]),
+        feeds=_unique("--input", values["feeds"]),
+        effort=Effort(budget_s=values["budget_s"], timeout_s=values["timeout_s"], **processes),
+        seed=values["seed"],
+        record=values["record"],
+        fresh=values["fresh"],
+    )
+
+
+def _unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise click.UsageError(f"{option} gives {name!r} twice")
+        made[name] = value
+    return made

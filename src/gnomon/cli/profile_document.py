@@ -1,0 +1,58 @@
+"""The JSON document of `gnomon profile`, from which its report is made too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gnomon.cli import summaries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gnomon.jobs.profile import Column, Profile
+
+
+def profile_document(found: Profile, record: Path) -> dict[str, Any]:
+    """All that `profile` found, in JSON values; docs/commands.md describes each key."""
+    return {
+        "format": "gnomon-profile",
+        "version": 1,
+        "model": summaries.model(found.model, found.graph),
+        "device": found.device,
+        "versions": dict(found.versions),
+        "fastest": min(found.columns, key=lambda c: c.wall.median_s).label,
+        "columns": [_column(column) for column in found.columns],
+        "operators": [
+            {
+                "index": op.index,
+                "name": op.name,
+                "type": op.type,
+                "macs": op.macs,
+                "times_s": {column.label: column.times_s.get(op.index) for column in found.columns},
+            }
+            for op in found.graph.operators
+        ],
+        "missing": summaries.missing(found.missing),
+        "doubts": summaries.doubts(found.doubts),
+        "campaign": found.campaign,
+        "record": str(record),
+        "resumed": found.resumed,
+        "seconds": found.seconds,
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {
+        "label": column.label,
+        "wall": summaries.summary(column.wall),
+        "cpu": summaries.summary(column.cpu),
+        "load_s": column.load_s,
+        "first_call_s": column.first_call_s,
+        "peak_rss_bytes": column.peak_rss_bytes,
+        "difference": summaries.difference(column.difference),
+        "unattributed_s": column.unattributed_s,
+        "kernels": [
+            {"name": k.name, "operators": list(k.operators), "backend": k.backend, "time_s": k.time_s}
+            for k in column.kernels
+        ],
+    }

@@ -1,0 +1,23 @@
+"""`gnomon runtimes`: what is installed here."""
+
+from __future__ import annotations
+
+import click
+
+from gnomon.cli.output import write_json
+
+
+@click.command(short_help="List the runtimes that are installed here, and how to add the others.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def runtimes(as_json: bool) -> None:
+    """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
+    from gnomon.cli.probing import runtimes_document
+
+    document = runtimes_document()
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.report.small_text import runtimes_report
+        from gnomon.report.text import Page
+
+        runtimes_report(document, Page())

@@ -1,0 +1,84 @@
+"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy and KEY=VALUE,KEY=VALUE."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """An input's name and its shape."""
+
+    name = "NAME=1,3,224,224"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(name, dimensions). The name may hold "=" itself."""
+        name, sign, text = str(value).rpartition("=")
+        numbers = text.split(",") if text else []
+        if not sign or not name or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", n) for n in numbers):
+            self.fail(f"{value!r} is no shape: give {self.name}, whole numbers and commas", param, ctx)
+        shape = tuple(int(n) for n in numbers)
+        if 0 in shape:
+            self.fail(f"{value!r} has a dimension of 0", param, ctx)
+        return name, shape
+
+
+class InputValue(click.ParamType[tuple[str, Path]]):
+    """An input's name and the .npy file that feeds it."""
+
+    name = "NAME=FILE.npy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(name, path)."""
+        name, _, file = str(value).partition("=")
+        if not name or not file:
+            self.fail(f"{value!r} names no file: give {self.name}", param, ctx)
+        return name, Path(file)
+
+
+class EnvironmentValue(click.ParamType[dict[str, str]]):
+    """Environment variables of one variant."""
+
+    name = "KEY=VALUE[,KEY=VALUE]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Key -> value. A comma that no KEY= follows belongs to the value."""
+        if isinstance(value, dict):
+            return value
+        made: dict[str, str] = {}
+        for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", str(value)):
+            key, sign, text = part.partition("=")
+            if not sign or not _KEY.fullmatch(key):
+                self.fail(f"{part!r} is no environment variable: give {self.name}", param, ctx)
+            if "\0" in text:
+                self.fail(f"the value of {key} holds a NUL character", param, ctx)
+            if key in made:
+                self.fail(f"{key} is given twice in {value!r}; another --env is another variant", param, ctx)
+            made[key] = text
+        return made
+
+
+class WeightsValue(click.ParamType[dict[str, float]]):
+    """Weights of a problem's objectives."""
+
+    name = "latency=1,memory=0.1"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Objective -> weight."""
+        if isinstance(value, dict):
+            return value
+        made: dict[str, float] = {}
+        for part in str(value).split(","):
+            name, _, text = part.rpartition("=")
+            try:
+                made[name.strip()] = float(text)
+            except ValueError:
+                self.fail(f"{part!r} is no weight: give {self.name}", param, ctx)
+            if not name.strip():
+                self.fail(f"{part!r} names no objective: give {self.name}", param, ctx)
+        return made

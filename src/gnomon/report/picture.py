@@ -1,0 +1,139 @@
+"""The picture of a placement: each contender's operators in a row, as wide as the time they take."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from gnomon.report import units
+from gnomon.report.plain import shorten
+from gnomon.report.timeline import Row, backend_totals, rows_of
+
+# Okabe and Ito's colours, which stay apart for people who are colour-blind; hatches tell them apart in print.
+_LOOKS = (
+    ("#56B4E9", ""),
+    ("#E69F00", "////"),
+    ("#009E73", "...."),
+    ("#CC79A7", "\\\\\\\\"),
+    ("#F0E442", "xxxx"),
+    ("#0072B2", "----"),
+    ("#D55E00", "++++"),
+    ("#999999", "oo"),
+)
+_SETTINGS = {
+    "svg.hashsalt": "gnomon",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "hatch.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "text.usetex": False,
+    "text.parse_math": False,
+}
+
+
+def draw_placement(document: dict[str, Any], paths: Sequence[Path]) -> None:
+    """Draw a place document into files whose suffix says how (.svg, .png). The same document gives the same bytes.
+
+    Raises OSError where a file cannot be written.
+    """
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}):
+        figure = _figure(document)
+        for path in paths:
+            metadata = {"Date": None, "Creator": "gnomon"} if path.suffix == ".svg" else {"Software": "gnomon"}
+            figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+
+
+def _figure(document: dict[str, Any]) -> Figure:
+    rows = rows_of(document)
+    backends = list(dict.fromkeys(s.backend for row in rows for s in row.stretches))
+    looks = {name: _LOOKS[number % len(_LOOKS)] for number, name in enumerate(backends)}
+    longest_s = max(max(row.drawn_s, row.measured_s, min(row.high_s or 0.0, 2 * row.measured_s)) for row in rows)
+    scale, unit = _scale(longest_s)
+    figure = Figure(figsize=(10.0, 1.5 + 0.62 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for place, row in enumerate(rows):
+        _draw_row(axes, row, place, scale, looks)
+    axes.set_xlim(0, longest_s * scale * 1.02)
+    axes.set_ylim(len(rows) - 0.5, -0.62)
+    labels = [("\u2714 " if row.chosen else "") + "\n".join(textwrap.wrap(shorten(row.label, 52), 26)) for row in rows]
+    axes.set_yticks(range(len(rows)), labels=labels)
+    axes.tick_params(axis="y", length=0)
+    for text, row in zip(axes.get_yticklabels(), rows, strict=True):
+        text.set_fontweight("bold" if row.chosen else "normal")
+    clock = "CPU time" if document["clock"] == "cpu" else "wall time"
+    axes.set_xlabel(f"{clock} of one inference, {unit}: operators in execution order")
+    name = shorten(Path(document["model"]["path"]).name, 50)
+    title = f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}"
+    axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
+    _legend(figure, document, looks, any(row.rest_s > 0.004 * longest_s for row in rows))
+    return figure
+
+
+def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tuple[str, str]]) -> None:
+    for stretch in row.stretches:
+        colour, hatch = looks[stretch.backend]
+        axes.barh(
+            place,
+            stretch.time_s * scale,
+            left=stretch.start_s * scale,
+            height=0.56,
+            color=colour,
+            hatch=hatch,
+            edgecolor="#30303080",
+            linewidth=0.4,
+        )
+        axes.vlines([b * scale for b in stretch.borders_s], place - 0.28, place + 0.28, colors="white", linewidth=0.5)
+    if row.rest_s > 0:
+        axes.barh(place, row.rest_s * scale, left=row.drawn_s * scale, height=0.56, color="#e4e4e4", linewidth=0)
+    middle = row.measured_s * scale
+    axes.vlines(middle, place - 0.36, place + 0.36, colors="black", linewidth=1.4, zorder=4)
+    told = units.time(row.measured_s)
+    if row.low_s is not None and row.high_s is not None:
+        axes.hlines(place, row.low_s * scale, row.high_s * scale, colors="black", linewidth=2.2, zorder=4)
+        told += " " + units.interval(row.low_s, row.high_s, row.measured_s)
+    axes.annotate(
+        told,
+        (1.005, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        ha="left",
+        fontweight="bold" if row.chosen else "normal",
+        annotation_clip=False,
+    )
+
+
+def _legend(figure: Figure, document: dict[str, Any], looks: dict[str, tuple[str, str]], rest: bool) -> None:
+    chosen = next(c for c in document["contenders"] if c["label"] == document["decision"]["chosen"])
+    totals = backend_totals(chosen)
+    handles, labels = [], []
+    for backend, (colour, hatch) in looks.items():
+        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="#30303080", linewidth=0.4))
+        number, sum_s = totals.get(backend, (0, 0.0))
+        operators = "operator" if number == 1 else "operators"
+        used = f"{number} {operators}, {units.time(sum_s)} in the choice" if number else "none in the choice"
+        labels.append(f"{shorten(backend, 40)}: {used}")
+    if rest:
+        handles.append(Patch(facecolor="#e4e4e4"))
+        labels.append("in no operator")
+    figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
+    figure.supxlabel(
+        "\u2714 the choice.  | measured as a whole, with its 95 % interval.", x=0.0, ha="left", fontsize=8, color="#404040"
+    )
+
+
+def _scale(longest_s: float) -> tuple[float, str]:
+    for factor, unit in ((1e-6, "us"), (1e-3, "ms")):
+        if longest_s < 999.5 * factor:
+            return 1 / factor, unit
+    return 1.0, "s"

@@ -1,0 +1,134 @@
+"""The geometry of the picture: operators in a row, merged where they are too small to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring operators on one backend: when they start and how long they take together, in seconds.
+
+    `operators` are the indices drawn here; `borders_s` are where one operator ends and the next begins, as far as
+    both are wide enough to be seen.
+    """
+
+    backend: str
+    start_s: float
+    time_s: float
+    operators: tuple[int, ...]
+    borders_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One contender: its stretches, and what was measured of it as a whole, with the interval where it is known."""
+
+    label: str
+    chosen: bool
+    stretches: tuple[Stretch, ...]
+    measured_s: float
+    low_s: float | None
+    high_s: float | None
+
+    @property
+    def drawn_s(self) -> float:
+        """Where the last operator ends."""
+        return sum(stretch.time_s for stretch in self.stretches)
+
+    @property
+    def rest_s(self) -> float:
+        """What was measured and is in no operator; 0 where the operators add up to more."""
+        return max(0.0, self.measured_s - self.drawn_s)
+
+
+def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
+    """The measured contenders of a place document: the best single, the others by their time, then the mixes."""
+    sample = "cpu" if document["clock"] == "cpu" else "measured"
+    alive = [c for c in document["contenders"] if c["failure"] is None and c[sample] is not None]
+    best, chosen = document["decision"]["best_single"], document["decision"]["chosen"]
+    order = {"single": 1, "greedy": 2, "plan": 3}
+    alive.sort(key=lambda c: (c["label"] != best, order[c["kind"]], c[sample]["median_s"]))
+    kept = alive[:most]
+    for contender in alive[most:]:
+        if contender["label"] == chosen:
+            kept[-1] = contender
+    longest = max((max(c[sample]["median_s"], _total(c)) for c in kept), default=0.0)
+    return [
+        Row(
+            label=contender["label"],
+            chosen=contender["label"] == chosen,
+            stretches=tuple(stretches(contender["assignment"], contender["operators_s"], longest * 0.004)),
+            measured_s=contender[sample]["median_s"],
+            low_s=contender[sample]["low_s"],
+            high_s=contender[sample]["high_s"],
+        )
+        for contender in kept
+    ]
+
+
+def _total(contender: dict[str, Any]) -> float:
+    return sum(t or 0.0 for t in contender["operators_s"])
+
+
+def stretches(
+    assignment: Sequence[str | None], times_s: Sequence[float | None], visible_s: float
+) -> list[Stretch]:
+    """Runs of equal backend. One shorter than `visible_s` is drawn as part of its neighbour."""
+    runs: list[tuple[str, list[int]]] = []
+    for index, backend in enumerate(assignment):
+        if runs and runs[-1][0] == (backend or "?"):
+            runs[-1][1].append(index)
+        else:
+            runs.append((backend or "?", [index]))
+    length = [sum(times_s[i] or 0.0 for i in members) for _, members in runs]
+    merged: list[tuple[str, list[int], float]] = []
+    carried: list[int] = []
+    carried_s = 0.0
+    for (backend, members), time_s in zip(runs, length, strict=True):
+        if merged and (time_s < visible_s or merged[-1][0] == backend):
+            last = merged[-1]
+            merged[-1] = (last[0], last[1] + members, last[2] + time_s)
+        elif time_s < visible_s:
+            carried, carried_s = carried + members, carried_s + time_s
+        else:
+            merged.append((backend, carried + members, carried_s + time_s))
+            carried, carried_s = [], 0.0
+    if carried:
+        merged.append((runs[0][0], carried, carried_s))
+    made, start_s = [], 0.0
+    for backend, members, time_s in merged:
+        made.append(
+            Stretch(
+                backend=backend,
+                start_s=start_s,
+                time_s=time_s,
+                operators=tuple(members),
+                borders_s=_borders(members, times_s, start_s, visible_s),
+            )
+        )
+        start_s += time_s
+    return made
+
+
+def _borders(
+    members: Sequence[int], times_s: Sequence[float | None], start_s: float, visible_s: float
+) -> tuple[float, ...]:
+    borders, at_s, last_s = [], start_s, start_s
+    for index in members[:-1]:
+        at_s += times_s[index] or 0.0
+        if at_s - last_s >= visible_s:
+            borders.append(at_s)
+            last_s = at_s
+    return tuple(borders)
+
+
+def backend_totals(contender: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    """Backend -> how many operators a contender puts there, and their seconds together."""
+    totals: dict[str, tuple[int, float]] = {}
+    for backend, time_s in zip(contender["assignment"], contender["operators_s"], strict=True):
+        number, sum_s = totals.get(backend or "?", (0, 0.0))
+        totals[backend or "?"] = (number + 1, sum_s + (time_s or 0.0))
+    return totals

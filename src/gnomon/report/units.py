@@ -1,0 +1,75 @@
+"""Numbers for people: three significant digits and a fitting unit."""
+
+from __future__ import annotations
+
+import math
+
+
+def digits(value: float) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1230."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "unknown"
+    places = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    if rounded and math.floor(math.log10(abs(rounded))) > math.floor(math.log10(abs(value))):
+        places -= 1  # 9.996 became 10.0
+    return f"{rounded:.{max(places, 0)}f}"
+
+
+def time(seconds: float | None) -> str:
+    """A time: "12.3 us", "1.23 ms", "4.56 s"; "-" where there is none."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    value, unit = _scaled(seconds)
+    return f"{digits(value)} {unit}"
+
+
+def interval(low_s: float | None, high_s: float | None, like_s: float) -> str:
+    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" where it has no bound."""
+    if low_s is None or high_s is None or not math.isfinite(high_s) or low_s <= 0:
+        return "[unknown]"
+    scale = like_s / _scaled(like_s)[0] if like_s else 1.0
+    return f"[{digits(low_s / scale)}, {digits(high_s / scale)}]"
+
+
+def _scaled(seconds: float) -> tuple[float, str]:
+    size = abs(seconds)
+    for factor, unit in ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
+        if size < 999.5 * factor:
+            return (seconds / factor, unit) if size or unit == "us" else (0.0, "s")
+    return seconds, "s"
+
+
+def duration(seconds: float) -> str:
+    """How long something takes, for waiting: "8 s", "3 min 20 s", "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def mebibytes(size_bytes: float | None) -> str:
+    """Memory in MiB: "123 MiB"; "-" where unknown."""
+    return "-" if size_bytes is None else f"{digits(size_bytes / 2**20)} MiB"
+
+
+def count(number: float | None) -> str:
+    """A large count: "123", "1.23 k", "4.56 M", "7.89 G"; "-" where unknown."""
+    if number is None:
+        return "-"
+    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(number) >= 0.9995 * factor:
+            return f"{digits(number / factor)}{unit}"
+    return f"{number:.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share with its sign: "+1.2 %"."""
+    return "-" if share is None or not math.isfinite(share) else f"{share:+.1%}".replace("%", " %")
+
+
+def small(value: float | None) -> str:
+    """A difference: "0", "1.2e-07"."""
+    return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
