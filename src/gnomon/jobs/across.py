@@ -54,12 +54,16 @@ class AcrossResult:
 
 
 class AcrossPlacer:
-    """Prices and solves the ONNX targets of a lab. `folder` takes the segment files and must outlive their use."""
+    """Prices and solves the ONNX targets of a lab.
+
+    `folder` takes the segment files and must outlive their use; `priced` collects the chains that were run to price.
+    """
 
     def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.targets = tuple(targets)
         self._files: SegmentFiles | None = None
+        self.priced: set[Chain] = set()
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
@@ -203,6 +207,7 @@ class AcrossPlacer:
         count = count or 3 * (blocks - 1) + 3
         rng = np.random.default_rng([self.lab.request.seed, 7])
         chains = random_chains(blocks, len(self.targets), count, rng)
+        self.priced.update(chains)
         contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
         measured = self.lab.runner.measure("price chains", [timed(c) for c in contenders], self._once(1))
         times: list[SegmentTime] = []
@@ -224,6 +229,7 @@ class AcrossPlacer:
             if len(chain) < 2 or chain in tried or len(tried) == _REFITS:
                 return prices, solution
             tried.add(chain)
+            self.priced.add(chain)
             contender = self.chain("plan", "plan", chain, None)
             measured = self.lab.runner.measure("refine", [timed(contender)], self._once(3))
             for run in measured[timed(contender).key].runs:
@@ -231,7 +237,10 @@ class AcrossPlacer:
 
     def _once(self, processes: int) -> Effort:
         """The request's effort for runs that only price: no stop rule."""
-        return replace(self.lab.request.effort, processes_least=processes, processes_most=processes)
+        effort = self.lab.request.effort
+        return replace(
+            effort, processes_least=processes, processes_most=processes, together=min(4, effort.together), laggard=1e9
+        )
 
     def _model(self, prices: SegmentPrices) -> CostModel:
         """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other."""

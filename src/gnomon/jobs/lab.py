@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ def open_lab(
         store = stack.enter_context(SqliteStore.open(request.record))
         device = stack.enter_context(LocalDevice())
         link = stack.enter_context(AgentLink(device))
+        request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
         placed = PlacedModel(
             graph=model.graph,
             path=device.push(source, source.name),
@@ -157,7 +159,7 @@ def open_lab(
             store,
             kind=kind,
             context=context,
-            question={**question, "configurations": names},
+            question={**question, "configurations": names, "effort": _protocol(request.effort)},
             watch=watch,
             fresh=request.fresh,
             sources=Sources(model.graph),
@@ -204,8 +206,27 @@ def _options(request: Request) -> dict[str, Any]:
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
-        "feeds": {name: path.name for name, path in request.feeds.items()},
+        "feeds": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in request.feeds.items()},
     }
+
+
+def _protocol(effort: Effort) -> dict[str, Any]:
+    """What of the effort makes runs of another kind; how long to go on does not."""
+    whole = asdict(effort)
+    return {
+        k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
+    }
+
+
+def _fitting(effort: Effort, memory_bytes: object, model: Model) -> Effort:
+    """The effort with no more processes alive at once than half of the device's memory should hold.
+
+    A process is taken to need its runtime's 200 MB and four times the model's file.
+    """
+    if not isinstance(memory_bytes, int):
+        return effort
+    each = 200_000_000 + 4 * model.size_bytes
+    return replace(effort, together=max(2, min(effort.together, memory_bytes // 2 // each)))
 
 
 def _check_feeds(request: Request, placed: PlacedModel) -> None:
@@ -261,8 +282,13 @@ def _targets(
                 for backend, failure in found.failures.items():
                     label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
                     missing.append(Missing(name=label, reason=_reason(failure)))
-            if any(found.operators.values()):
+            taken = frozenset[int]().union(*found.operators.values())
+            lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
+            if lacking is None:
                 targets.append(Target(runtime=runtime, configuration=configuration, support=found))
+            elif taken:
+                reason = f"no backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
+                missing.append(Missing(name=configuration.name, reason=reason))
     return tuple(targets)
 
 

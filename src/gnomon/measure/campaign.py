@@ -156,8 +156,8 @@ class CampaignRunner:
             wanted = {c.key: self._wanted(c, candidates, process, effort) for c in candidates}
             todo = sum(map(len, wanted.values()))
             meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
-            if todo:
-                self._session(process, [c for c in candidates if wanted[c.key]], wanted, effort, meter)
+            for group in _groups([c for c in candidates if wanted[c.key]], effort.together):
+                self._session(process, group, wanted, effort, meter)
         meter.finish()
         return {c.key: self.known(c.key) for c in candidates}
 
@@ -287,3 +287,9 @@ class CampaignRunner:
 def _visits(candidate: Candidate, effort: Effort) -> int:
     """Visits in each process: a profiled one ends its process."""
     return 1 if candidate.profiled else effort.rounds
+
+
+def _groups(candidates: Sequence[Candidate], most: int) -> list[Sequence[Candidate]]:
+    """The candidates in as few groups of about equal size as fit on the device at once."""
+    count = -(-len(candidates) // max(1, most))
+    return [candidates[k::count] for k in range(count)]

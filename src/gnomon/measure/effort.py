@@ -18,6 +18,7 @@ class Effort:
     A profiled run is one visit, as long as all visits of an unprofiled one together.
     A candidate more than `laggard` times slower than the fastest gets two visits in two processes: it has lost, and
     its time is better spent on the others.
+    At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
     """
 
@@ -33,6 +34,7 @@ class Effort:
     rewarm_s: float = 0.003
     half_width: float = 0.02
     laggard: float = 1.6
+    together: int = 8
     budget_s: float = 60.0
     timeout_s: float = 60.0
 

@@ -1,0 +1,77 @@
+"""Predicted against measured time of ten random chains across runtimes, none of which priced anything.
+
+For each model: blocks are chosen and priced as `gnomon place` does it, then ten random chains that the pricing never
+ran are predicted, built, checked and measured interleaved in fresh processes. The figure asked for is a median
+error within 10 %.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import arguments, model_path, own_record, publish, spread
+from gnomon.jobs.across import AcrossPlacer
+from gnomon.jobs.blocks import random_chains
+from gnomon.jobs.contender import level
+from gnomon.jobs.lab import Request, open_lab
+from gnomon.jobs.trust import reference
+
+MODELS = ("ppocr-det.onnx", "ppocr-rec.onnx", "efficientnet-lite0.onnx", "minilm-layer.onnx")
+CHAINS = 10
+
+
+def figures(name: str, record: Path) -> dict[str, Any]:
+    """One model's chains."""
+    request = Request(model=model_path(name), record=record, fresh=True)
+    with open_lab(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
+        reference(lab)
+        placer = AcrossPlacer(lab, lab.targets, Path(folder))
+        result = placer.run(always=True)
+        if result.prices is None or result.blocks is None:
+            return {"model": name, "why_not": result.why}
+        known = placer.priced
+        drawn = random_chains(result.blocks.count, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
+        chains = [c for c in drawn if c not in known][:CHAINS]
+        predicted = [sum(result.prices.segment_s(*part) for part in c) for c in chains]
+        contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
+        effort = replace(request.effort, processes_least=3, processes_most=3)
+        measured = lab.runner.measure("chains", [c.candidate for c in contenders], effort)
+        rows: list[dict[str, Any]] = []
+        for chain, contender in zip(chains, contenders, strict=True):
+            seen = measured[contender.key]
+            got = level(seen, result.clock) if seen.ok else None
+            rows.append(
+                {
+                    "chain": [[a, b, result.names[n]] for a, b, n in chain],
+                    "predicted_s": contender.predicted_s,
+                    "measured_s": got,
+                    "error": (contender.predicted_s or 0.0) / got - 1 if got else None,
+                    "failure": seen.failure.message if seen.failure else None,
+                }
+            )
+        errors = [abs(r["error"]) for r in rows if r["error"] is not None]
+        return {
+            "model": name,
+            "clock": result.clock,
+            "blocks": result.blocks.count,
+            "chains_priced": len(known),
+            "absolute_error": spread(errors),
+            "chains": rows,
+        }
+
+
+def main() -> None:
+    """All models."""
+    given = arguments(__doc__, MODELS)
+    with own_record() as record:
+        found = [figures(name, record) for name in given.models]
+    publish({"benchmark": "chains", "models": found}, given)
+
+
+if __name__ == "__main__":
+    main()
