@@ -71,9 +71,11 @@ class _Session:
         self.call("nnfw_create_session", first=ctypes.byref(self.pointer))
 
     def call(self, name: str, *arguments: Any, first: Any = None) -> None:
+        begun = _log_size()
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
-            raise Refused(f"onert: {name} failed with status {status}")
+            told = _last_line_since(begun)
+            raise Refused(f"onert: {name} failed with status {status}" + (f": {told}" if told else ""))
 
     def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
         """dtype and shape of an input or output."""
@@ -101,6 +103,25 @@ class _Session:
         if self.pointer:
             pointer, self.pointer = self.pointer, ctypes.c_void_p()
             self._library.nnfw_close_session(pointer)
+
+
+def _log_size() -> int | None:
+    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    try:
+        return os.lseek(2, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+def _last_line_since(begun: int | None) -> str:
+    """The last line printed since then. onert's C API only returns a status; what it means, onert prints."""
+    if begun is None:
+        return ""
+    try:
+        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[-300:] if lines else ""
 
 
 def _environment(options: dict[str, Any]) -> dict[str, str]:
@@ -218,20 +239,26 @@ class OnertDriver:
         """Which operators one backend prepares, the others staying on the default backend.
 
         The segment's options name `backend`, `default` and `types` (operator type -> indices). A type is tried
-        whole, then operator by operator, because what a kernel takes can depend on its attributes.
-        Returns ``{"operators": [indices]}``.
+        whole, then operator by operator, because what a kernel takes can depend on its attributes. The default
+        backend takes the whole model, or stops at the first operator that it lacks and says which.
+        Returns ``{"operators": [indices], "reason": what the default backend said, or ""}``.
         """
         options = segment["options"]
         backend, default = options["backend"], options["default"]
+        if backend == default:
+            reason = self._refusal(segment, backend, default, [])
+            indices = [i for group in options["types"].values() for i in group]
+            return {"operators": [] if reason else sorted(indices), "reason": reason}
         taken: list[int] = []
         for indices in options["types"].values():
-            if self._prepares(segment, backend, default, indices):
+            if not self._refusal(segment, backend, default, indices):
                 taken += indices
             elif len(indices) > 1:
-                taken += [i for i in indices if self._prepares(segment, backend, default, [i])]
-        return {"operators": sorted(taken)}
+                taken += [i for i in indices if not self._refusal(segment, backend, default, [i])]
+        return {"operators": sorted(taken), "reason": ""}
 
-    def _prepares(self, segment: dict[str, Any], backend: str, default: str, indices: list[int]) -> bool:
+    def _refusal(self, segment: dict[str, Any], backend: str, default: str, indices: list[int]) -> str:
+        """Why onert does not prepare the model with these operators on the backend; "" if it does."""
         settings = {"BACKENDS": backend if backend == default else f"{default};{backend}"}
         if backend != default:
             settings["OP_BACKEND_MAP"] = "".join(f"{i}={backend};" for i in indices)
@@ -240,8 +267,8 @@ class OnertDriver:
         try:
             session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
             session.call("nnfw_prepare")
-        except Refused:
-            return False
+        except Refused as refusal:
+            return str(refusal)
         finally:
             session.close()
-        return True
+        return ""

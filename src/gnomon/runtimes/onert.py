@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
+from gnomon.formats.onert_ops import ir_opcode
 from gnomon.models.model import Model
 from gnomon.models.nnpackage_write import write_nnpackage
 from gnomon.runtimes.base import (
@@ -22,6 +24,8 @@ from gnomon.runtimes.base import (
     environment_variants,
     whole_segment,
 )
+
+_LACKING = re.compile(r"NYI for operation '(\w+)'")
 
 
 class Onert:
@@ -75,8 +79,12 @@ class Onert:
         for backend, answer in ask(commands).items():
             if isinstance(answer, Failure):
                 failures[backend] = answer
-            else:
-                operators[backend] = frozenset(answer["operators"])
+                continue
+            operators[backend] = frozenset(answer["operators"])
+            if answer["reason"]:
+                lacking, failures[backend] = _lacking(model, answer["reason"])
+                if lacking:
+                    operators[backend] = frozenset(op.index for op in model.graph.operators) - lacking
         return Support(operators=operators, failures=failures)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
@@ -94,6 +102,21 @@ class Onert:
         write_nnpackage(model, destination, {**made, "NUM_THREADS": threads})
         options = {**configuration.options, "settings": made}
         return {"runtime": self.name, "model": destination.name, "options": options}
+
+
+def _lacking(model: PlacedModel, reason: str) -> tuple[frozenset[int], Failure]:
+    """The operators that the default backend lacks, by what onert printed, and that told with their names.
+
+    onert stops at the first kernel that a backend lacks and names the kind of operation.
+    """
+    kind = _LACKING.search(reason)
+    found = [op for op in model.graph.operators if kind and ir_opcode(op.type) == kind[1]]
+    message = reason
+    if found:
+        first = found[0]
+        message = f"takes no {first.type}, which is operator {first.index} ({first.name!r}): {reason}"
+    failure = Failure(stage="probe", kind="refused", transient=False, message=message)
+    return frozenset(op.index for op in found), failure
 
 
 def settings(configuration: Configuration, assignment: Assignment) -> Mapping[str, str]:

