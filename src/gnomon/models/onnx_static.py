@@ -8,11 +8,15 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnomon.errors import PackageError, UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Limits, Model
 from gnomon.models.onnx_file import external_files, read_onnx
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def fixed_copy(
@@ -34,14 +38,13 @@ def fixed_copy(
     copy.CopyFrom(proto)
     for node, operator in zip(copy.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
-    for value in copy.graph.input:
-        if value.name in shapes:
-            _fix(value, shapes[value.name])
     if shapes:
-        # Shapes that were inferred for open dimensions no longer hold.
-        del copy.graph.value_info[:]
-        for value in copy.graph.output:
-            value.type.tensor_type.ClearField("shape")
+        from gnomon.models.onnx_fix import fix_shapes
+
+        for value in copy.graph.input:
+            if value.name in shapes:
+                _check(value, shapes[value.name])
+        copy = fix_shapes(copy, shapes)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gnomon-model-")))
     target = folder / (model.path.stem + ".onnx")
     onnx.save(copy, target)
@@ -67,15 +70,12 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
         ) from error
 
 
-def _fix(value: "onnx.ValueInfoProto", shape: tuple[int, ...]) -> None:  # type: ignore[name-defined]  # noqa: F821, UP037
-    dims = value.type.tensor_type.shape.dim
-    known = [d.dim_value or None for d in dims]
-    clash = len(known) != len(shape) or any(k not in (None, s) for k, s in zip(known, shape, strict=True))
-    if clash:
+def _check(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
+    """UsageError where a shape contradicts what the model says of an input."""
+    known = [d.dim_value or None for d in value.type.tensor_type.shape.dim]
+    if len(known) != len(shape) or any(k not in (None, s) for k, s in zip(known, shape, strict=True)):
         shown = ", ".join("?" if k is None else str(k) for k in known)
         raise UsageError(
             f"--shape {value.name}={','.join(map(str, shape))} contradicts the model's own ({shown})",
             hint="Keep the dimensions that the model fixes.",
         )
-    for dim, size in zip(dims, shape, strict=True):
-        dim.dim_value = size

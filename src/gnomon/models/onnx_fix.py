@@ -6,6 +6,7 @@ constant, become initializers by the ONNX reference evaluator. Standard operator
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,33 +16,46 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from zoo.wheels import ZooError
+from gnomon.errors import ModelError
 
 MAX_FOLDED_BYTES = 16 << 20
+"""A node's results larger than this together stay computed: a small file must not become a huge one."""
 
 
 def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """A model that computes the same for inputs of these shapes, with every tensor's shape recorded.
 
-    Raises ZooError where some shape stays unknown.
+    Weights kept in external files stay there. Raises ModelError where some shape stays unknown.
     """
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
-    constants: dict[str, NDArray[Any]] = {t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer}
+    external = onnx.TensorProto.EXTERNAL
+    constants: dict[str, NDArray[Any]] = {
+        t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer if t.data_location != external
+    }
     for value in fixed.graph.input:
         if value.name in inputs:
             _set_shape(value, inputs[value.name])
     _forget(fixed.graph, {v.name for v in fixed.graph.output})
-    while True:
-        fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True)
-        if not _fold(fixed.graph, constants):
-            break
-    _use_initializers(fixed.graph, constants)
-    fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True)
+    try:
+        while True:
+            fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True)
+            if not _fold(fixed.graph, constants):
+                break
+        _use_initializers(fixed.graph, constants)
+        fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True)
+    except Exception as error:  # inference and evaluation raise whatever their operators raise
+        raise ModelError(
+            f"the model does not fit these input shapes: {str(error).strip()[:300]}",
+            hint="Give the shapes that the model was made for.",
+        ) from error
     known = _shapes(fixed.graph)
     unknown = [name for node in fixed.graph.node for name in node.output if name and name not in known]
     if unknown:
-        raise ZooError(f"the shapes of {len(unknown)} tensors stay unknown, {unknown[0]!r} the first")
+        raise ModelError(
+            f"the shapes of {len(unknown)} tensors stay unknown, {unknown[0]!r} the first",
+            hint="Fix every dimension of every input; a shape that depends on values cannot be fixed.",
+        )
     return fixed
 
 
@@ -98,13 +112,22 @@ def _value_of(
         return None
     if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
         return None
+    if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
+        return None
     feeds = {name: constants[name] for name in node.input if name}
     results = [np.asarray(r) for r in ReferenceEvaluator(node).run(None, feeds)]
     return results if sum(r.nbytes for r in results) <= MAX_FOLDED_BYTES else None
 
 
+def _is_small(shape: tuple[int, ...] | None) -> bool:
+    """Whether a result of this shape may be computed; an unknown one may be huge."""
+    return shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES
+
+
 def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:
     used = {name for node in graph.node for name in node.input}
+    kept = [t for t in graph.initializer if t.name in used]
+    made = sorted(used & set(constants) - {t.name for t in kept})
     del graph.initializer[:]
-    for name in sorted(used & set(constants)):
-        graph.initializer.append(numpy_helper.from_array(constants[name], name))
+    graph.initializer.extend(kept)
+    graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
