@@ -1,0 +1,52 @@
+# make test    sets up .venv beside this file and runs every gate
+# make demo    sets up .venv and places a real model on this machine
+#
+# Nothing outside this folder is written, but for pip's own cache. Needs Python 3.11 or later with venv, and PyPI.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export GNOMON_ZOO ?= $(CURDIR)/$(VENV)/zoo
+
+# The first Python that fits; 3.11 and 3.12 come first, because onert has wheels for them only.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+    $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && exit; done; \
+    for p in python3 python3.13 python3.14; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done)
+
+.PHONY: help test check demo clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+test: $(VENV)/stamp-dev $(VENV)/stamp-zoo
+	scripts/check
+
+check: test
+
+demo: $(VENV)/stamp-all
+	@scripts/demo
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then echo "gnomon needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 2; fi
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet -e '.[dev]'
+	@touch $(VENV)/stamp-all $@
+
+$(VENV)/stamp-all: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet -e '.[all]'
+	@touch $@
+
+$(VENV)/stamp-zoo: $(VENV)/stamp-dev $(wildcard zoo/*.py)
+	$(BIN)/python -m zoo --out $(GNOMON_ZOO)
+	@touch $@

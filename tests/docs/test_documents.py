@@ -1,0 +1,197 @@
+"""What the documents say works: links lead somewhere, commands parse, and marked ones run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from tests.docs.documents import DOCUMENTS, ROOT, Block, Place, anchors, blocks_of, links
+
+from gnomon.cli.main import cli
+
+LIMIT_S = 240.0
+LITTLE_EFFORT = {"place": "--processes 1 --budget 1", "profile": "--processes 1 --budget 1"}
+"""Options that a command is given beside its own, so that it ends soon."""
+
+CONSOLE = blocks_of("console")
+COMMANDS = [(block, command) for block in CONSOLE for command in block.commands()]
+
+
+def name_of(value: object) -> str:
+    if isinstance(value, Block):
+        return value.name
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else ""
+
+
+def gnomon_calls(command: str) -> list[list[str]]:
+    """The arguments of each call of gnomon in a shell command, which may be a pipe or redirected."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    calls: list[list[str]] = []
+    current: list[str] = []
+    redirected = False
+    for word in [*lexer, ";"]:
+        if set(word) <= set(";|&"):
+            calls.append(current)
+            current = []
+        elif set(word) <= set("<>"):
+            redirected = True
+        elif redirected:
+            redirected = False
+        else:
+            current.append(word)
+    found = []
+    for words in calls:
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
+        if words and Path(words[0]).name == "gnomon":
+            found.append(words[1:])
+    return found
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse arguments as gnomon does, without running the command. Raises click.ClickException."""
+    command: click.Command = cli
+    parent: click.Context | None = None
+    name: str | None = "gnomon"
+    rest = arguments
+    while True:
+        context = command.make_context(name, list(rest), parent=parent)
+        if not isinstance(command, click.Group):
+            return
+        rest = [*context.protected_args, *context.args] if hasattr(context, "protected_args") else context.args
+        if not rest:
+            return
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        command, parent = found, context
+
+
+def with_little_effort(command: str) -> str:
+    """The command with options that end it soon."""
+    match = re.match(r"gnomon (\w+)", command)
+    extra = LITTLE_EFFORT.get(match[1], "") if match else ""
+    if not extra or "--processes" in command:
+        return command
+    call, separator, rest = (
+        re.split(r"( [|>;&])", command, maxsplit=1) if re.search(" [|>;&]", command) else (command, "", "")
+    )
+    return f"{call} {extra}{separator}{rest}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in links(path):
+        if re.match(r"[a-z]+:", link):
+            assert link.startswith(("https://", "mailto:")), f"{link} is not safe to follow"
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.is_relative_to(ROOT), f"{link} leads out of the project"
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: there is no such heading"
+
+
+def test_every_document_can_be_reached_from_the_index() -> None:
+    reached = {ROOT / "README.md"}
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        path = waiting.pop()
+        for link in links(path):
+            target = (path.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.is_file() and target not in reached:
+                reached.add(target)
+                waiting.append(target)
+    assert set(DOCUMENTS) - reached == set()
+
+
+@pytest.mark.parametrize(("block", "command"), COMMANDS, ids=name_of)
+def test_commands_are_ones_that_gnomon_takes(block: Block, command: str) -> None:
+    for arguments in gnomon_calls(command):
+        if not {"--help", "-h", "--version"} & set(arguments):
+            parse(arguments)
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=name_of)
+def test_console_blocks_hold_commands(block: Block) -> None:
+    assert block.commands(), "a console block shows what is typed after '$ '"
+    unknown = [w for w in block.words if w != "run" and not w.startswith("exit=")]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("block", [b for b in CONSOLE if "run" in b.words], ids=name_of)
+def test_marked_commands_run(block: Block, place_to_run: Place) -> None:
+    wanted = next((int(w.removeprefix("exit=")) for w in block.words if w.startswith("exit=")), 0)
+    for command in block.commands():
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", with_little_effort(command)],
+            cwd=place_to_run.folder,
+            env=place_to_run.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == wanted, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
+def test_marked_python_runs(block: Block, place_to_run: Place) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block.text],
+        cwd=place_to_run.folder,
+        env=place_to_run.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.parametrize("block", blocks_of("python"), ids=name_of)
+def test_python_imports_what_is_there(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "gnomon":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
+
+
+@pytest.mark.parametrize("block", blocks_of("json"), ids=name_of)
+def test_json_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+def test_calls_are_found_in_shell_commands() -> None:
+    assert gnomon_calls("gnomon runs export last --format csv > runs.csv") == [
+        ["runs", "export", "last", "--format", "csv"]
+    ]
+    assert gnomon_calls("cat p.json | gnomon solve -") == [["solve", "-"]]
+    assert gnomon_calls("GNOMON_HOME=/x gnomon runs; gnomon runtimes") == [["runs"], ["runtimes"]]
+    assert gnomon_calls("pip install gnomon") == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plaec", "m.onnx"], ["place"], ["place", "m.onnx", "--no-such"], ["runs", "shwo"]]
+)
+def test_wrong_commands_are_found(arguments: list[str]) -> None:
+    with pytest.raises(click.ClickException):
+        parse(arguments)
+
+
+def test_effort_is_added_before_a_pipe() -> None:
+    assert with_little_effort("gnomon place m.onnx") == "gnomon place m.onnx --processes 1 --budget 1"
+    assert with_little_effort("gnomon place m --json > a") == "gnomon place m --json --processes 1 --budget 1 > a"
+    assert with_little_effort("gnomon runs > a") == "gnomon runs > a"

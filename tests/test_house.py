@@ -1,0 +1,207 @@
+"""The house rules that no linter holds: sizes, docstrings, forbidden ways, honest skips, a light import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "gnomon"
+PACKAGE = sorted(SOURCE.rglob("*.py"))
+CODE = sorted(p for room in ("src", "zoo", "benchmarks", "scripts", "tests") for p in (ROOT / room).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MOST_LINES_OF_A_FILE = 350
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_PARAMETERS = 7
+
+UNSAFE = {"pickle", "dill", "shelve", "marshal", "joblib", "requests", "urllib.request", "http.client", "ftplib"}
+LIGHT = {"PYTHONPATH": str(ROOT / "src")}
+HEAVY = {"numpy", "highspy", "click", "rich", "onnx", "sqlite3", "subprocess", "logging", "importlib.metadata"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def functions(module: ast.Module) -> Iterator[Function]:
+    for node in ast.walk(module):
+        if isinstance(node, Function):
+            yield node
+
+
+def decorators(function: Function) -> set[str]:
+    """The last part of the name of each decorator."""
+    bare = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+    return {d.attr if isinstance(d, ast.Attribute) else d.id for d in bare if isinstance(d, ast.Attribute | ast.Name)}
+
+
+def parameters(function: Function) -> list[str]:
+    """The names of all parameters but ``self`` and ``cls``."""
+    found = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return found[1:] if found[:1] in (["self"], ["cls"]) else found
+
+
+def is_command(function: Function) -> bool:
+    """Whether it is a command of the command line: its parameters are the options, each with its own decorator."""
+    return "command" in decorators(function)
+
+
+def public_without_docstring(module: ast.Module) -> Iterator[str]:
+    """Public classes and functions of a module, and public methods of its public classes, without a docstring."""
+
+    def visit(body: list[ast.stmt], prefix: str) -> Iterator[str]:
+        for node in body:
+            if not isinstance(node, Function | ast.ClassDef) or node.name.startswith("_"):
+                continue
+            inherited = isinstance(node, Function) and decorators(node) & {"override", "overload", "setter"}
+            if ast.get_docstring(node) is None and not inherited:
+                yield f"{prefix}{node.name}"
+            if isinstance(node, ast.ClassDef):
+                yield from visit(node.body, f"{prefix}{node.name}.")
+
+    yield from visit(module.body, "")
+
+
+def forbidden(module: ast.Module) -> Iterator[str]:
+    """What no code of the package may do, each with its line."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            for name in UNSAFE.intersection(names):
+                yield f"line {node.lineno}: imports {name}"
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"line {node.lineno}: a bare except"
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg == "shell" and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    yield f"line {node.lineno}: shell=True"
+            if isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec", "__import__"}:
+                yield f"line {node.lineno}: {node.func.id}()"
+            if ast.unparse(node.func) in {"os.system", "os.popen"}:
+                yield f"line {node.lineno}: {ast.unparse(node.func)}()"
+
+
+def silent_skips(module: ast.Module) -> Iterator[str]:
+    """Skips and expected failures that do not say what is missing, each with its line."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"pytest.mark.skip", "pytest.mark.xfail"}:
+            yield f"line {node.lineno}: {ast.unparse(node)} never runs; say on what it depends with skipif"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"pytest.skip", "pytest.mark.skipif"}:
+            first = node.args if ast.unparse(node.func) == "pytest.skip" else []
+            reasons = [*first, *(k.value for k in node.keywords if k.arg == "reason")]
+            if not any(not isinstance(r, ast.Constant) or len(str(r.value)) >= 10 for r in reasons):
+                yield f"line {node.lineno}: a skip without a reason"
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_files_and_functions_are_small(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    module = ast.parse(text)
+    # A file of tests may be long, as each of its tests stands alone; what is read as one thing may not.
+    limit = MOST_LINES_OF_A_FILE if "tests" not in path.parts else 2 * MOST_LINES_OF_A_FILE
+    assert len(text.splitlines()) <= limit, "split it: one concept a file"
+    for function in functions(module):
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        assert lines <= MOST_LINES_OF_A_FUNCTION, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name_of)
+def test_functions_take_few_parameters(path: Path) -> None:
+    for function in functions(tree(path)):
+        if not is_command(function):
+            assert len(parameters(function)) <= MOST_PARAMETERS, f"{function.name}: make a record of its parameters"
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name_of)
+def test_what_is_public_is_documented(path: Path) -> None:
+    module = tree(path)
+    assert ast.get_docstring(module), "a module says what it is for"
+    # Tests that ship as a contract are documented by their names.
+    suite = "testing" in path.parts
+    missing = [n for n in public_without_docstring(module) if not (suite and n.rpartition(".")[2].startswith("test_"))]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name_of)
+def test_nothing_forbidden_is_done(path: Path) -> None:
+    assert list(forbidden(tree(path))) == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_skips_say_what_is_missing(path: Path) -> None:
+    assert list(silent_skips(tree(path))) == []
+
+
+def test_the_agents_files_are_read_in_one_place() -> None:
+    readers = [name_of(p) for p in PACKAGE if "agent" not in p.parent.name and '"gnomon.agent"' in p.read_text()]
+    assert readers == ["src/gnomon/measure/pack.py"]
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [p.name for p in TESTS if p.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_package_is_typed() -> None:
+    assert (SOURCE / "py.typed").is_file()
+
+
+def test_importing_gnomon_is_light() -> None:
+    code = "import sys; import gnomon; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env=LIGHT, check=True)
+    loaded = set(done.stdout.split())
+    assert "gnomon" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import urllib.request",
+        "try:\n    f()\nexcept:\n    pass",
+        "subprocess.run('ls', shell=True)",
+        "subprocess.run('ls', shell=yes)",
+        "eval('1')",
+        "os.system('ls')",
+    ],
+)
+def test_the_check_finds_what_is_forbidden(code: str) -> None:
+    assert len(list(forbidden(ast.parse(code)))) == 1
+    assert list(forbidden(ast.parse("subprocess.run(['ls'], shell=False)"))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("pytest.skip()", 1),
+        ("pytest.skip('')", 1),
+        ("@pytest.mark.skip\ndef test(): ...", 1),
+        ("pytest.mark.skipif(True)", 1),
+        ("pytest.skip('onert is not installed')", 0),
+        ("pytest.skip(f'zoo: {error}')", 0),
+        ("pytest.mark.skipif(True, reason='onert is not installed')", 0),
+    ],
+)
+def test_the_check_finds_silent_skips(code: str, found: int) -> None:
+    assert len(list(silent_skips(ast.parse(code)))) == found
+
+
+def test_the_check_finds_missing_docstrings() -> None:
+    code = "class A:\n    def b(self): ...\n    def _c(self): ...\ndef d():\n    '''D.'''\n    def e(): ..."
+    assert list(public_without_docstring(ast.parse(code))) == ["A", "A.b"]
