@@ -87,7 +87,9 @@ class WorkerProcess:
                 "memory", "killed by SIGKILL, most likely for want of memory", self.log_tail(), transient=True
             )
         if code < 0:
-            return WorkerFailed("crash", f"crashed with {signal.Signals(-code).name}", self.log_tail())
+            names = {int(s): s.name for s in signal.Signals}
+            told = names.get(-code, f"signal {-code}")  # real-time signals have no name
+            return WorkerFailed("crash", f"crashed with {told}", self.log_tail())
         return WorkerFailed("crash", f"ended by itself with status {code}", self.log_tail())
 
     def log_tail(self) -> str:
@@ -139,7 +141,7 @@ class Session:
         for index in range(self.request["rounds"]):
             for key in self._shuffled():
                 if key in self.workers and not self._lags(key):
-                    self._attempt(key, "run", lambda k, i=index: self._visit(k, i))
+                    self._attempt(key, "run", lambda k, i=index: self._visit(k, i), index)
         for worker in self.workers.values():
             worker.stop()
         # This process took both snapshots and waited for its workers: their time is told from that of others.
@@ -150,12 +152,12 @@ class Session:
         self.random.shuffle(keys)
         return keys
 
-    def _attempt(self, key: str, stage: str, action: Any) -> None:
+    def _attempt(self, key: str, stage: str, action: Any, block: int = 0) -> None:
         try:
             action(key)
         except WorkerFailed as failure:
             told = "check" if failure.record["kind"] == "wrong-output" else stage
-            say({"event": "failure", "candidate": key, "stage": told, **failure.record})
+            say({"event": "failure", "candidate": key, "stage": told, "block": block, **failure.record})
             worker = self.workers.pop(key, None)
             if worker is not None:
                 worker.stop()

@@ -153,11 +153,17 @@ class CampaignRunner:
         for process in range(effort.processes_most):
             if process >= effort.processes_least and self._enough(candidates, effort, start):
                 break
-            wanted = {c.key: self._wanted(c, candidates, process, effort) for c in candidates}
-            todo = sum(map(len, wanted.values()))
-            meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
-            for group in _groups([c for c in candidates if wanted[c.key]], effort.together):
-                self._session(process, group, wanted, effort, meter)
+            trying = list(candidates)
+            for _ in range(2):
+                wanted = {c.key: self._wanted(c, candidates, process, effort) for c in trying}
+                todo = sum(map(len, wanted.values()))
+                meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
+                for group in _groups([c for c in trying if wanted[c.key]], effort.together):
+                    self._session(process, group, wanted, effort, meter)
+                # What failed for a reason that may pass is tried once more; a second such failure is final.
+                trying = [c for c in trying if wanted[c.key] and self._stumbled(c.key, process)]
+                if not trying:
+                    break
         meter.finish()
         return {c.key: self.known(c.key) for c in candidates}
 
@@ -171,6 +177,10 @@ class CampaignRunner:
             most = min(most, _LAGGARD_VISITS) if process < _LAGGARD_PROCESSES else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
+
+    def _stumbled(self, key: str, process: int) -> bool:
+        """Whether it failed in a process, for a reason that may pass."""
+        return any(r.process == process and r.failure and r.failure.transient for r in self.known(key).runs)
 
     def _lags(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> bool:
         """Whether what is known says that it is far slower than the fastest."""
@@ -225,7 +235,7 @@ class CampaignRunner:
                     Run(
                         candidate=key,
                         process=process,
-                        block=0,
+                        block=event.get("block", 0),
                         started_at_s=time.time(),
                         failure=failure_of(event),
                         profiled=key in profiled,
@@ -275,7 +285,11 @@ class CampaignRunner:
             samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
             profiled=profiled,
             operators=operators,
-            facts={**opened, "peak_rss_bytes": event["peak_rss_bytes"]},
+            facts={
+                **opened,
+                "peak_rss_bytes": event["peak_rss_bytes"],
+                "run_delay_ns": event.get("run_delay_ns"),
+            },
         )
 
     def _indices(self, sources: Sequence[str | int]) -> tuple[int, ...]:

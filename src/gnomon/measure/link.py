@@ -15,6 +15,18 @@ from gnomon.measure.pack import packed_agent
 
 Event = dict[str, Any]
 
+_FAILURE = frozenset({"candidate", "stage", "kind", "transient", "message", "log_tail"})
+#: The events that the agent may write, and the fields that each must have.
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "alive": frozenset(),
+    "end": frozenset(),
+    "answer": frozenset({"key", "answer"}),
+    "failure": _FAILURE,
+    "environment": frozenset({"data"}),
+    "opened": frozenset({"candidate"}),
+    "block": frozenset({"candidate", "block", "started_at_s", "wall_ns", "cpu_ns", "inner", "peak_rss_bytes"}),
+}
+
 
 class AgentLink:
     """Starts the agent's supervisor on a device. The device is the caller's and stays open.
@@ -46,17 +58,10 @@ class AgentLink:
 
         def on_line(line: str) -> None:
             nonlocal ended
-            try:
-                event = json.loads(line)
-                kind = event["event"]
-            except (ValueError, KeyError, TypeError):
-                raise AgentError(
-                    f"the agent wrote a line that is no event: {line[:200]!r}",
-                    hint="Please report this, with the line.",
-                ) from None
-            if kind == "end":
+            event = _parsed(line)
+            if event["event"] == "end":
                 ended = True
-            elif kind != "alive":
+            elif event["event"] != "alive":
                 on_event(event)
 
         done = self.device.run(
@@ -91,7 +96,23 @@ class AgentLink:
         wanted = [{"key": key, "command": dict(command)} for key, command in commands.items()]
         request = {"commands": wanted, "timeout_s": timeout_s}
         self.request(request, on_event, timeout_s=timeout_s * (len(wanted) + 1))
+        silent = [key for key in commands if key not in answers]
+        if silent:
+            raise AgentError(f"the agent gave no answer for {silent[0]!r}", hint="Please report this.")
         return {key: answers[key] for key in commands}
+
+
+def _parsed(line: str) -> Event:
+    """The event of a line; AgentError if it is none that the protocol knows."""
+    try:
+        event: Event = json.loads(line)
+        if _FIELDS[event["event"]] <= event.keys():
+            return event
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise AgentError(
+        f"the agent wrote a line that is no event: {line[:200]!r}", hint="Please report this, with the line."
+    )
 
 
 def failure_of(event: Event) -> Failure:

@@ -32,11 +32,12 @@ class Meter:
     def step(self, count: int = 1) -> None:
         """Some more steps are done."""
         self._done += count
+        self._total = max(self._total, self._done)
         self._tell()
 
-    def expect(self, total: int) -> None:
-        """The total became known better."""
-        self._total = max(total, self._done)
+    def expect(self, left: int) -> None:
+        """How many steps are still to come became known better."""
+        self._total = self._done + left
 
     def finish(self) -> None:
         """All is done, also what turned out not to be needed."""

@@ -1,0 +1,286 @@
+"""The measuring loop against a stand-in for the agent: what is asked, recorded, retried, resumed and stopped."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gnomon.core.campaign import Context
+from gnomon.errors import DeviceError
+from gnomon.measure.campaign import CampaignRunner, Candidate, Measured
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
+from gnomon.measure.progress import Progress
+from gnomon.store.sqlite import SqliteStore
+
+CONTEXT = Context(
+    device={"cpu_model": "stand-in"},
+    versions={"none": "1"},
+    model_digest="00" * 32,
+    model_name="m",
+    options={},
+    seed=5,
+    gnomon_version="0",
+)
+Event = dict[str, Any]
+
+
+class StandIn:
+    """Answers requests as the agent does. `times_ns` gives a candidate's time; `failures` are told once each."""
+
+    def __init__(self, times_ns: Callable[[str, random.Random], int]) -> None:
+        self.times_ns = times_ns
+        self.failures: list[tuple[str, str, Event]] = []
+        self.events_left: int | None = None
+        self.requests: list[Mapping[str, Any]] = []
+        self.opened: list[str] = []
+        self._random = random.Random(1)
+
+    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.requests.append(request)
+        for event in self._session(request):
+            if self.events_left is not None:
+                if self.events_left == 0:
+                    raise DeviceError("the way to the device is gone", hint="again", transient=True)
+                self.events_left -= 1
+            on_event(event)
+
+    def _session(self, request: Mapping[str, Any]) -> Iterator[Event]:
+        alive = []
+        for candidate in request["candidates"]:
+            key = candidate["key"]
+            self.opened.append(key)
+            if failure := self._failure(key, "load"):
+                yield failure
+                continue
+            if "save" in candidate["open"]:
+                yield {"event": "opened", "candidate": key, "sensitivity": {"relative": 0.5, "absolute": 1.0}}
+                continue
+            yield {"event": "opened", "candidate": key, "load_ns": 5}
+            alive.append(candidate)
+        for block in range(request["rounds"]):
+            for candidate in list(alive):
+                if block not in candidate["visits"]:
+                    continue
+                if failure := self._failure(candidate["key"], "run"):
+                    alive.remove(candidate)
+                    yield {**failure, "block": block}
+                    continue
+                yield self._block(candidate, block)
+        yield {"event": "environment", "data": {"before": {"cores": 2}, "after": {"cores": 2}}}
+
+    def _block(self, candidate: Mapping[str, Any], block: int) -> Event:
+        wall = [self.times_ns(candidate["key"], self._random) for _ in range(5)]
+        event = {"event": "block", "candidate": candidate["key"], "block": block, "started_at_s": 1.0}
+        if candidate["open"]["profiled"]:
+            event["operators"] = [{"name": "k", "sources": ["a", 1, "made-up"], "backend": "b", "wall_ns": wall}]
+        return {**event, "wall_ns": wall, "cpu_ns": wall, "inner": 1, "peak_rss_bytes": 7}
+
+    def _failure(self, key: str, stage: str) -> Event | None:
+        for number, (failing, at, event) in enumerate(self.failures):
+            if (failing, at) == (key, stage):
+                del self.failures[number]
+                return {"event": "failure", "candidate": key, "stage": stage, "log_tail": "", **event}
+        return None
+
+
+def steady(key: str, rng: random.Random) -> int:
+    return {"fast": 1000, "slow": 1300, "lame": 5000}.get(key.partition("/")[0], 1000) + rng.randrange(3)
+
+
+def noisy(key: str, rng: random.Random) -> int:
+    return rng.randrange(500, 2000)
+
+
+CRASH = {"kind": "crash", "transient": False, "message": "crashed with SIGSEGV"}
+KILLED = {"kind": "memory", "transient": True, "message": "killed by SIGKILL"}
+EFFORT = Effort(processes_least=3, processes_most=6, rounds=4)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore.open(tmp_path / "record.sqlite") as opened:
+        yield opened
+
+
+def runner(link: StandIn, store: SqliteStore, **more: Any) -> CampaignRunner:
+    made = cast(AgentLink, link)
+    return CampaignRunner(made, store, kind="test", context=CONTEXT, question={}, **more)
+
+
+def candidates(*keys: str, **more: Any) -> list[Candidate]:
+    return [Candidate(key=key, job={"name": key}, **more) for key in keys]
+
+
+def visits(measured: Mapping[str, Measured]) -> Counter[tuple[str, int, int]]:
+    return Counter(
+        (key, run.process, run.block) for key, m in measured.items() for run in m.runs if run.samples is not None
+    )
+
+
+def whole(keys: tuple[str, ...], processes: int, rounds: int) -> Counter[tuple[str, int, int]]:
+    return Counter((k, p, b) for k in keys for p in range(processes) for b in range(rounds))
+
+
+def test_each_visit_is_taken_once_and_recorded(store: SqliteStore) -> None:
+    link = StandIn(steady)
+    measured = runner(link, store).measure("x", candidates("fast", "slow"), EFFORT)
+    assert visits(measured) == whole(("fast", "slow"), 3, 4)
+    assert all(m.ok and m.fact("load_ns") == 5 and m.fact("peak_rss_bytes") == 7 for m in measured.values())
+    again = runner(StandIn(steady), store)
+    assert again.resumed
+    assert again.known("fast") == measured["fast"]
+    assert len(again.environments) == 3
+
+
+@pytest.mark.parametrize("after", range(0, 33, 2))
+def test_an_interrupted_campaign_goes_on_where_it_stopped(store: SqliteStore, after: int) -> None:
+    link = StandIn(steady)
+    link.events_left = after
+    with pytest.raises(DeviceError):
+        runner(link, store).measure("x", candidates("fast", "slow"), EFFORT)
+    known = runner(StandIn(steady), store)
+    before = visits({key: known.known(key) for key in ("fast", "slow")})
+    link = StandIn(steady)
+    resumed = runner(link, store)
+    measured = resumed.measure("x", candidates("fast", "slow"), EFFORT)
+    assert visits(measured) == whole(("fast", "slow"), 3, 4)
+    asked = Counter(
+        (c["key"], process, block)
+        for process, request in enumerate(link.requests, start=3 - len(link.requests))
+        for c in request["candidates"]
+        for block in c["visits"]
+    )
+    assert asked + before == whole(("fast", "slow"), 3, 4)
+
+
+def test_a_finished_campaign_is_not_taken_up_nor_one_when_asked_afresh(store: SqliteStore) -> None:
+    first = runner(StandIn(steady), store)
+    first.measure("x", candidates("fast"), EFFORT)
+    assert not runner(StandIn(steady), store, fresh=True).resumed
+    for open_one in (first, runner(StandIn(steady), store)):
+        open_one.finish({"chosen": "fast"})
+    after = runner(StandIn(steady), store)
+    assert not after.resumed
+    assert after.known("fast").runs == ()
+
+
+@pytest.mark.parametrize("stage", ["load", "run"])
+def test_a_crash_is_final_and_the_others_go_on(store: SqliteStore, stage: str) -> None:
+    link = StandIn(steady)
+    link.failures = [("slow", stage, CRASH)]
+    measured = runner(link, store).measure("x", candidates("fast", "slow"), EFFORT)
+    assert link.opened.count("slow") == 1
+    assert measured["fast"].ok
+    assert not measured["slow"].ok
+    failure = measured["slow"].failure
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("crash", stage)
+    assert visits({"fast": measured["fast"]}) == whole(("fast",), 3, 4)
+
+
+@pytest.mark.parametrize("stage", ["load", "run"])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_may_pass_is_tried_once_more(store: SqliteStore, stage: str, processes: int) -> None:
+    link = StandIn(steady)
+    link.failures = [("slow", stage, KILLED)]
+    effort = Effort(processes_least=processes, processes_most=processes, rounds=4)
+    measured = runner(link, store).measure("x", candidates("fast", "slow"), effort)
+    assert measured["slow"].ok
+    assert sum(1 for run in measured["slow"].runs if run.failure) == 1  # it stays in the record
+    assert visits(measured) == whole(("fast", "slow"), processes, 4)
+    assert link.opened.count("slow") == processes + 1
+    assert link.opened.count("fast") == processes
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_does_not_pass_is_final_the_second_time(store: SqliteStore, processes: int) -> None:
+    link = StandIn(steady)
+    link.failures = [("slow", "run", KILLED)] * 9
+    effort = Effort(processes_least=processes, processes_most=processes, rounds=4)
+    measured = runner(link, store).measure("x", candidates("fast", "slow"), effort)
+    assert measured["slow"].failure is not None
+    assert measured["slow"].failure.kind == "memory"
+    assert link.opened.count("slow") == 2
+    assert measured["fast"].ok
+
+
+def test_it_stops_when_all_is_known_well_enough(store: SqliteStore) -> None:
+    for times, processes in ((steady, 3), (noisy, 6)):
+        link = StandIn(times)
+        runner(link, store, fresh=True).measure("x", candidates("fast", "slow"), EFFORT)
+        assert len(link.requests) == processes
+
+
+def test_it_stops_at_the_budget_but_not_before_the_least(store: SqliteStore) -> None:
+    link = StandIn(noisy)
+    effort = Effort(processes_least=2, processes_most=6, rounds=4, budget_s=0.0)
+    runner(link, store).measure("x", candidates("fast"), effort)
+    assert len(link.requests) == 2
+
+
+def test_who_is_far_behind_gets_few_visits(store: SqliteStore) -> None:
+    measured = runner(StandIn(steady), store).measure("x", candidates("fast", "slow", "lame"), EFFORT)
+    by_process = Counter(process for key, process, _ in visits(measured) if key == "lame")
+    assert by_process == {0: 4, 1: 2}  # a real agent stops it within the first process, too
+    assert visits({"slow": measured["slow"]}) == whole(("slow",), 3, 4)
+
+
+def test_a_profiled_run_is_one_visit_and_its_operators_are_found(store: SqliteStore) -> None:
+    made = runner(StandIn(steady), store, sources={"a": 4}.get)
+    measured = made.measure("x", candidates("fast/traced", profiled=True), EFFORT)["fast/traced"]
+    assert [(run.process, run.block, run.profiled) for run in measured.runs] == [(p, 0, True) for p in range(3)]
+    assert measured.runs[0].operators[0].sources == (4, 1)
+
+
+def test_candidates_are_checked_against_the_reference_once_there_is_one(store: SqliteStore) -> None:
+    link = StandIn(steady)
+    made = runner(link, store)
+    made.measure("x", candidates("fast"), EFFORT)
+    assert "check" not in link.requests[-1]["candidates"][0]["open"]
+    found, failure = made.reference({"name": "r"}, timeout_s=5.0)
+    assert (found, failure) == ({"relative": 0.5, "absolute": 1.0}, None)
+    saved = link.requests[-1]["candidates"][0]["open"]
+    made.measure("x", [*candidates("slow"), *candidates("free", check=False)], EFFORT)
+    checked, free = (c["open"] for c in link.requests[-1]["candidates"])
+    assert (checked["check"], checked["seeds"]) == (saved["save"], saved["seeds"])
+    assert saved["seeds"] == [5, 6]
+    assert "check" not in free
+
+
+def test_a_reference_that_fails_is_told(store: SqliteStore) -> None:
+    link = StandIn(steady)
+    link.failures = [("reference", "load", CRASH)]
+    found, failure = runner(link, store).reference({"name": "r"}, timeout_s=5.0)
+    assert found is None
+    assert failure is not None
+    assert failure.kind == "crash"
+
+
+def test_no_more_than_fit_are_open_together(store: SqliteStore) -> None:
+    keys = [f"c{k}" for k in range(7)]
+    link = StandIn(steady)
+    effort = Effort(processes_least=1, processes_most=1, rounds=2, together=3)
+    measured = runner(link, store).measure("x", candidates(*keys), effort)
+    assert visits(measured) == whole(tuple(keys), 1, 2)
+    assert max(len(r["candidates"]) for r in link.requests) <= 3
+
+
+@pytest.mark.parametrize("times", [steady, noisy])
+def test_progress_counts_up_to_its_end(store: SqliteStore, times: Any) -> None:
+    seen: list[Progress] = []
+    link = StandIn(times)
+    link.failures = [("slow", "run", CRASH)]
+    runner(link, store, watch=seen.append).measure("some stage", candidates("fast", "slow"), EFFORT)
+    assert {p.stage for p in seen} == {"some stage"}
+    assert all(a.done <= b.done for a, b in zip(seen, seen[1:], strict=False))
+    assert all(p.done <= p.total for p in seen)
+    assert seen[0].left_s is None
+    taken = len([run for run in runner(StandIn(times), store).known("fast").runs if run.samples])
+    assert seen[-1].done == seen[-1].total == taken
