@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -75,8 +76,11 @@ class Worker:
         call = self.job.call
         warm_up(call, count=1, seconds=command["rewarm_s"])
         inner = inner_loop(self.best_ns, command["sample_ns"])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         wall, cpu = take(call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"])
-        return {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": peak_rss_bytes()}
+        waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
+        taken = {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": peak_rss_bytes()}
+        return {**taken, "waits": waits}
 
     def profile(self, command: dict[str, Any]) -> dict[str, Any]:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""

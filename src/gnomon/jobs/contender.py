@@ -97,16 +97,21 @@ def choose_clock(lab: Lab, measured: Mapping[str, Measured]) -> Clock:
 
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
     several threads (some runtimes start them unasked) or another processor do the work. It tells the whole story
-    if it is never more than the wall time of the same calls and at least 0.85 of the faster wall times.
+    if one thread was asked for, the CPU time is never more than the wall time of the same calls, and the process
+    never gives its core up by itself to wait for something (being interrupted is not waiting).
     """
     if lab.request.wish.threads != 1:
         return "wall"
-    for known in measured.values():
-        if not known.ok:
+    return "cpu" if all(_cpu_tells(known) for known in measured.values() if known.ok) else "wall"
+
+
+def _cpu_tells(known: Measured) -> bool:
+    parallel: list[float] = []
+    calls = waits = 0
+    for run in known.runs:
+        if run.samples is None or run.profiled:
             continue
-        wall = [v for b in blocks(known, "wall") for v in b.values_s]
-        cpu = [v for b in blocks(known, "cpu") for v in b.values_s]
-        parallel = quantile([c / w for c, w in zip(cpu, wall, strict=True)], 0.9) > 1.03
-        if parallel or quantile(cpu, 0.5) < 0.85 * quantile(wall, 0.1):
-            return "wall"
-    return "cpu"
+        parallel += [c / max(w, 1) for c, w in zip(run.samples.cpu_ns, run.samples.wall_ns, strict=True)]
+        calls += run.samples.inner * len(run.samples.wall_ns)
+        waits += run.facts.get("waits") or 0
+    return quantile(parallel, 0.9) <= 1.03 and waits <= 0.5 * calls

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnomon.core.graph import Graph
-from gnomon.core.stats import median
+from gnomon.core.stats import median, quantile
 from gnomon.measure.campaign import Measured
+
+CALLS_QUANTILE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """What a runtime executed as one: the operators it computes (none: the runtime added it), where, how long.
 
-    `time_s` is the median over calls, then over processes.
+    `time_s` is the lower third of the calls (what nothing interrupted), then the median over processes.
     """
 
     name: str
@@ -65,7 +67,7 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     for run in runs:
         for row in run.operators:
             if row.wall_ns:
-                times.setdefault(row.name, []).append(median(row.wall_ns) * 1e-9)
+                times.setdefault(row.name, []).append(quantile(row.wall_ns, CALLS_QUANTILE) * 1e-9)
     rows = [row for row in runs[0].operators if row.name in times]
     home: dict[int, int] = {}
     for number, row in enumerate(rows):
@@ -111,3 +113,8 @@ def operator_times(graph: Graph, found: Sequence[Kernel]) -> dict[int, float]:
         for index, share in macs.items():
             times[index] = times.get(index, 0.0) + kernel.time_s * share / sum(macs.values())
     return times
+
+
+def unattributed_s(found: Sequence[Kernel], wall_s: Sequence[float]) -> float:
+    """Wall time of a call without profiler that no kernel accounts for; negative where profiling costs more."""
+    return quantile(wall_s, CALLS_QUANTILE) - sum(kernel.time_s for kernel in found)

@@ -13,9 +13,9 @@ from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
-from gnomon.jobs.contender import Clock, Contender
+from gnomon.jobs.contender import Clock, Contender, blocks
 from gnomon.jobs.inside import InsidePlacer, InsideResult, describe, trace_of
-from gnomon.jobs.kernels import kernels, operator_times
+from gnomon.jobs.kernels import kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, Missing, Request, open_lab
 from gnomon.jobs.packages import write_package
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
@@ -189,5 +189,6 @@ def _unattributed(lab: Lab, verdict: Verdict) -> dict[str, float]:
     for proved in verdict.proved:
         traced = lab.runner.known(trace_of(proved.contender).key)
         if proved.contender.kind == "single" and proved.summary is not None and traced.ok:
-            gaps[proved.contender.label] = proved.summary.median_s - sum(k.time_s for k in kernels(lab.graph, traced))
+            wall = [v for b in blocks(lab.runner.known(proved.contender.key), "wall") for v in b.values_s]
+            gaps[proved.contender.label] = unattributed_s(kernels(lab.graph, traced), wall)
     return gaps

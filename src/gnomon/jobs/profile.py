@@ -14,7 +14,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.contender import Contender, blocks
 from gnomon.jobs.inside import InsidePlacer, describe, trace_of
-from gnomon.jobs.kernels import Kernel, kernels, operator_times
+from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, Missing, Request, open_lab
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.environment import Doubt
@@ -26,8 +26,8 @@ class Column:
     """One way to run the whole model.
 
     `wall` and `cpu` sum up the runs without any profiler; `kernels` and `times_s` (operator index -> seconds) are from
-    the profiled ones, never mixed with them. `unattributed_s` is what the kernels leave of the wall median, negative
-    where profiling itself costs more. `difference` is the largest one of the outputs from the reference.
+    the profiled ones, never mixed with them. `unattributed_s` is what the kernels leave of wall time, negative where
+    profiling itself costs more. `difference` is the largest one of the outputs from the reference.
     """
 
     label: str
@@ -119,5 +119,5 @@ def _column(lab: Lab, contender: Contender) -> Column:
         difference=known.fact("difference"),
         kernels=found,
         times_s=operator_times(lab.graph, found),
-        unattributed_s=wall.median_s - sum(k.time_s for k in found),
+        unattributed_s=unattributed_s(found, [v for b in blocks(known, "wall") for v in b.values_s]),
     )

@@ -288,7 +288,7 @@ class CampaignRunner:
             facts={
                 **opened,
                 "peak_rss_bytes": event["peak_rss_bytes"],
-                "run_delay_ns": event.get("run_delay_ns"),
+                "waits": event.get("waits"),
             },
         )
 
