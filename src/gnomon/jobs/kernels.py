@@ -63,12 +63,12 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     runs = [run for run in profiled.runs if run.operators]
     if not runs:
         return ()
-    times: dict[str, list[float]] = {}
+    times: dict[tuple[str, tuple[int, ...]], list[float]] = {}
     for run in runs:
         for row in run.operators:
             if row.wall_ns:
-                times.setdefault(row.name, []).append(quantile(row.wall_ns, CALLS_QUANTILE) * 1e-9)
-    rows = [row for row in runs[0].operators if row.name in times]
+                times.setdefault((row.name, row.sources), []).append(quantile(row.wall_ns, CALLS_QUANTILE) * 1e-9)
+    rows = [row for row in runs[0].operators if (row.name, row.sources) in times]
     home: dict[int, int] = {}
     for number, row in enumerate(rows):
         for index in row.sources:
@@ -79,7 +79,10 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
         members.setdefault(number, []).append(index)
     return tuple(
         Kernel(
-            name=row.name, operators=tuple(members.get(number, ())), backend=row.backend, time_s=median(times[row.name])
+            name=row.name,
+            operators=tuple(members.get(number, ())),
+            backend=row.backend,
+            time_s=median(times[row.name, row.sources]),
         )
         for number, row in enumerate(rows)
     )

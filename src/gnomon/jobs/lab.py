@@ -135,13 +135,19 @@ def open_lab(
         request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
         placed = PlacedModel(
             graph=model.graph,
-            path=device.push(source, source.name),
+            # A package is loaded as a folder, so that whatever else its config holds is in effect.
+            path=device.push(model.path, model.path.name) if model.package else device.push(source, source.name),
             inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
             outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
         )
         _check_feeds(request, placed)
         probes, missing = _probe(link, runtimes)
         targets = _targets(link, runtimes, probes, placed, request.wish, missing)
+        computed = {t.configuration.precision for t in targets}
+        for precision in request.wish.precisions:
+            if precision not in computed:
+                reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
+                missing.append(Missing(name=precision, reason=reason))
         if not targets:
             raise _nothing_runs(runtimes, missing)
         context = Context(

@@ -2,12 +2,13 @@
 
 A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of
 its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
-``README.txt``.
+``README.txt``. For onert ``environment.sh`` holds the same settings as shell variables.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -33,9 +34,10 @@ plan.json says which backend takes which operator, with which settings and in wh
 {more}"""
 _NNPACKAGE = """
 nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
-not apply a package's map to the first session of a process. Start it as above, or with these variables:
+not apply a package's map to the first session of a process. Start it as above, or set the variables of
+environment.sh in the process that loads it:
 
-    {variables}
+    . ./environment.sh
 """
 
 
@@ -64,6 +66,9 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         }
         (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
         (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
+        script = _environment_script(job)
+        if script is not None:
+            (folder / "environment.sh").write_text(script, encoding="utf-8")
         (folder / "README.txt").write_text(_readme(contender, job), encoding="utf-8")
     return destination
 
@@ -99,12 +104,18 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[
 def _readme(contender: Contender, job: dict[str, Any]) -> str:
     runtimes = " and ".join(sorted({s["runtime"] for s in job["segments"]}))
     settings = job["segments"][0]["options"].get("settings")
-    more = ""
-    if settings is not None:
-        threads = job["segments"][0]["options"].get("threads", 1)
-        shown = {**job["environment"], "NUM_THREADS": threads, **settings}
-        more = _NNPACKAGE.format(variables=" ".join(f"{k}='{v}'" for k, v in shown.items()))
-    return _README.format(version=gnomon.__version__, label=contender.label, runtimes=runtimes, more=more)
+    return _README.format(
+        version=gnomon.__version__, label=contender.label, runtimes=runtimes, more=_NNPACKAGE if settings else ""
+    )
+
+
+def _environment_script(job: dict[str, Any]) -> str | None:
+    """Shell lines that put onert's settings where its first session finds them, or None for other runtimes."""
+    options = job["segments"][0]["options"]
+    if "settings" not in options:
+        return None
+    variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options["settings"]}
+    return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
 
 
 @contextmanager

@@ -120,16 +120,16 @@ def _lacking(model: PlacedModel, reason: str) -> tuple[frozenset[int], Failure]:
 
 
 def settings(configuration: Configuration, assignment: Assignment) -> Mapping[str, str]:
-    """onert's own keys for an assignment; operators on the default backend are not named.
+    """onert's own keys for an assignment.
 
-    BACKENDS begins with the default, because the first usable one takes what the map does not name.
+    Every operator is named, also those on the default backend: a package may hold a map or per-type keys of its own,
+    which an entry for the operator itself overrides.
     """
     default = configuration.backends[0]
-    moved = {index: backend for index, backend in sorted(assignment.items()) if backend != default}
-    used = (default, *sorted(set(moved.values())))
+    used = (default, *sorted(set(assignment.values()) - {default}))
     made = {"BACKENDS": ";".join(used)}
-    if moved:
-        made["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in moved.items())
+    if assignment:
+        made["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(assignment.items()))
     return made
 
 
