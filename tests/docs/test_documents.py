@@ -67,7 +67,8 @@ def parse(arguments: list[str]) -> None:
         context = command.make_context(name, list(rest), parent=parent)
         if not isinstance(command, click.Group):
             return
-        rest = [*context.protected_args, *context.args] if hasattr(context, "protected_args") else context.args
+        kept = vars(context)  # Click before 9 keeps the subcommand's name apart, under one of two names.
+        rest = [*kept.get("_protected_args", kept.get("protected_args", ())), *context.args]
         if not rest:
             return
         name, found, rest = command.resolve_command(context, rest)
