@@ -26,7 +26,6 @@ NAMES = (
     "ppocr-det.onnx",
     "ppocr-rec.onnx",
     "ppocr-cls.onnx",
-    "yolov8n.onnx",
 )
 
 

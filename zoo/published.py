@@ -1,7 +1,7 @@
 """ONNX models that wheels carry ready-made, with their input shapes fixed and their constants folded.
 
 PP-OCRv4 detection and recognition and the PP-OCRv2 text-angle classifier come from rapidocr-onnxruntime
-(Apache-2.0); the YOLOv8n detector at 320 pixels comes from nudenet (AGPL-3.0).
+(Apache-2.0).
 """
 
 from __future__ import annotations
@@ -50,15 +50,6 @@ PUBLISHED = {
             "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
         ),
         shape=(1, 3, 48, 192),
-    ),
-    "yolov8n": Published(
-        file=WheelFile(
-            distribution="nudenet",
-            version="3.4.2",
-            member="nudenet/320n.onnx",
-            sha256="c15d8273adad2d0a92f014cc69ab2d6c311a06777a55545f2c4eb46f51911f0f",
-        ),
-        shape=(1, 3, 320, 320),
     ),
 }
 
