@@ -147,7 +147,8 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
             return replace(verdict, chosen=proved), verified
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
-        verdict = replace(verdict, reason=f"Do not mix: the plan's package was refused ({told}).")
+        single = verdict.best_single.contender.label
+        verdict = replace(verdict, reason=f"Do not mix: the plan's package was refused ({told}); use {single}.")
     raise AssertionError("unreachable")
 
 

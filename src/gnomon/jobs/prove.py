@@ -96,18 +96,32 @@ def _summary(measured: Measured, clock: Clock) -> Summary:
 
 
 def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved) -> str:
+    """The answer in one sentence."""
+    alone = best.contender.label
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
-        return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {best.contender.label} alone."
-    mixes = [p for p in proved if p.contender.kind == "plan"]
-    if not mixes:
-        return f"Do not mix: {best.contender.label} alone is the fastest."
-    plan = mixes[0]
-    if not plan.ok or plan.against_best is None:
-        return f"Do not mix: the plan was refused ({describe(plan.measured.failure)}); use {best.contender.label}."
+        return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."
+    others = _others(proved, best)
+    plan = next((p for p in proved if p.contender.kind == "plan"), None)
+    if plan is None:
+        return f"Do not mix: use {alone}{others}."
+    if plan.against_best is None:
+        return f"Do not mix: the plan was refused ({describe(plan.measured.failure)}); use {alone}{others}."
     if plan.against_best.verdict == "slower":
-        return f"Do not mix: the plan is slower than {best.contender.label} alone."
-    return f"Do not mix: the plan's gain over {best.contender.label} alone is inside the noise."
+        return f"Do not mix: the plan is slower; use {alone}{others}."
+    return f"Do not mix: what the plan gains is inside the noise; use {alone}{others}."
+
+
+def _others(proved: Sequence[Proved], best: Proved) -> str:
+    """How the best single contender stands to the others, as the end of a sentence."""
+    compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
+    if not compared:
+        return ""
+    ties = [label for label, versus in compared if versus.verdict == "tie"]
+    if ties:
+        return f", though {' and '.join(ties)} may be as fast: the difference is inside the noise"
+    label, versus = min(compared, key=lambda item: item[1].ratio)
+    return f", {versus.ratio:.2f} times as fast as {label}"
 
 
 def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
