@@ -1,0 +1,287 @@
+"""The supervisor and its workers, with a runtime that misbehaves in every way that real ones do."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnomon.measure.effort import Effort
+from gnomon.measure.pack import packed_agent
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
+    path.write_bytes(packed_agent())
+    return path
+
+
+def job(**options: Any) -> dict[str, Any]:
+    tensor = {"shape": [2, 2], "dtype": "float32"}
+    segment = {
+        "runtime": "rogue:Rogue",
+        "model": "",
+        "options": options,
+        "inputs": [["x", "x"]],
+        "outputs": [["y", "y"]],
+    }
+    return {
+        "tensors": {"x": tensor, "y": tensor},
+        "feeds": {"x": {}},
+        "outputs": ["y"],
+        "seed": 3,
+        "segments": [segment],
+    }
+
+
+def candidate(key: str, *, profiled: bool = False, opening: dict[str, Any] | None = None, **options: Any) -> Any:
+    return {
+        "key": key,
+        "environment": {"PYTHONPATH": str(HERE)},
+        "tolerance": 1e-3,
+        "calls_least": 5,
+        "open": {"job": job(**options), "profiled": profiled, **(opening or {})},
+        "visits": [0] if profiled else [] if opening and "save" in opening else [0, 1, 2],
+    }
+
+
+def supervise(
+    agent: Path, cwd: Path, candidates: Sequence[Any], *, timeout_s: float = 30.0, seed: Any = 0
+) -> list[dict[str, Any]]:
+    effort = Effort(rounds=3, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=timeout_s, laggard=1e9)
+    request = {**effort.request(), "seed": seed, "candidates": candidates}
+    done = subprocess.run(
+        [sys.executable, str(agent), "supervise"],
+        input=json.dumps(request) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=True,
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1] == {"event": "end"}
+    return [event for event in events[:-1] if event["event"] not in ("alive", "environment")]
+
+
+def of(events: Sequence[dict[str, Any]], key: str) -> list[str]:
+    return [event["event"] for event in events if event["candidate"] == key]
+
+
+GOOD = ["opened", "block", "block", "block"]
+
+
+@pytest.mark.parametrize("when", ["load", "run"])
+@pytest.mark.parametrize(
+    ("how", "kind", "transient", "told"),
+    [
+        ("segv", "crash", False, "SIGSEGV"),
+        ("kill", "memory", True, "SIGKILL"),
+        ("real-time signal", "crash", False, "signal"),
+        ("exit", "crash", False, "status 7"),
+        ("value error", "refused", False, "on purpose"),
+        ("memory error", "refused", False, "too little memory"),
+        ("unexpected error", "crash", False, "status 1"),
+        ("chatter", "crash", False, "SIGABRT"),
+    ],
+)
+def test_who_misbehaves_is_told_and_the_others_go_on(
+    agent: Path, tmp_path: Path, when: str, how: str, kind: str, transient: bool, told: str
+) -> None:
+    events = supervise(agent, tmp_path, [candidate("bad", how=how, when=when), candidate("good")])
+    assert of(events, "good") == GOOD
+    assert of(events, "bad") == ["failure"]
+    failure = next(event for event in events if event["event"] == "failure")
+    assert (failure["stage"], failure["kind"], failure["transient"]) == ("load", kind, transient)
+    assert told in failure["message"]
+    assert len(failure["log_tail"]) <= 2000
+    if how == "chatter":
+        assert "last words" in failure["log_tail"]
+    if how == "unexpected error":
+        assert "ZeroDivisionError: on purpose" in failure["log_tail"]
+
+
+@pytest.mark.parametrize("how", ["hang", "stop"])
+def test_who_does_not_answer_is_ended(agent: Path, tmp_path: Path, how: str) -> None:
+    bad = candidate("bad", how=how, after=40)
+    events = supervise(agent, tmp_path, [bad, candidate("good")], timeout_s=2.0)
+    failure = next(event for event in events if event["event"] == "failure")
+    assert failure["kind"] == "hang"
+    assert not failure["transient"]
+    assert of(events, "good") == GOOD
+
+
+def test_who_dies_between_visits_keeps_what_it_gave(agent: Path, tmp_path: Path) -> None:
+    events = supervise(agent, tmp_path, [candidate("bad", how="kill", after=60), candidate("good")])
+    assert of(events, "good") == GOOD
+    told = of(events, "bad")
+    assert (told[0], told[-1]) == ("opened", "failure")
+    failure = next(event for event in events if event["event"] == "failure")
+    assert failure["stage"] == "run"
+    assert failure["block"] == told.count("block")
+
+
+def test_what_a_runtime_prints_is_no_part_of_the_protocol(agent: Path, tmp_path: Path) -> None:
+    assert of(supervise(agent, tmp_path, [candidate("loud", how="print")]), "loud") == GOOD
+
+
+def test_outputs_are_checked_against_the_reference(agent: Path, tmp_path: Path) -> None:
+    reference = str(tmp_path / "reference.npz")
+    saved = supervise(agent, tmp_path, [candidate("r", opening={"save": reference, "seeds": [3, 4]})])
+    assert saved[0]["sensitivity"]["relative"] > 0
+    checking = {"check": reference, "seeds": [3, 4]}
+    factors = {"same": 2.0, "near": 2.0001, "wrong": 2.1, "nan": math.nan, "infinite": math.inf}
+    events = supervise(
+        agent, tmp_path, [candidate(key, opening=checking, factor=factor) for key, factor in factors.items()]
+    )
+    assert of(events, "same") == of(events, "near") == GOOD
+    for key in ("wrong", "nan", "infinite"):
+        assert of(events, key) == ["failure"]
+    refused = [event for event in events if event["event"] == "failure"]
+    assert {(event["stage"], event["kind"], event["transient"]) for event in refused} == {
+        ("check", "wrong-output", False)
+    }
+    opened = {e["candidate"]: e["difference"] for e in events if e["event"] == "opened"}
+    assert opened["same"] == {"absolute": 0.0, "relative": 0.0}
+    assert opened["near"]["relative"] == pytest.approx(5e-5, rel=1e-2)
+
+
+def test_a_profiled_process_has_one_visit_with_its_operators(agent: Path, tmp_path: Path) -> None:
+    events = supervise(agent, tmp_path, [candidate("p", profiled=True)])
+    assert [event["event"] for event in events] == ["opened", "block"]
+    row = events[1]["operators"][0]
+    assert (row["name"], row["backend"]) == ("double", "rogue")
+    assert len(row["wall_ns"]) == len(events[1]["wall_ns"])  # warm-up calls are not among them
+
+
+def test_only_the_visits_that_are_wanted_are_made(agent: Path, tmp_path: Path) -> None:
+    partial = {**candidate("c"), "visits": [2]}
+    events = supervise(agent, tmp_path, [partial])
+    assert [event["block"] for event in events if event["event"] == "block"] == [2]
+
+
+def test_candidates_are_visited_in_random_order_that_the_seed_decides(agent: Path, tmp_path: Path) -> None:
+    def order(seed: Any) -> list[str]:
+        events = supervise(agent, tmp_path, [candidate(key) for key in "abcd"], seed=seed)
+        return [event["candidate"] for event in events if event["event"] == "block"]
+
+    first, again, other = order("s/0"), order("s/0"), order("s/1")
+    assert first == again
+    assert first != other
+    for taken in (first, other):
+        assert [sorted(taken[k : k + 4]) for k in (0, 4, 8)] == [list("abcd")] * 3  # in rounds, all in each
+
+
+def test_each_candidate_has_its_own_environment(agent: Path, tmp_path: Path) -> None:
+    probe = {"do": "probe", "runtime": "rogue:Rogue"}
+    asked = {
+        "timeout_s": 10,
+        "commands": [
+            {
+                "key": "a",
+                "environment": {"PYTHONPATH": str(HERE)},
+                "command": {"do": "probe", "runtime": "rogue:Rogue"},
+            },
+            {"key": "b", "command": probe},
+            {"key": "c", "command": {"do": "probe", "runtime": "no-such-runtime"}},
+        ],
+    }
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, str(agent), "supervise"],
+        input=json.dumps(asked) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0] == {"event": "answer", "key": "a", "answer": {"version": "0", "backends": ["rogue"]}}
+    assert (events[1]["event"], events[1]["kind"]) == ("failure", "refused")
+    assert "ModuleNotFoundError" in events[1]["message"]
+    assert "onnxruntime" in events[2]["message"]  # the known ones are named
+
+
+def test_when_the_supervisor_dies_so_do_its_workers(agent: Path, tmp_path: Path) -> None:
+    marker = f"GNOMON_TEST_MARK={tmp_path}"
+    bad = candidate("bad", how="hang")
+    bad["environment"]["GNOMON_TEST_MARK"] = str(tmp_path)
+    request = {**Effort().request(), "seed": 0, "candidates": [bad]}
+    process = subprocess.Popen(
+        [sys.executable, str(agent), "supervise"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        process.stdout.readline()  # a sign of life: the worker hangs by now
+        assert _marked(marker)
+        process.kill()
+    for _ in range(500):
+        if not _marked(marker):
+            return
+        time.sleep(0.02)
+    raise AssertionError("a worker outlived its supervisor")
+
+
+def _marked(marker: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_chain_runs_through_its_buffers(agent: Path, tmp_path: Path) -> None:
+    tensor = {"shape": [3], "dtype": "float32"}
+    chain = {
+        "tensors": {
+            "x": tensor,
+            "m": {**tensor, "slab": 0},
+            "n": {**tensor, "slab": 1},
+            "y": tensor,
+        },
+        "feeds": {"x": {}},
+        "outputs": ["y"],
+        "seed": 3,
+        "segments": [
+            {
+                "runtime": "rogue:Rogue",
+                "model": "",
+                "options": {"factor": factor},
+                "inputs": [["i", a]],
+                "outputs": [["o", b]],
+            }
+            for factor, a, b in ((2.0, "x", "m"), (3.0, "m", "n"), (5.0, "n", "y"))
+        ],
+    }
+    saving = {**candidate("c"), "open": {"job": chain, "save": "out.npz", "seeds": [3, 4]}, "visits": []}
+    supervise(agent, tmp_path, [saving])
+    with np.load(tmp_path / "out.npz") as saved:
+        drawn = np.random.default_rng([3, 0]).standard_normal(3).astype(np.float32)
+        assert saved["3/0"] == pytest.approx(30.0 * drawn)
+    timed = {**candidate("t", profiled=True), "open": {"job": chain, "profiled": True}}
+    rows = supervise(agent, tmp_path, [timed])[1]["operators"]
+    assert [row["name"] for row in rows] == ["0", "1", "2"]
+    assert len({len(row["wall_ns"]) for row in rows}) == 1
