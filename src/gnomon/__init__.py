@@ -1,20 +1,18 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-`place`, `profile`, `solve`, `runs` and `runtimes` are those of `gnomon.api`, which is imported when first used.
+`place`, `profile`, `runs` and `solve` are those of `gnomon.api`, which is imported when one is first used.
 """
 
 from typing import Any
 
 __version__ = "0.1.0"
 
-_API = ("place", "profile", "runs", "runtimes", "solve")
-
-__all__ = ["__version__", *_API]
+__all__ = ["__version__", "place", "profile", "runs", "solve"]
 
 
 def __getattr__(name: str) -> Any:
     """The functions of `gnomon.api`: importing gnomon alone imports nothing heavy."""
-    if name in _API:
+    if name in __all__:
         from importlib import import_module
 
         return getattr(import_module("gnomon.api"), name)
@@ -22,4 +20,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_API])
+    return sorted({*globals(), *__all__})

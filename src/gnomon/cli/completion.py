@@ -16,11 +16,11 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh:   gnomon completion zsh >> ~/.zshrc
     fish:  gnomon completion fish > ~/.config/fish/completions/gnomon.fish
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
-    found = get_completion_class(shell)
-    assert found is not None  # the choice above names click's own
     root = ctx.find_root().command
     # `source` of the bash class would start bash to ask for its version; the script itself needs no shell.
-    made = found(root, {}, "gnomon", "_GNOMON_COMPLETE")
+    made = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell](
+        root, {}, "gnomon", "_GNOMON_COMPLETE"
+    )
     click.echo(made.source_template % made.source_vars())

@@ -62,7 +62,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """Run the command line; returns the exit code, having told any error."""
     as_json = "--json" in args
-    signal.signal(signal.SIGTERM, _terminated)
+    before = signal.signal(signal.SIGTERM, _terminated)
     try:
         code = cli.main(args=list(args), prog_name="gnomon", standalone_mode=False)
         sys.stdout.flush()
@@ -81,13 +81,15 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader has gone: nothing is left to say, and Python shall not say it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     except Exception as error:
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
         message = f"a defect of gnomon: {type(error).__name__}: {error}"
         hint = "Please report it with the output of the same command under GNOMON_DEBUG=1, and `gnomon runtimes`."
         return _fail(as_json, "defect", message, hint, 70)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
@@ -95,7 +97,7 @@ def _terminated(number: int, frame: FrameType | None) -> None:
 
 
 def _kind(error: GnomonError) -> str:
-    """"runtime-missing" for RuntimeMissingError."""
+    """ "runtime-missing" for RuntimeMissingError."""
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() or "error"
 

@@ -1,17 +1,19 @@
-"""The options of commands that measure, and the request and the progress that they mean."""
+"""The options of commands that measure, as the Python API takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from gnomon.cli.values import EnvironmentValue, InputValue, ShapeValue
 
 if TYPE_CHECKING:
-    from gnomon.jobs.lab import Request
+    from gnomon.api import Options
+
+_NAMED = {"--shape": "shapes", "--input": "inputs"}
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
@@ -19,7 +21,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("model", type=click.Path(path_type=Path)),
     click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
     click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
-    click.option("--threads", type=click.IntRange(1, 1024), metavar="N", default=1, show_default=True, help="Threads of a runtime."),
+    click.option(
+        "--threads",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Threads of a runtime.",
+    ),
     click.option(
         "--shape",
         "shapes",
@@ -30,7 +39,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--input",
-        "feeds",
+        "inputs",
         multiple=True,
         type=InputValue(),
         metavar="NAME=FILE.npy",
@@ -102,31 +111,9 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def request_of(values: Mapping[str, Any]) -> Request:
-    """The request that the options mean. UsageError where an input is given twice."""
-    from gnomon.jobs.lab import Request
-    from gnomon.measure.effort import Effort
-    from gnomon.runtimes.base import Wish
-
-    processes = {}
-    if values["processes"] is not None:
-        processes = {"processes_least": values["processes"], "processes_most": values["processes"]}
-    return Request(
-        model=values["model"],
-        runtimes=values["runtimes"],
-        wish=Wish(
-            threads=values["threads"],
-            backends=values["backends"],
-            precisions=values["precisions"],
-            environments=values["environments"],
-        ),
-        shapes=_unique("--shape", values["shapes"]),
-        feeds=_unique("--input", values["feeds"]),
-        effort=Effort(budget_s=values["budget_s"], timeout_s=values["timeout_s"], **processes),
-        seed=values["seed"],
-        record=values["record"],
-        fresh=values["fresh"],
-    )
+def options_of(values: dict[str, Any]) -> Options:
+    """The options as `gnomon.api` takes them. UsageError where an input is given twice."""
+    return cast("Options", {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items()}})
 
 
 def _unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnomon.cli.measuring import measuring_options, request_of
+from gnomon.cli.measuring import measuring_options, options_of
 from gnomon.cli.output import write_json
 
 
@@ -21,26 +21,26 @@ from gnomon.cli.output import write_json
 )
 @click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
 @click.option("--no-picture", "picture", is_flag=True, default=True, flag_value=False, help="Draw no picture.")
-def place(out: Path | None, overwrite: bool, picture: bool, as_json: bool, quiet: bool, **values: Any) -> None:
+def place(
+    model: Path, out: Path | None, overwrite: bool, picture: bool, as_json: bool, quiet: bool, **values: Any
+) -> None:
     """Find the fastest way to run MODEL on this machine, prove it, and write it as a package.
 
     MODEL is an .onnx, .tflite or .circle file, or an nnpackage folder. Every runtime that takes it is measured
     whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
     command goes on from there.
     """
+    from gnomon import api
     from gnomon.cli.pictures import draw
     from gnomon.cli.place_document import place_document
     from gnomon.cli.progress import Show
-    from gnomon.jobs.place import place as job
     from gnomon.store.sqlite import default_path
 
-    request = request_of(values)
-    destination = out or Path(f"{request.model.absolute().stem}.gnomon")
     with Show(quiet=quiet) as show:
-        found = job(request, destination, overwrite=overwrite, watch=show.watch, tell=show.tell)
-        document = place_document(found, request.record or default_path())
+        found = api.place(model, out=out, overwrite=overwrite, watch=show.watch, tell=show.tell, **options_of(values))
+        document = place_document(found, values["record"] or default_path())
         if picture:
-            document["pictures"] = draw(document, destination, show.tell)
+            document["pictures"] = draw(document, found.package, show.tell)
     if as_json:
         write_json(document)
     else:

@@ -28,7 +28,9 @@ _ID = click.argument("campaign", metavar="ID")
 @click.group(invoke_without_command=True, short_help="List, show and export what was measured.")
 @_RECORD
 @_JSON
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
+)
 @click.pass_context
 def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> None:
     """List, show and export what was measured. Without a subcommand: list.
@@ -43,7 +45,9 @@ def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> 
 @runs.command("list", short_help="List the campaigns, the newest first.")
 @_RECORD
 @_JSON
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="How many, the newest first."
+)
 @click.pass_obj
 def list_(above: dict[str, Any], record: Path | None, as_json: bool, limit: int) -> None:
     """List the campaigns in the record, the newest first."""

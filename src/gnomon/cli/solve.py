@@ -16,7 +16,9 @@ _MOST_BYTES = 1 << 30
 
 @click.command(short_help="Solve a placement problem that is given as JSON.")
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
-@click.option("--weights", type=WeightsValue(), metavar="NAME=1,NAME=0.1", help="Weight of each objective; one alone needs none.")
+@click.option(
+    "--weights", type=WeightsValue(), metavar="NAME=1,NAME=0.1", help="Weight of each objective; one alone needs none."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "elimination", "milp"]),

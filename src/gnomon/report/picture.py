@@ -10,11 +10,13 @@ from typing import Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gnomon.report import units
 from gnomon.report.plain import shorten
-from gnomon.report.timeline import Row, backend_totals, rows_of
+from gnomon.report.timeline import Row, rows_of
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; hatches tell them apart in print.
 _LOOKS = (
@@ -27,6 +29,7 @@ _LOOKS = (
     ("#D55E00", "++++"),
     ("#999999", "oo"),
 )
+_REST = "#dedede"
 _SETTINGS = {
     "svg.hashsalt": "gnomon",
     "svg.fonttype": "none",
@@ -76,7 +79,7 @@ def _figure(document: dict[str, Any]) -> Figure:
     name = shorten(Path(document["model"]["path"]).name, 50)
     title = f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}"
     axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
-    _legend(figure, document, looks, any(row.rest_s > 0.004 * longest_s for row in rows))
+    _legend(figure, looks, rows)
     return figure
 
 
@@ -95,7 +98,7 @@ def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tu
         )
         axes.vlines([b * scale for b in stretch.borders_s], place - 0.28, place + 0.28, colors="white", linewidth=0.5)
     if row.rest_s > 0:
-        axes.barh(place, row.rest_s * scale, left=row.drawn_s * scale, height=0.56, color="#e4e4e4", linewidth=0)
+        axes.barh(place, row.rest_s * scale, left=row.drawn_s * scale, height=0.56, color=_REST, linewidth=0)
     middle = row.measured_s * scale
     axes.vlines(middle, place - 0.36, place + 0.36, colors="black", linewidth=1.4, zorder=4)
     told = units.time(row.measured_s)
@@ -113,23 +116,29 @@ def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tu
     )
 
 
-def _legend(figure: Figure, document: dict[str, Any], looks: dict[str, tuple[str, str]], rest: bool) -> None:
-    chosen = next(c for c in document["contenders"] if c["label"] == document["decision"]["chosen"])
-    totals = backend_totals(chosen)
-    handles, labels = [], []
+def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Row]) -> None:
+    totals = next((row.totals for row in rows if row.chosen), {})
+    handles: list[Any] = []
+    labels: list[str] = []
     for backend, (colour, hatch) in looks.items():
         handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="#30303080", linewidth=0.4))
         number, sum_s = totals.get(backend, (0, 0.0))
         operators = "operator" if number == 1 else "operators"
-        used = f"{number} {operators}, {units.time(sum_s)} in the choice" if number else "none in the choice"
+        used = f"{number} {operators}, {units.time(sum_s)}" if number else "not in the choice"
         labels.append(f"{shorten(backend, 40)}: {used}")
-    if rest:
-        handles.append(Patch(facecolor="#e4e4e4"))
+    if any(row.rest_s > 0.004 * max(r.measured_s for r in rows) for row in rows):
+        handles.append(Patch(facecolor=_REST))
         labels.append("in no operator")
-    figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
-    figure.supxlabel(
-        "\u2714 the choice.  | measured as a whole, with its 95 % interval.", x=0.0, ha="left", fontsize=8, color="#404040"
-    )
+    handles.append(Line2D([], [], color="black", linewidth=1.4, marker="|", markersize=9, markeredgewidth=1.4))
+    labels.append("the whole, with 95 % interval")
+    handles.append(Line2D([], [], linestyle="none"))
+    labels.append("\u2714 the choice")
+    legend = figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
+    if any(row.scaled for row in rows):
+        legend.set_title(
+            "Operators as traced, in proportion where the profiler itself takes time.", FontProperties(size=8.5)
+        )
+        legend.set_alignment("left")
 
 
 def _scale(longest_s: float) -> tuple[float, str]:

@@ -33,7 +33,7 @@ def shorten(text: str, width: int) -> str:
     text = clean(text)
     if len(text) <= width:
         return text
-    head = (width - 2) // 3
+    head = (width - 2) // 2
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+_VISIBLE = 0.004
+"""What is narrower than this share of the picture is drawn with its neighbour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,12 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One contender: its stretches, and what was measured of it as a whole, with the interval where it is known."""
+    """One contender: its stretches, and what was measured of it as a whole, with the interval where it is known.
+
+    `scaled` says that its operators took longer under the profiler than the whole without it; their times are then
+    drawn in proportion, ending where the whole ends. `totals` are, for each backend, how many operators it has and
+    their seconds together, as drawn.
+    """
 
     label: str
     chosen: bool
@@ -32,6 +40,8 @@ class Row:
     measured_s: float
     low_s: float | None
     high_s: float | None
+    scaled: bool
+    totals: Mapping[str, tuple[int, float]]
 
     @property
     def drawn_s(self) -> float:
@@ -55,27 +65,30 @@ def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
     for contender in alive[most:]:
         if contender["label"] == chosen:
             kept[-1] = contender
-    longest = max((max(c[sample]["median_s"], _total(c)) for c in kept), default=0.0)
-    return [
-        Row(
-            label=contender["label"],
-            chosen=contender["label"] == chosen,
-            stretches=tuple(stretches(contender["assignment"], contender["operators_s"], longest * 0.004)),
-            measured_s=contender[sample]["median_s"],
-            low_s=contender[sample]["low_s"],
-            high_s=contender[sample]["high_s"],
-        )
-        for contender in kept
-    ]
+    longest_s = max((c[sample]["median_s"] for c in kept), default=0.0)
+    return [_row(c, c[sample], longest_s * _VISIBLE, chosen=c["label"] == chosen) for c in kept]
 
 
-def _total(contender: dict[str, Any]) -> float:
-    return sum(t or 0.0 for t in contender["operators_s"])
+def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, *, chosen: bool) -> Row:
+    times_s = [t or 0.0 for t in contender["operators_s"]]
+    total_s = sum(times_s)
+    scaled = total_s > measured["median_s"]
+    if scaled:
+        times_s = [t * measured["median_s"] / total_s for t in times_s]
+    return Row(
+        label=contender["label"],
+        chosen=chosen,
+        stretches=tuple(stretches(contender["assignment"], times_s, visible_s)),
+        measured_s=measured["median_s"],
+        low_s=measured["low_s"],
+        high_s=measured["high_s"],
+        # A part of a percent is noise of the two measurements and needs no remark.
+        scaled=total_s > 1.01 * measured["median_s"],
+        totals=_totals(contender["assignment"], times_s),
+    )
 
 
-def stretches(
-    assignment: Sequence[str | None], times_s: Sequence[float | None], visible_s: float
-) -> list[Stretch]:
+def stretches(assignment: Sequence[str | None], times_s: Sequence[float], visible_s: float) -> list[Stretch]:
     """Runs of equal backend. One shorter than `visible_s` is drawn as part of its neighbour."""
     runs: list[tuple[str, list[int]]] = []
     for index, backend in enumerate(assignment):
@@ -83,7 +96,7 @@ def stretches(
             runs[-1][1].append(index)
         else:
             runs.append((backend or "?", [index]))
-    length = [sum(times_s[i] or 0.0 for i in members) for _, members in runs]
+    length = [sum(times_s[i] for i in members) for _, members in runs]
     merged: list[tuple[str, list[int], float]] = []
     carried: list[int] = []
     carried_s = 0.0
@@ -113,22 +126,19 @@ def stretches(
     return made
 
 
-def _borders(
-    members: Sequence[int], times_s: Sequence[float | None], start_s: float, visible_s: float
-) -> tuple[float, ...]:
+def _borders(members: Sequence[int], times_s: Sequence[float], start_s: float, visible_s: float) -> tuple[float, ...]:
     borders, at_s, last_s = [], start_s, start_s
     for index in members[:-1]:
-        at_s += times_s[index] or 0.0
+        at_s += times_s[index]
         if at_s - last_s >= visible_s:
             borders.append(at_s)
             last_s = at_s
     return tuple(borders)
 
 
-def backend_totals(contender: dict[str, Any]) -> dict[str, tuple[int, float]]:
-    """Backend -> how many operators a contender puts there, and their seconds together."""
+def _totals(assignment: Sequence[str | None], times_s: Sequence[float]) -> dict[str, tuple[int, float]]:
     totals: dict[str, tuple[int, float]] = {}
-    for backend, time_s in zip(contender["assignment"], contender["operators_s"], strict=True):
+    for backend, time_s in zip(assignment, times_s, strict=True):
         number, sum_s = totals.get(backend or "?", (0, 0.0))
-        totals[backend or "?"] = (number + 1, sum_s + (time_s or 0.0))
+        totals[backend or "?"] = (number + 1, sum_s + time_s)
     return totals

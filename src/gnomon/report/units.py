@@ -20,6 +20,8 @@ def time(seconds: float | None) -> str:
     """A time: "12.3 us", "1.23 ms", "4.56 s"; "-" where there is none."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
+    if 0 < abs(seconds) < 0.5e-9:
+        return "< 1 ns"
     value, unit = _scaled(seconds)
     return f"{digits(value)} {unit}"
 
@@ -68,6 +70,11 @@ def count(number: float | None) -> str:
 def percent(share: float | None) -> str:
     """A share with its sign: "+1.2 %"."""
     return "-" if share is None or not math.isfinite(share) else f"{share:+.1%}".replace("%", " %")
+
+
+def share(part: float) -> str:
+    """A part of a whole: "82 %"."""
+    return f"{part * 100:.0f} %"
 
 
 def small(value: float | None) -> str:

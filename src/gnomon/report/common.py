@@ -1,0 +1,55 @@
+"""Parts that several reports have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.text import Page
+
+
+def model_line(document: dict[str, Any]) -> str:
+    """The model, the machine and the runtimes in one sentence."""
+    model = document["model"]
+    macs = "" if model["macs"] is None else f", {units.count(model['macs'])} multiply-accumulates"
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
+    name = Path(model["path"]).name
+    return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}, with {versions}."
+
+
+def failure_text(failure: dict[str, Any]) -> str:
+    """A failure in one line, with the end of what the process said where it died."""
+    text = f"{failure['kind']} at {failure['stage']}: {failure['message']}"
+    tail = failure["log_tail"].strip().splitlines()
+    return f"{text} ({tail[-1].strip()[:160]})" if tail and failure["kind"] in ("crash", "hang", "memory") else text
+
+
+def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = ()) -> None:
+    """What was left out, and why; `known` names were told already."""
+    told = [row for row in rows if row["name"] not in known]
+    if not told:
+        return
+    page.heading("Left out")
+    for row in told:
+        page.item(f"{row['name']}: {row['reason']}", row["hint"])
+
+
+def doubts(rows: list[dict[str, str]], page: Page) -> None:
+    """What speaks against trusting the figures."""
+    if not rows:
+        return
+    page.heading("Doubts")
+    for row in rows:
+        message = row["message"]
+        page.item(message[:1].upper() + message[1:] + ".", row["hint"])
+
+
+def closing(document: dict[str, Any], page: Page) -> None:
+    """Where everything is kept, and how long it took."""
+    page.path("record", document["record"])
+    page.path("show it", f"gnomon runs show {document['campaign'][:8]}")
+    went_on = ", going on from an interrupted run" if document["resumed"] else ""
+    page.line(f"Took {units.duration(document['seconds'])}{went_on}.", indent=2)

@@ -1,0 +1,193 @@
+"""The report of `gnomon place`, made from its JSON document alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.common import closing, doubts, failure_text, missing, model_line
+from gnomon.report.spans import assignment_text, numbers
+from gnomon.report.text import Column, Page
+
+_CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
+_EXPENSIVE = 10
+
+
+def place_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: the answer first, then what it rests on, then what speaks against it."""
+    page.headline(document["decision"]["reason"])
+    speedup = document["decision"]["speedup_vs_best_single"]
+    if speedup:
+        page.line(f"95 % interval of the gain: {_times(speedup['low'])} to {_times(speedup['high'])} times as fast.")
+    page.line(model_line(document))
+    _contenders(document, page)
+    _prediction(document, page)
+    _plan(document, page)
+    _verified(document, page)
+    _unattributed(document, page)
+    missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
+    doubts(document["doubts"], page)
+    _files(document, page)
+
+
+def _times(value: float | None) -> str:
+    return "unknown" if value is None else units.digits(value)
+
+
+def _contenders(document: dict[str, Any], page: Page) -> None:
+    clock = document["clock"]
+    page.heading(f"One inference, decided by {_CLOCKS[clock]} (median, [95 % interval])")
+    main = "cpu" if clock == "cpu" else "measured"
+    columns = [
+        Column(title="way to run", number=False, least=20),
+        Column(title="CPU" if clock == "cpu" else "wall"),
+        Column(title="", number=False, least=16),
+        Column(title="ratio"),
+        Column(title="to the best single", number=False, least=21),
+        Column(title="predicted"),
+        Column(title="wall" if clock == "cpu" else "CPU"),
+        Column(title="peak memory"),
+        Column(title="outputs off by"),
+    ]
+    alive = [c for c in document["contenders"] if not c["failure"] and c[main]]
+    alive.sort(key=lambda c: c["level_s"])
+    chosen = frozenset(k for k, c in enumerate(alive) if c["label"] == document["decision"]["chosen"])
+    page.table(columns, [_row(contender, document) for contender in alive], split=5, bold=chosen)
+    kinds = {c["kind"] for c in document["contenders"]}
+    notes = ["> is the choice", "a ratio below 1 is faster"]
+    if "plan" in kinds:
+        notes.append("plan: the solver's")
+    if "greedy" in kinds:
+        notes.append("greedy: each part where it alone is fastest")
+    page.line("; ".join(notes) + ".", indent=1, style="dim")
+    for contender in document["contenders"]:
+        if contender["failure"]:
+            page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
+    restless = [c["label"] for c in alive if c[main]["trend"]]
+    if restless:
+        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+
+
+def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    main, other = ("cpu", "measured") if document["clock"] == "cpu" else ("measured", "cpu")
+    found, ratio, label = contender[main], contender["against_best"], contender["label"]
+    best = label == document["decision"]["best_single"]
+    return [
+        ("> " if label == document["decision"]["chosen"] else "  ") + label,
+        units.time(found["median_s"]),
+        units.interval(found["low_s"], found["high_s"], found["median_s"]),
+        "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
+        "(is the best single)" if best else _verdict(ratio),
+        units.time(contender["predicted_s"]),
+        units.time(contender[other]["median_s"]) if contender[other] else "-",
+        units.mebibytes(contender["peak_rss_bytes"]),
+        units.small((contender["difference"] or {}).get("absolute")),
+    ]
+
+
+def _verdict(ratio: dict[str, Any] | None) -> str:
+    if ratio is None:
+        return ""
+    if ratio["low"] is None or ratio["high"] is None:
+        return "[unknown]"
+    return f"[{units.digits(ratio['low'])}, {units.digits(ratio['high'])}] {ratio['verdict']}"
+
+
+def _prediction(document: dict[str, Any], page: Page) -> None:
+    mixes = [c for c in document["contenders"] if c["kind"] != "single" and c["prediction_error"] is not None]
+    # By wall time a prediction is of the lower fifth of the calls, which nothing else interrupted.
+    how = "" if document["clock"] == "cpu" else " in its undisturbed calls"
+    for contender in mixes:
+        predicted, took = units.time(contender["predicted_s"]), units.time(contender["level_s"])
+        page.line(
+            f"Prediction: {contender['label']} was predicted to take {predicted}; it took {took}{how} "
+            f"(prediction off by {units.percent(contender['prediction_error'])})."
+        )
+    if document["why_not_mixed"]:
+        ideal = document["ideal_s"]
+        told = f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal else ""
+        page.line(f"Not mixed across runtimes: {document['why_not_mixed']}.{told}")
+    for name, solution in document["solutions"].items():
+        proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
+        page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
+
+
+def _plan(document: dict[str, Any], page: Page) -> None:
+    chosen = next(c for c in document["contenders"] if c["label"] == document["decision"]["chosen"])
+    page.heading("The choice, operator by operator")
+    page.line(assignment_text(chosen["assignment"]), indent=1)
+    columns = list(document["operators"][0]["times_s"]) if document["operators"] else []
+    if not columns:
+        return
+    cost = {row["index"]: chosen["operators_s"][k] or 0.0 for k, row in enumerate(document["operators"])}
+    total = sum(cost.values())
+    top = sorted(document["operators"], key=lambda row: -cost[row["index"]])[:_EXPENSIVE]
+    share = f", {units.share(sum(cost[row['index']] for row in top) / total)} of all" if total > 0 else ""
+    page.heading(f"The {len(top)} most expensive operators{share}, by the runtimes' own traces")
+    used = set(chosen["assignment"])
+    first = sorted(columns, key=lambda name: name not in used and name.rpartition(":")[2] not in used)
+    shown = [name for name in columns if name in first[: 3 if page.width < 100 else 5]]
+    heads = [
+        Column(title="operator", number=False, least=16),
+        Column(title="type", number=False, most=20),
+        Column(title="planned", number=False, least=8, most=32),
+        *(Column(title=name) for name in shown),
+    ]
+    rows = [
+        [
+            f"{row['index']} {row['name']}",
+            row["type"],
+            row["planned"] or "-",
+            *(units.time(row["times_s"][name]) for name in shown),
+        ]
+        for row in top
+    ]
+    page.table(heads, rows)
+    if len(shown) < len(columns):
+        page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
+
+
+def _verified(document: dict[str, Any], page: Page) -> None:
+    found, operators = document["verified"], document["operators"]
+    page.heading("The package, run from its own files")
+    if found["failure"]:
+        page.item(f"It failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
+        return
+    planned = [row for row in operators if row["planned"]]
+    good = len(planned) - len(found["moved"])
+    page.line(f"{good} of {len(planned)} operators ran where planned, by the runtime's own account.", indent=1)
+    if found["moved"]:
+        page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
+    off = found["difference"]
+    if off and off["absolute"] == 0:
+        page.line("Its outputs equal the reference.", indent=1)
+    elif off:
+        page.line(
+            f"Its outputs differ from the reference by at most {units.small(off['absolute'])}, which is "
+            f"{units.small(off['relative'])} of the largest.",
+            indent=1,
+        )
+
+
+def _unattributed(document: dict[str, Any], page: Page) -> None:
+    gaps = document["unattributed_s"]
+    if not gaps:
+        return
+    page.heading("Wall time in no operator (below 0: the profiler itself takes time)")
+    walls = {c["label"]: c["measured"] for c in document["contenders"]}
+    rows = [
+        [label, units.time(gap), units.percent(gap / walls[label]["median_s"]) if walls.get(label) else "-"]
+        for label, gap in gaps.items()
+    ]
+    page.table([Column(title="way to run", number=False), Column(title="time"), Column(title="of the median")], rows)
+
+
+def _files(document: dict[str, Any], page: Page) -> None:
+    page.heading("Written")
+    package = document["package"]
+    page.path("package", package)
+    page.path("run it", f"cd {package} && python gnomon-agent.pyz run plan.json --output out.npz")
+    for picture in document["pictures"]:
+        page.path("picture", str(Path(picture)))
+    closing(document, page)

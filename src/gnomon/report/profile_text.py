@@ -1,0 +1,92 @@
+"""The report of `gnomon profile`, made from its JSON document alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.common import closing, doubts, missing, model_line
+from gnomon.report.spans import numbers
+from gnomon.report.text import Column, Page
+
+_EXPENSIVE = 10
+
+
+def profile_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: the ways to run the model, then the most expensive kernels of each."""
+    columns = sorted(document["columns"], key=lambda c: c["wall"]["median_s"])
+    fastest = columns[0]
+    page.headline(f"{fastest['label']} has the least wall time: {units.time(fastest['wall']['median_s'])}.")
+    page.line(model_line(document))
+    page.heading("One inference (median, [95 % interval])")
+    heads = [
+        Column(title="way to run", number=False, least=20),
+        Column(title="wall"),
+        Column(title="", number=False, least=16),
+        Column(title="p10"),
+        Column(title="p90"),
+        Column(title="CPU"),
+        Column(title="load"),
+        Column(title="first call"),
+        Column(title="peak memory"),
+        Column(title="in no kernel"),
+        Column(title="outputs off by"),
+    ]
+    page.table(heads, [_row(column) for column in columns], split=6)
+    restless = [c["label"] for c in columns if c["wall"]["trend"]]
+    if restless:
+        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+    for column in columns:
+        _kernels(column, document, page)
+    missing(document["missing"], page)
+    doubts(document["doubts"], page)
+    page.heading("Kept")
+    closing(document, page)
+
+
+def _row(column: dict[str, Any]) -> list[str]:
+    wall = column["wall"]
+    return [
+        column["label"],
+        units.time(wall["median_s"]),
+        units.interval(wall["low_s"], wall["high_s"], wall["median_s"]),
+        units.time(wall["p10_s"]),
+        units.time(wall["p90_s"]),
+        units.time(column["cpu"]["median_s"]),
+        units.time(column["load_s"]),
+        units.time(column["first_call_s"]),
+        units.mebibytes(column["peak_rss_bytes"]),
+        units.time(column["unattributed_s"]),
+        units.small((column["difference"] or {}).get("absolute")),
+    ]
+
+
+def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> None:
+    kernels = column["kernels"]
+    total = sum(k["time_s"] for k in kernels)
+    if total <= 0:
+        return
+    top = sorted(kernels, key=lambda k: -k["time_s"])[:_EXPENSIVE]
+    page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
+    types = {row["index"]: row["type"] for row in document["operators"]}
+    heads = [
+        Column(title="kernel", number=False, least=20),
+        Column(title="time"),
+        Column(title="share"),
+        Column(title="operators", number=False),
+        Column(title="types", number=False),
+        Column(title="backend", number=False, least=8, most=24),
+    ]
+    rows = [
+        [
+            kernel["name"],
+            units.time(kernel["time_s"]),
+            units.share(kernel["time_s"] / total),
+            numbers(kernel["operators"], most=3) or "-",
+            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "added by the runtime",
+            kernel["backend"],
+        ]
+        for kernel in top
+    ]
+    kept = len(heads) if page.width >= 100 else len(heads) - 1
+    page.table(heads[:kept], [row[:kept] for row in rows])
