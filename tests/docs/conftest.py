@@ -24,8 +24,9 @@ MODELS = {
 
 @pytest.fixture(scope="session")
 def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The same folder for all blocks of a session, as a reader would go on in it; the record is in it too."""
+    """The same folder for all blocks of a session, as a reader would go on in it; the record is in its own home."""
     folder = tmp_path_factory.mktemp("reader")
+    home = tmp_path_factory.mktemp("home")
     for name, model in MODELS.items():
         try:
             (folder / name).symlink_to(zoo.build(model))
@@ -36,10 +37,10 @@ def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
     scripts = str(Path(sys.executable).parent)
     return Place(
         folder=folder,
+        home=home,
         environment={
             "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
-            "HOME": str(folder),
-            "GNOMON_HOME": str(folder / "record"),
+            "HOME": str(home),
             "NO_COLOR": "1",
             "COLUMNS": "120",
             "LC_ALL": "C.UTF-8",

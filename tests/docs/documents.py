@@ -38,9 +38,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the documents' commands run, and in which environment."""
+    """Where the documents' commands run, whose home they see, and in which environment."""
 
     folder: Path
+    home: Path
     environment: dict[str, str]
 
 

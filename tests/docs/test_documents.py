@@ -88,6 +88,20 @@ def with_little_effort(command: str) -> str:
     return f"{call} {extra}{separator}{rest}"
 
 
+def run(command: list[str], place: Place) -> subprocess.CompletedProcess[str]:
+    """Run a command as the documents' reader, and return how it ended."""
+    return subprocess.run(
+        command,
+        cwd=place.folder,
+        env=place.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in links(path):
@@ -133,32 +147,30 @@ def test_console_blocks_hold_commands(block: Block) -> None:
 def test_marked_commands_run(block: Block, place_to_run: Place) -> None:
     wanted = next((int(w.removeprefix("exit=")) for w in block.words if w.startswith("exit=")), 0)
     for command in block.commands():
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", with_little_effort(command)],
-            cwd=place_to_run.folder,
-            env=place_to_run.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = run(["bash", "-o", "pipefail", "-c", with_little_effort(command)], place_to_run)
         assert done.returncode == wanted, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 
 @pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
 def test_marked_python_runs(block: Block, place_to_run: Place) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block.text],
-        cwd=place_to_run.folder,
-        env=place_to_run.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = run([sys.executable, "-W", "error", "-c", block.text], place_to_run)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+
+
+def test_nothing_but_the_record_is_left_in_the_home(place_to_run: Place) -> None:
+    """Runtimes that report to their makers keep identifiers and queues in the home: none may be asked to.
+
+    Matplotlib keeps its list of fonts there.
+    """
+    done = run(
+        [str(Path(sys.executable).with_name("gnomon")), "profile", "model.onnx", "--processes", "1", "--budget", "1"],
+        place_to_run,
+    )
+    assert done.returncode == 0, done.stderr
+    record = Path(".local/share/gnomon")
+    left = {path.relative_to(place_to_run.home) for path in place_to_run.home.rglob("*") if path.is_file()}
+    assert record / "record.sqlite" in left
+    assert {path for path in left if not path.is_relative_to(record) and "matplotlib" not in path.parts} == set()
 
 
 @pytest.mark.parametrize("block", blocks_of("python"), ids=name_of)
