@@ -17,6 +17,19 @@ from .driver import Refused
 _arena_registered = False
 
 
+def _onnxruntime() -> Any:
+    """The package, with its reports to its maker off: a measured process calls no network.
+
+    The variable must be set before the import; builds that do not know it have the function.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    with contextlib.suppress(AttributeError):
+        onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
 def _options(ort: Any, options: dict[str, Any]) -> Any:
     made = ort.SessionOptions()
     made.intra_op_num_threads = int(options.get("threads", 1))
@@ -40,7 +53,7 @@ class OnnxRuntimeSession:
     """A model loaded by ONNX Runtime, bound to the caller's arrays."""
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
-        import onnxruntime as ort
+        ort = _onnxruntime()
 
         made = _options(ort, segment.get("options", {}))
         self._profile_folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
@@ -114,10 +127,8 @@ class OnnxRuntimeDriver:
 
     def probe(self) -> dict[str, Any]:
         """Version and execution providers."""
-        import onnxruntime as ort
+        ort = _onnxruntime()
 
-        with contextlib.suppress(AttributeError):
-            ort.disable_telemetry_events()
         return {"version": ort.__version__, "backends": list(ort.get_available_providers())}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
@@ -126,7 +137,7 @@ class OnnxRuntimeDriver:
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason."""
-        import onnxruntime as ort
+        ort = _onnxruntime()
 
         try:
             ort.InferenceSession(

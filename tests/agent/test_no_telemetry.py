@@ -1,0 +1,29 @@
+"""No measured process reports to a runtime's maker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = """
+import os
+from gnomon.agent.driver import driver_for
+driver_for("onnxruntime").probe()
+print(os.environ.get("ORT_DISABLE_TELEMETRY"))
+"""
+
+
+def test_onnxruntime_is_imported_with_its_telemetry_off(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1"
+
+
+def test_nothing_imports_onnxruntime_around_that() -> None:
+    folder = Path(__file__).parents[2] / "src" / "gnomon"
+    found = [p.name for p in folder.rglob("*.py") if "import onnxruntime" in p.read_text(encoding="utf-8")]
+    assert found == ["driver_onnxruntime.py"]
