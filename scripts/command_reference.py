@@ -35,7 +35,10 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
 
 def reference() -> str:
     """The help of every command, in Markdown."""
-    root = click.Context(cli, info_name="gnomon", terminal_width=WIDTH, max_content_width=WIDTH)
+    names = cli.context_settings["help_option_names"]
+    root = click.Context(
+        cli, info_name="gnomon", terminal_width=WIDTH, max_content_width=WIDTH, help_option_names=names
+    )
     parts = []
     for command, context in commands(cli, root):
         text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())

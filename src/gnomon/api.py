@@ -13,6 +13,7 @@ Errors are those of `gnomon.errors`. Nothing is printed; `watch` is told of prog
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -20,11 +21,11 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs import place as _place
-from gnomon.jobs import profile as _profile
 from gnomon.jobs.lab import Request
 from gnomon.jobs.place import Placement
+from gnomon.jobs.place import place as place_job
 from gnomon.jobs.profile import Profile
+from gnomon.jobs.profile import profile as profile_job
 from gnomon.jobs.runs import CampaignRow, list_campaigns
 from gnomon.jobs.solve import SolveReport, solve_problem
 from gnomon.measure.effort import Effort
@@ -66,8 +67,8 @@ def request_of(model: PathLike, options: Options) -> Request:
         raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {known}.")
     for name in ("threads", "processes", "budget_s", "timeout_s"):
         value = options.get(name)
-        if isinstance(value, int | float) and not value > 0:
-            raise UsageError(f"{name} is {value}", hint="Give a number above 0.")
+        if isinstance(value, int | float) and not 0 < value < math.inf:
+            raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
     processes = options.get("processes")
     if processes is not None:
@@ -110,7 +111,7 @@ def place(
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     destination = package_path(model) if out is None else Path(out)
-    return _place.place(request_of(model, options), destination, overwrite=overwrite, watch=watch, tell=tell)
+    return place_job(request_of(model, options), destination, overwrite=overwrite, watch=watch, tell=tell)
 
 
 def profile(
@@ -124,7 +125,7 @@ def profile(
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
-    return _profile.profile(request_of(model, options), watch=watch, tell=tell)
+    return profile_job(request_of(model, options), watch=watch, tell=tell)
 
 
 def solve(

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.cli.values import EnvironmentValue, InputValue, ShapeValue
+from gnomon.cli.values import EnvironmentValue, InputValue, Seconds, ShapeValue
 
 if TYPE_CHECKING:
     from gnomon.api import Options
 
 _NAMED = {"--shape": "shapes", "--input": "inputs"}
-
-_POSITIVE = click.FloatRange(min=0, min_open=True)
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("model", type=click.Path(path_type=Path)),
@@ -69,8 +67,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--budget",
         "budget_s",
-        type=_POSITIVE,
-        metavar="SECONDS",
+        type=Seconds(),
         default=60.0,
         show_default=True,
         help="Seconds after which a stage starts no processes beyond the least number.",
@@ -78,8 +75,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=_POSITIVE,
-        metavar="SECONDS",
+        type=Seconds(),
         default=60.0,
         show_default=True,
         help="Seconds without an answer after which a measured process is killed.",

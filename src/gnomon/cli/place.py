@@ -47,4 +47,4 @@ def place(
         from gnomon.report.place_text import place_report
         from gnomon.report.text import Page
 
-        place_report(document, Page())
+        place_report(document, Page(), own_record=values["record"] is not None)

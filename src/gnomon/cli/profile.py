@@ -32,4 +32,4 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
         from gnomon.report.profile_text import profile_report
         from gnomon.report.text import Page
 
-        profile_report(document, Page())
+        profile_report(document, Page(), own_record=values["record"] is not None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gnomon.cli.output import write_json
-from gnomon.cli.values import WeightsValue
+from gnomon.cli.values import Seconds, WeightsValue
 from gnomon.errors import ProblemError
 
 _MOST_BYTES = 1 << 30
@@ -29,8 +29,7 @@ _MOST_BYTES = 1 << 30
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
+    type=Seconds(),
     default=60.0,
     show_default=True,
     help="Seconds after which the mixed-integer program ends with the best found.",

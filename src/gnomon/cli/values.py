@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,19 @@ class WeightsValue(click.ParamType[dict[str, float]]):
             if not name.strip():
                 self.fail(f"{part!r} names no objective: give {self.name}", param, ctx)
         return made
+
+
+class Seconds(click.ParamType[float]):
+    """A time span: a finite number above 0."""
+
+    name = "SECONDS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"{value!r} is not above 0 and finite", param, ctx)
+        return number

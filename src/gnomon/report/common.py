@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,10 @@ def doubts(rows: list[dict[str, str]], page: Page) -> None:
         page.item(message[:1].upper() + message[1:] + ".", row["hint"])
 
 
-def closing(document: dict[str, Any], page: Page) -> None:
-    """Where everything is kept, and how long it took."""
+def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
+    """Where everything is kept, and how long it took. `own_record`: the record was named by an option."""
     page.path("record", document["record"])
-    page.path("show it", f"gnomon runs show {document['campaign'][:8]}")
+    where = f" --record {shlex.quote(document['record'])}" if own_record else ""
+    page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
     went_on = ", going on from an interrupted run" if document["resumed"] else ""
     page.line(f"Took {units.duration(document['seconds'])}{went_on}.", indent=2)

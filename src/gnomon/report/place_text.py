@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
 from typing import Any
 
 from gnomon.report import units
@@ -14,8 +14,11 @@ _CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 _EXPENSIVE = 10
 
 
-def place_report(document: dict[str, Any], page: Page) -> None:
-    """Write the report: the answer first, then what it rests on, then what speaks against it."""
+def place_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
+    """Write the report: the answer first, then what it rests on, then what speaks against it.
+
+    `own_record` says that the record was named by an option, and must be named again to show it.
+    """
     page.headline(document["decision"]["reason"])
     speedup = document["decision"]["speedup_vs_best_single"]
     if speedup:
@@ -29,6 +32,7 @@ def place_report(document: dict[str, Any], page: Page) -> None:
     missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
     doubts(document["doubts"], page)
     _files(document, page)
+    closing(document, page, own_record=own_record)
 
 
 def _times(value: float | None) -> str:
@@ -187,7 +191,6 @@ def _files(document: dict[str, Any], page: Page) -> None:
     page.heading("Written")
     package = document["package"]
     page.path("package", package)
-    page.path("run it", f"cd {package} && python gnomon-agent.pyz run plan.json --output out.npz")
+    page.path("run it", f"cd {shlex.quote(package)} && python gnomon-agent.pyz run plan.json --output out.npz")
     for picture in document["pictures"]:
-        page.path("picture", str(Path(picture)))
-    closing(document, page)
+        page.path("picture", picture)

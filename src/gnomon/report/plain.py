@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
-
-_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -15,13 +12,9 @@ def clean(text: str, *, lines: bool = False) -> str:
 
     Names in a model file come from anywhere: they shall not steer a terminal, reorder its text or break a table.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
-    return "".join(c if _safe(c) or (lines and c == "\n") else _escaped(c) for c in text)
-
-
-def _safe(character: str) -> bool:
-    return unicodedata.category(character) not in _UNSAFE
+    return "".join(c if c.isprintable() or (lines and c == "\n") else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:

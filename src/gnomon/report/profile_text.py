@@ -12,8 +12,11 @@ from gnomon.report.text import Column, Page
 _EXPENSIVE = 10
 
 
-def profile_report(document: dict[str, Any], page: Page) -> None:
-    """Write the report: the ways to run the model, then the most expensive kernels of each."""
+def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
+    """Write the report: the ways to run the model, then the most expensive kernels of each.
+
+    `own_record` says that the record was named by an option, and must be named again to show it.
+    """
     columns = sorted(document["columns"], key=lambda c: c["wall"]["median_s"])
     fastest = columns[0]
     page.headline(f"{fastest['label']} has the least wall time: {units.time(fastest['wall']['median_s'])}.")
@@ -41,7 +44,7 @@ def profile_report(document: dict[str, Any], page: Page) -> None:
     missing(document["missing"], page)
     doubts(document["doubts"], page)
     page.heading("Kept")
-    closing(document, page)
+    closing(document, page, own_record=own_record)
 
 
 def _row(column: dict[str, Any]) -> list[str]:

@@ -1,0 +1,222 @@
+"""A placement made by hand: what `place` finds, without measuring anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.sample import Failure, Run, Samples
+from gnomon.core.solve import Solution
+from gnomon.core.stats import Comparison, summarise
+from gnomon.jobs.contender import Clock, Contender, Kind, Part, Proved, blocks, versus
+from gnomon.jobs.kernels import Kernel
+from gnomon.jobs.lab import Missing, Target
+from gnomon.jobs.place import OperatorRow, Placement
+from gnomon.jobs.profile import Column, Profile
+from gnomon.jobs.prove import Verdict, Verified
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.environment import Doubt
+from gnomon.runtimes.base import Configuration, Support
+from gnomon.runtimes.onert import Onert
+
+HOSTILE = "conv\x1b[31m\u202e\n1"
+"""A name that would colour a terminal, turn its text around and break a line."""
+
+OPERATORS = (("conv0", "CONV_2D"), ("pool", "MAX_POOL_2D"), (HOSTILE, "CONV_2D"), ("fc", "FULLY_CONNECTED"))
+PRICES_S = {"cpu": (100e-6, 20e-6, 90e-6, 5e-6), "ruy": (300e-6, None, 30e-6, 4e-6)}
+
+
+def graph(names: tuple[tuple[str, str], ...] = OPERATORS) -> Graph:
+    """A chain of operators."""
+    tensors = [Tensor(name=f"t{k}", shape=(1, 8), dtype="float32", size_bytes=32) for k in range(len(names) + 1)]
+    operators = [
+        Operator(index=k, name=name, type=kind, inputs=(k,), outputs=(k + 1,), macs=1000 * k)
+        for k, (name, kind) in enumerate(names)
+    ]
+    return Graph(
+        name="hand",
+        format="circle",
+        digest="00" * 32,
+        tensors=tuple(tensors),
+        operators=tuple(operators),
+        inputs=(0,),
+        outputs=(len(names),),
+    )
+
+
+TARGET = Target(
+    runtime=Onert(),
+    configuration=Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={}),
+    support=Support(operators={"cpu": frozenset(range(4)), "ruy": frozenset((0, 2, 3))}),
+)
+
+
+def measured(key: str, time_us: int, *, failure: Failure | None = None) -> Measured:
+    """Three processes of four blocks around a time, or a failure."""
+    facts = {"peak_rss_bytes": 40 << 20, "difference": {"absolute": 1e-7, "relative": 2e-7}}
+    if failure is not None:
+        run = Run(candidate=key, process=0, block=0, started_at_s=0.0, failure=failure)
+        return Measured(key=key, runs=(run,), failure=failure)
+    runs = []
+    for process in range(3):
+        for block in range(4):
+            wall = tuple(time_us * 1000 + 500 * process + 100 * block + 10 * k for k in range(5))
+            samples = Samples(wall_ns=wall, cpu_ns=tuple(t - 200 for t in wall))
+            runs.append(
+                Run(candidate=key, process=process, block=block, started_at_s=0.0, samples=samples, facts=facts)
+            )
+    return Measured(key=key, runs=tuple(runs), failure=None)
+
+
+def contender(kind: Kind, label: str, assignment: tuple[str, ...], predicted_s: float | None) -> Contender:
+    """An assignment inside onert."""
+    backends = dict(enumerate(assignment))
+    part = Part(target=TARGET, operators=tuple(backends), backends=backends)
+    return Contender(
+        key=label,
+        label=label,
+        kind=kind,
+        parts=(part,),
+        candidate=Candidate(key=label, job={}),
+        predicted_s=predicted_s,
+    )
+
+
+def proved(found: Contender, runs: Measured, best: Measured, clock: Clock) -> Proved:
+    """A contender and its runs."""
+    if runs.failure is not None:
+        return Proved(contender=found, measured=runs, summary=None, cpu=None, against_best=None)
+    against: Comparison | None = None if runs is best else versus(runs, best, clock)
+    return Proved(
+        contender=found,
+        measured=runs,
+        summary=summarise(blocks(runs, "wall")),
+        cpu=summarise(blocks(runs, "cpu")),
+        against_best=against,
+    )
+
+
+def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("out.gnomon")) -> Placement:
+    """A plan that is faster than the best single backend, one contender that crashed, one that was left out."""
+    model = graph()
+    crash = Failure(stage="run", kind="crash", transient=False, message="ended by SIGSEGV", log_tail="at \x1b[2Jkernel")
+    runs = {"cpu": measured("cpu", 220), "ruy": measured("ruy", 360), "plan": measured("plan", 160)}
+    plan_of = ("cpu", "cpu", "ruy", "ruy")
+    made = [
+        proved(contender("single", "onert:cpu", ("cpu",) * 4, 215e-6), runs["cpu"], runs["cpu"], clock),
+        proved(
+            contender("single", "onert:ruy (+cpu for 1 of 4)", ("ruy", "cpu", "ruy", "ruy"), 354e-6),
+            runs["ruy"],
+            runs["cpu"],
+            clock,
+        ),
+        proved(contender("plan", "onert: plan", plan_of, 154e-6), runs["plan"], runs["cpu"], clock),
+        proved(
+            contender("greedy", "onert: greedy", ("ruy",) * 4, None),
+            measured("greedy", 0, failure=crash),
+            runs["cpu"],
+            clock,
+        ),
+    ]
+    chosen = made[2] if mixed else made[0]
+    reason = "Mix: the plan is faster." if mixed else "Do not mix: onert:cpu alone is the fastest."
+    planned = chosen.contender.backends
+    rows = tuple(
+        OperatorRow(
+            index=op.index,
+            name=op.name,
+            type=op.type,
+            macs=op.macs,
+            planned=planned[op.index],
+            ran_on=planned[op.index],
+            times_s={backend: PRICES_S[backend][op.index] for backend in PRICES_S},
+        )
+        for op in model.operators
+    )
+    return Placement(
+        model=Path("models/hand\x07.circle"),
+        graph=model,
+        device="local",
+        versions={"onert": "0.1.0"},
+        clock=clock,
+        verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason),
+        verified=Verified(places=planned, moved=(), difference={"absolute": 1e-7, "relative": 2e-7}, failure=None),
+        rows=rows,
+        unattributed_s={"onert:cpu": 5e-6, "onert:ruy (+cpu for 1 of 4)": -6e-6},
+        solutions={"onert": solution()},
+        why_not_mixed="",
+        ideal_s=None,
+        missing=(Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
+        doubts=(Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
+        sensitivity=0.5,
+        package=folder,
+        campaign="0123456789abcdef",
+        resumed=True,
+        seconds=75.0,
+    )
+
+
+def solution() -> Solution:
+    """The certificate of the plan."""
+    return Solution(
+        assignment=(0, 0, 1, 1),
+        choices=("cpu", "cpu", "ruy", "ruy"),
+        code=12,
+        cost=(154e-6,),
+        value=154e-6,
+        optimal=True,
+        method="elimination",
+        bound=154e-6,
+        width=0,
+    )
+
+
+def profiled() -> Profile:
+    """Two columns, one of them with a kernel that the runtime added itself."""
+    model = graph()
+    kernels = (
+        Kernel(name="fused", operators=(0, 1, 2), backend="cpu", time_s=190e-6),
+        Kernel(name="reorder", operators=(), backend="cpu", time_s=10e-6),
+        Kernel(name="fc", operators=(3,), backend="cpu", time_s=5e-6),
+    )
+    runs = measured("cpu", 220)
+    column = Column(
+        label="onert:cpu",
+        wall=summarise(blocks(runs, "wall")),
+        cpu=summarise(blocks(runs, "cpu")),
+        load_s=0.01,
+        first_call_s=0.001,
+        peak_rss_bytes=None,
+        difference={"absolute": 0.0, "relative": 0.0},
+        kernels=kernels,
+        times_s={0: 100e-6, 1: 20e-6, 2: 70e-6, 3: 5e-6},
+        unattributed_s=15e-6,
+    )
+    slower = summarise(blocks(measured("ruy", 360), "wall"))
+    return Profile(
+        model=Path("hand.circle"),
+        graph=model,
+        device="local",
+        versions={"onert": "0.1.0"},
+        columns=(replace(column, label="onert:ruy", wall=slower), column),
+        missing=(),
+        doubts=(),
+        campaign="0123456789abcdef",
+        resumed=False,
+        seconds=3.0,
+    )
+
+
+def keys_of(value: Any, prefix: str = "") -> set[str]:
+    """The paths of all keys of a JSON value: "contenders[].measured.median_s"."""
+    if isinstance(value, dict):
+        found: set[str] = set()
+        for key, item in value.items():
+            path = f"{prefix}.{key}" if prefix else key
+            found |= {path} | keys_of(item, path)
+        return found
+    if isinstance(value, list):
+        return set().union(*(keys_of(item, f"{prefix}[]") for item in value)) if value else set()
+    return set()

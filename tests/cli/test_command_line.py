@@ -1,0 +1,301 @@
+"""The command line itself: help, options, errors for people and as JSON, signals, and what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.cli.placement_kit import placement, profiled
+
+import gnomon
+from gnomon import api
+from gnomon.cli import main as command_line
+from gnomon.cli.main import cli, run
+from gnomon.errors import GnomonError, RuntimeMissingError
+from gnomon.jobs.lab import Request
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("numpy", "scipy", "highspy", "matplotlib", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
+PROBLEM: dict[str, Any] = {
+    "format": "gnomon-problem",
+    "version": 1,
+    "objectives": [{"name": "latency", "unit": "s"}],
+    "slots": [
+        {"name": "conv1", "choices": ["cpu", "gpu"], "cost": [[1.0], [0.5]]},
+        {"name": "conv2", "choices": ["cpu", "gpu"], "cost": [[1.0], None]},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GNOMON_DEBUG", raising=False)
+
+
+def gnomon_process(*args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    code = "from gnomon.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def all_commands() -> list[list[str]]:
+    def below(command: click.Command, words: list[str]) -> list[list[str]]:
+        found = [words]
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                found += below(inner, [*words, name])
+        return found
+
+    return below(cli, [])
+
+
+@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: {' '.join(['gnomon', *words])} ")
+
+
+@pytest.mark.parametrize("code", ["import gnomon", "from gnomon.cli.main import run; run(['--help'])"])
+def test_help_and_import_load_nothing_heavy(code: str) -> None:
+    look = f"{code}\nimport sys; print('LOADED', *sorted(m for m in sys.modules if m.split('.')[0] in {HEAVY}))"
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.splitlines()[-1] == "LOADED"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"gnomon {gnomon.__version__}\n"
+
+
+def test_the_reference_is_up_to_date() -> None:
+    script = ROOT / "scripts" / "command_reference.py"
+    found = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["plac", "m"], "Did you mean 'place'?"),
+        (["place"], "Missing argument 'MODEL'"),
+        (["place", "m", "--thread", "2"], "--threads"),
+        (["place", "m", "--threads", "0"], "0 is not in the range"),
+        (["place", "m", "--processes", "0"], "0 is not in the range"),
+        (["place", "m", "--budget", "-1"], "'-1' is not above 0"),
+        (["place", "m", "--budget", "nan"], "'nan' is not above 0 and finite"),
+        (["place", "m", "--timeout", "inf"], "'inf' is not above 0 and finite"),
+        (["place", "m", "--shape", "x"], "'x' is no shape: give NAME=1,3,224,224"),
+        (["place", "m", "--shape", "x=1,-1"], "is no shape"),
+        (["place", "m", "--shape", "x=1,0"], "has a dimension of 0"),
+        (["place", "m", "--shape", "x=1", "--shape", "x=2"], "--shape gives 'x' twice"),
+        (["place", "m", "--input", "x"], "'x' names no file: give NAME=FILE.npy"),
+        (["place", "m", "--env", "x"], "'x' is no environment variable"),
+        (["place", "m", "--env", "1x=2"], "'1x=2' is no environment variable"),
+        (["place", "m", "--env", "A=1,A=2"], "A is given twice"),
+        (["solve", "p.json", "--weights", "latency"], "'latency' is no weight"),
+        (["solve", "p.json", "--method", "magic"], "'magic' is not one of"),
+        (["runs", "export", "last", "--format", "xml"], "'xml' is not one of"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+    ],
+)
+def test_wrong_options_are_told(args: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert told in err
+    assert "hint: See: gnomon" in err
+
+
+def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> Request:
+    """The request that a command line means."""
+    found: list[Request] = []
+
+    def job(request: Request, *_: object, **__: object) -> None:
+        found.append(request)
+        raise RuntimeMissingError("enough", hint="")
+
+    monkeypatch.setattr(api, "place_job", job)
+    assert run(["place", *args]) == RuntimeMissingError.exit_code
+    return found[0]
+
+
+def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = (
+        "m.onnx --runtime onert --runtime openvino --backend cpu --threads 2 --shape a=b=1,2 --input x=f=1.npy "
+        "--precision bfloat16 --env A=1,B=2,3 --env C= --processes 4 --budget 7 --timeout 8.5 --seed 9 "
+        "--record r.sqlite --fresh"
+    )
+    found = requested(monkeypatch, *args.split())
+    assert found.model == Path("m.onnx")
+    assert found.runtimes == ("onert", "openvino")
+    assert (found.wish.threads, found.wish.backends, found.wish.precisions) == (2, ("cpu",), ("bfloat16",))
+    assert found.wish.environments == ({"A": "1", "B": "2,3"}, {"C": ""})
+    assert found.shapes == {"a=b": (1, 2)}
+    assert found.feeds == {"x": Path("f=1.npy")}
+    assert (found.effort.processes_least, found.effort.processes_most) == (4, 4)
+    assert (found.effort.budget_s, found.effort.timeout_s) == (7.0, 8.5)
+    assert (found.seed, found.record, found.fresh) == (9, Path("r.sqlite"), True)
+
+
+def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert requested(monkeypatch, "m.onnx") == Request(model=Path("m.onnx"))
+
+
+def test_the_python_api_refuses_unknown_options() -> None:
+    wrong: dict[str, Any] = {"thread": 2}
+    with pytest.raises(GnomonError, match="there is no option 'thread'"):
+        gnomon.place("m.onnx", **wrong)
+    with pytest.raises(GnomonError, match="threads is 0"):
+        gnomon.profile("m.onnx", threads=0)
+
+
+@pytest.mark.parametrize("name", ["place", "profile"])
+def test_results_go_out_and_messages_beside(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def job(*_: object, tell: Any, **__: object) -> Any:
+        tell("a message \x1b[2J")
+        return placement(folder=tmp_path) if name == "place" else profiled()
+
+    monkeypatch.setattr(api, f"{name}_job", job)
+    assert run([name, "m.circle", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["format"] == f"gnomon-{name}"
+    assert err == "gnomon: a message \\x1b[2J\n"
+    assert run([name, "m.circle", "--quiet", *(["--no-picture"] if name == "place" else [])]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("Mix: " if name == "place" else "onert:cpu ")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_errors_have_a_hint_and_a_code(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["place", "absent.onnx", *(["--json"] if as_json else [])])
+    out, err = capsys.readouterr()
+    assert code == 3
+    assert err.startswith("error: ")
+    assert "\nhint: " in err
+    if as_json:
+        assert json.loads(out)["error"]["kind"] == "model"
+        assert set(json.loads(out)["error"]) == {"kind", "message", "hint"}
+    else:
+        assert out == ""
+
+
+def test_usage_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["place", "m", "--json", "--threads", "x"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "usage"
+
+
+def broken(error: BaseException) -> Any:
+    def raising(*_: object, **__: object) -> None:
+        raise error
+
+    return raising
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_a_defect_is_told_with_its_trace_on_demand_only(
+    debug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "place_job", broken(ValueError("odd")))
+    monkeypatch.setenv("GNOMON_DEBUG", debug)
+    assert run(["place", "m"]) == 70
+    err = capsys.readouterr().err
+    assert "error: a defect of gnomon: ValueError: odd" in err
+    assert ("Traceback" in err) == (debug == "1")
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (command_line.Terminated(), 143)])
+def test_interruption_is_told(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "place_job", broken(error))
+    assert run(["place", "m", "--json"]) == code
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["kind"] == "interrupted"
+    assert err.strip() == "interrupted: what was measured is kept; the same command goes on from there"
+
+
+def test_the_old_signal_handler_is_back_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    run(["--version"])
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_solve_reads_files_and_the_standard_input(tmp_path: Path) -> None:
+    text = json.dumps(PROBLEM)
+    (tmp_path / "p.json").write_text(text)
+    by_file = gnomon_process("solve", str(tmp_path / "p.json"), "--json")
+    by_pipe = gnomon_process("solve", "-", "--json", stdin=text)
+    found = [json.loads(p.stdout) for p in (by_file, by_pipe)]
+    assert [f["assignment"] for f in found] == [["gpu", "cpu"]] * 2
+    assert found[0]["cost"] == [1.5]
+    assert gnomon.solve(PROBLEM).solution.choices == ("gpu", "cpu")
+    assert gnomon.solve(tmp_path / "p.json").solution.choices == ("gpu", "cpu")
+    shown = gnomon_process("solve", "-", stdin=text)
+    assert shown.stdout.startswith("Cost 1.5: proved the least.\n")
+
+
+def test_solve_tells_bad_problems() -> None:
+    found = gnomon_process("solve", "-", stdin="{")
+    assert (found.returncode, found.stdout) == (3, "")
+    assert found.stderr.startswith("error: ")
+    absent = gnomon_process("solve", "absent.json")
+    assert absent.returncode == 3
+    assert "absent.json cannot be read: No such file" in absent.stderr
+
+
+def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["runs"]) == 0
+    assert "The record is empty" in capsys.readouterr().out
+    assert run(["runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["campaigns"] == []
+    assert run(["runs", "show", "last"]) == 8
+    assert run(["runs", "--record", str(tmp_path / "absent.sqlite")]) == 8
+    assert not (tmp_path / "absent.sqlite").exists()
+    assert gnomon.runs() == ()
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = "from gnomon.cli.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "completion", "bash"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait(60) in (0, 1)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    assert "_GNOMON_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_completes() -> None:
+    found = gnomon_process(_GNOMON_COMPLETE="bash_complete", COMP_WORDS="gnomon pro", COMP_CWORD="1")
+    assert found.stdout.split() == ["plain,profile"]

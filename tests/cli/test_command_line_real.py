@@ -1,0 +1,120 @@
+"""The command line at work: a small model measured by ONNX Runtime, interrupted, taken up, listed and exported."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: no model can be made")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: nothing can be measured")
+
+COMMAND = [sys.executable, "-c", "from gnomon.cli.main import main; main()"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with model.onnx: a product and a Relu."""
+    helper, value = onnx.helper, onnx.TensorProto.FLOAT
+    weight = helper.make_tensor("w", value, [64, 64], [0.01 * (k % 7) - 0.02 for k in range(64 * 64)])
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
+            helper.make_node("Relu", ["h"], ["y"], name="relu"),
+        ],
+        "small",
+        [helper.make_tensor_value_info("x", value, [8, 64])],
+        [helper.make_tensor_value_info("y", value, [8, 64])],
+        [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "GNOMON_HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+
+
+def call(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_place_writes_a_package_and_the_record_tells_of_it(folder: Path) -> None:
+    done = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["decision"]["chosen"] == "onnxruntime"
+    assert document["verified"]["ok"]
+    assert document["package"] == "model.gnomon"
+    assert document["record"] == str(folder / "home" / "record.sqlite")
+    assert (folder / "model.gnomon" / "plan.json").is_file()
+    assert all((folder / picture).is_file() for picture in document["pictures"])
+    assert "gnomon: profile (" in done.stderr
+
+    again = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1")
+    assert again.returncode == 9
+    assert "exists already" in again.stderr
+
+    shown = call(folder, "runs", "show", "last", "--json")
+    assert json.loads(call(folder, "runs", "--json").stdout)["more"] is False
+    assert json.loads(shown.stdout)["row"]["campaign"]["kind"] == "place"
+    assert call(folder, "runs", "show", document["campaign"][:6]).stdout
+    lines = call(folder, "runs", "export", document["campaign"]).stdout.splitlines()
+    assert {json.loads(line)["type"] for line in lines} == {"campaign", "run", "event"}
+    rows = list(
+        csv.DictReader(call(folder, "runs", "export", document["campaign"], "--format", "csv").stdout.splitlines())
+    )
+    assert rows
+    assert all(float(row["wall_s"]) > 0 for row in rows)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_cleans_up_and_goes_on(number: signal.Signals, code: int, folder: Path) -> None:
+    args = ["profile", "model.onnx", "--runtime", "onnxruntime", "--processes", "2"]
+    process = subprocess.Popen(
+        [*COMMAND, *args],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("gnomon: profile, traced"):
+                break
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(60) == code
+    assert "interrupted: what was measured is kept; the same command goes on from there" in rest
+    assert list((folder / "tmp").iterdir()) == []
+    done = call(folder, *args, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed"]
+
+
+def test_runtimes_tells_what_is_here(folder: Path) -> None:
+    document = json.loads(call(folder, "runtimes", "--json").stdout)
+    found = {row["name"]: row for row in document["runtimes"]}
+    assert found["onnxruntime"]["installed"]
+    assert found["onnxruntime"]["version"]
+    assert all(row["installed"] or row["install"].startswith("pip install ") for row in found.values())
+    assert "onnxruntime" in call(folder, "runtimes").stdout

@@ -1,0 +1,112 @@
+"""The picture: well-formed, told apart by hatches as well as colours, the same bytes each time, any size of model."""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import HOSTILE, placement
+
+from gnomon.cli.pictures import draw
+from gnomon.cli.place_document import place_document
+from gnomon.report.timeline import rows_of, stretches
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def document(**how: Any) -> dict[str, Any]:
+    return place_document(placement(**how), Path("record.sqlite"))
+
+
+def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:
+    told: list[str] = []
+    paths = draw(found, folder, told.append)
+    assert told == []
+    assert [Path(path).name for path in paths] == ["plan.svg", "plan.png"]
+    return (folder / "plan.svg").read_text(encoding="utf-8"), (folder / "plan.png").read_bytes()
+
+
+def test_the_svg_is_well_formed_with_hatches_and_text(tmp_path: Path) -> None:
+    text, png = drawn(document(), tmp_path)
+    root = ElementTree.fromstring(text)  # noqa: S314 our own file
+    patterns = list(root.iter(f"{SVG}pattern"))
+    words = " ".join("".join(t.itertext()) for t in root.iter(f"{SVG}text"))
+    assert patterns, "backends are told apart by hatches too"
+    assert "onert: plan" in words
+    assert "ruy: 2 operators, 34.0 us" in words
+    assert "in no operator" in words
+    assert png.startswith(b"\x89PNG")
+
+
+def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert drawn(document(), tmp_path / "a") == drawn(document(), tmp_path / "b")
+
+
+def test_hostile_names_are_shown_not_obeyed(tmp_path: Path) -> None:
+    found = document()
+    for contender in found["contenders"]:
+        contender["label"] += HOSTILE + "$x_1$ <b>&"
+    for key in ("chosen", "best_single"):
+        found["decision"][key] += HOSTILE + "$x_1$ <b>&"
+    text, _ = drawn(found, tmp_path)
+    ElementTree.fromstring(text)  # noqa: S314 our own file
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def many(count: int) -> dict[str, Any]:
+    found = document()
+    dice = random.Random(1)
+    for contender in found["contenders"]:
+        contender["assignment"] = [dice.choice(["cpu", "ruy", "a" * 80]) for _ in range(count)]
+        contender["operators_s"] = [dice.random() ** 4 * 400e-6 / count for _ in range(count)]
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 5, 2000])
+def test_models_of_any_size_are_drawn(count: int, tmp_path: Path) -> None:
+    text, _ = drawn(many(count), tmp_path)
+    assert len(text) < 1_500_000
+
+
+def test_rows_keep_the_time_whatever_is_merged() -> None:
+    for row, contender in zip(rows_of(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
+        source = next(c for c in many(2000)["contenders"] if c["label"] == contender)
+        assert row.label == contender
+        assert row.drawn_s == pytest.approx(min(sum(source["operators_s"]), row.measured_s))
+        assert sum(len(s.operators) for s in row.stretches) == 2000
+        assert sum(n for n, _ in row.totals.values()) == 2000
+
+
+def test_the_best_single_is_first_and_the_failed_one_absent() -> None:
+    assert [row.label for row in rows_of(document())] == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
+
+
+def test_operators_that_exceed_the_whole_are_scaled() -> None:
+    found = document()
+    plan = found["contenders"][2]
+    plan["operators_s"] = [t * 10 for t in plan["operators_s"]]
+    row = rows_of(found)[2]
+    assert row.scaled
+    assert row.drawn_s == pytest.approx(row.measured_s)
+    assert row.rest_s == pytest.approx(0, abs=1e-12)
+
+
+def test_small_stretches_join_their_neighbours() -> None:
+    made = stretches(["a", "b", "a", "b"], [1.0, 0.001, 1.0, 1.0], 0.01)
+    assert [(s.backend, s.operators) for s in made] == [("a", (0, 1, 2)), ("b", (3,))]
+    assert stretches(["a", "b"], [0.0, 0.0], 0.01)[0].operators == (0, 1)
+
+
+def test_no_room_for_the_picture_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    assert draw(document(), tmp_path / "absent", told.append) == []
+    assert len(told) == 1
+    assert "cannot be written" in told[0]

@@ -1,0 +1,103 @@
+"""The terminal report: a golden text, any width, and no control character of a model's names."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import placement, profiled
+
+from gnomon.cli.place_document import place_document
+from gnomon.cli.profile_document import profile_document
+from gnomon.report.place_text import place_report
+from gnomon.report.profile_text import profile_report
+from gnomon.report.text import Page
+
+GOLDEN = Path(__file__).with_name("data") / "place.txt"
+
+
+def place_text(document: dict[str, Any], width: int) -> str:
+    file = io.StringIO()
+    place_report(document, Page(file, width=width))
+    return file.getvalue()
+
+
+def profile_text(width: int) -> str:
+    file = io.StringIO()
+    profile_report(profile_document(profiled(), Path("record.sqlite")), Page(file, width=width))
+    return file.getvalue()
+
+
+def document(**how: Any) -> dict[str, Any]:
+    return place_document(placement(**how), Path("record.sqlite"))
+
+
+def test_the_report_is_the_golden_one() -> None:
+    assert place_text(document(), 80) == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_names_cannot_steer_the_terminal(width: int, clock: str) -> None:
+    for text in (place_text(document(clock=clock), width), profile_text(width)):
+        assert all(c == "\n" or c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_lines_fit_but_for_commands_and_paths(width: int) -> None:
+    for text in (place_text(document(), width), profile_text(width)):
+        long = [line for line in text.splitlines() if len(line) > width]
+        assert [line for line in long if not line.startswith("  run it")] == []
+
+
+def test_the_answer_comes_first() -> None:
+    assert place_text(document(), 80).startswith("Mix: the plan is faster.\n")
+    assert place_text(document(mixed=False), 80).startswith("Do not mix: onert:cpu alone is the fastest.\n")
+
+
+def test_a_package_that_failed_is_not_recommended() -> None:
+    found = document()
+    found["verified"] = {
+        "ok": False,
+        "moved": [],
+        "difference": None,
+        "failure": {
+            "stage": "load",
+            "kind": "crash",
+            "message": "ended by SIGSEGV",
+            "log_tail": "",
+            "transient": False,
+        },
+    }
+    text = place_text(found, 80)
+    assert "It failed: crash at load: ended by SIGSEGV" in text
+    assert "Do not deploy it" in text
+
+
+def test_operators_that_moved_are_named() -> None:
+    found = document()
+    found["verified"]["moved"] = [2, 3]
+    text = place_text(found, 80)
+    assert "2 of 4 operators ran where planned" in text
+    assert "Ran elsewhere: operators 2-3." in text
+
+
+def test_unknown_intervals_and_empty_parts_are_said() -> None:
+    found = document()
+    for contender in found["contenders"]:
+        for key in ("measured", "cpu"):
+            if contender[key]:
+                contender[key] |= {"low_s": None, "high_s": None}
+    found |= {"missing": [], "doubts": [], "solutions": {}, "unattributed_s": {}}
+    text = place_text(found, 80)
+    assert "[unknown]" in text
+    assert "Doubts" not in text
+    assert "Left out" not in text
+
+
+def test_kernels_that_the_runtime_added_are_said() -> None:
+    text = profile_text(100)
+    assert text.startswith("onert:cpu has the least wall time: 221 us.\n")
+    assert "added by the runtime" in text

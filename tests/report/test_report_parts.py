@@ -1,0 +1,107 @@
+"""Units, spans and cleaned texts."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.report import units
+from gnomon.report.plain import clean, finite, shorten
+from gnomon.report.spans import assignment_text, numbers, spans
+
+SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.2345e-3, "1.23 ms"),
+        (12.345e-6, "12.3 us"),
+        (123.45e-6, "123 us"),
+        (999.6e-6, "1.00 ms"),
+        (9.996e-3, "10.0 ms"),
+        (1234.0, "1230 s"),
+        (4e-7, "400 ns"),
+        (-2.6e-3, "-2.60 ms"),
+        (2e-11, "< 1 ns"),
+        (0.0, "0 s"),
+        (None, "-"),
+        (math.inf, "-"),
+    ],
+)
+def test_times(seconds: float | None, text: str) -> None:
+    assert units.time(seconds) == text
+
+
+@given(st.floats(min_value=1e-9, max_value=1e6))
+def test_times_are_right_to_three_digits(seconds: float) -> None:
+    number, unit = units.time(seconds).split()
+    assert float(number) * SCALES[unit] == pytest.approx(seconds, rel=5.1e-3)
+
+
+def test_intervals_are_in_the_unit_of_their_time() -> None:
+    assert units.interval(0.95e-3, 1.1e-3, 1e-3) == "[0.950, 1.10]"
+    assert units.interval(900e-6, 1.1e-3, 980e-6) == "[900, 1100]"
+    assert units.interval(None, 1.0, 1.0) == "[unknown]"
+    assert units.interval(0.0, math.inf, 1.0) == "[unknown]"
+
+
+def test_waiting_and_sizes() -> None:
+    assert [units.duration(s) for s in (8.4, 75, 7500)] == ["8 s", "1 min 15 s", "2 h 5 min"]
+    assert [units.count(n) for n in (None, 0, 999, 1060000, 7.3e9)] == ["-", "0", "999", "1.06 M", "7.30 G"]
+    assert units.mebibytes(40 << 20) == "40.0 MiB"
+    assert [units.percent(s) for s in (0.012, -0.5, None)] == ["+1.2 %", "-50.0 %", "-"]
+
+
+@given(st.text())
+def test_cleaned_texts_are_printable_and_stable(text: str) -> None:
+    assert all(c.isprintable() for c in clean(text))
+    assert clean(clean(text)) == clean(text)
+    assert all(c == "\n" or c.isprintable() for c in clean(text, lines=True))
+
+
+def test_cleaning_keeps_other_scripts() -> None:
+    assert clean("\u5377\u79ef \u00e9 \u03b1") == "\u5377\u79ef \u00e9 \u03b1"
+    assert clean("a\x1b]0;x\x07\u202eb") == "a\\x1b]0;x\\x07\\u202eb"
+
+
+@given(st.text(), st.integers(min_value=8, max_value=60))
+def test_shortened_texts_fit(text: str, width: int) -> None:
+    assert len(shorten(text, width)) <= width
+
+
+def test_shortening_keeps_both_ends() -> None:
+    assert shorten("abcdefghijklmnop", 10) == "abcd..mnop"
+
+
+@given(st.lists(st.sampled_from(["cpu", "ruy", None])))
+def test_spans_cover_the_assignment(assignment: list[str | None]) -> None:
+    covered = [name for first, last, name in spans(assignment) for _ in range(first, last + 1)]
+    assert covered == [name or "-" for name in assignment]
+
+
+def test_assignments_in_words() -> None:
+    assert assignment_text(["cpu"] * 3 + ["ruy"] + ["cpu"] * 2) == "0-2 cpu   3 ruy   4-5 cpu"
+    assert assignment_text(["cpu", "ruy"] * 50) == "50 on cpu, 50 on ruy, in 100 stretches"
+
+
+@given(st.sets(st.integers(min_value=0, max_value=200)))
+def test_numbers_tell_every_index(indices: set[int]) -> None:
+    text = numbers(sorted(indices), most=1000)
+    told: set[int] = set()
+    for part in re.findall(r"[0-9-]+", text):
+        first, _, last = part.partition("-")
+        told |= set(range(int(first), int(last or first) + 1))
+    assert told == indices
+
+
+def test_many_numbers_are_counted() -> None:
+    assert numbers([0, 2, 4, 5, 6], most=2) == "0, 2 and 3 more"
+
+
+def test_values_that_are_not_finite_become_none() -> None:
+    assert finite({"a": (math.inf, 1), 2: {"b": math.nan}}) == {"a": [None, 1], "2": {"b": None}}
