@@ -71,7 +71,7 @@ def test_a_difference_is_never_nan(a: list[float], b: list[float]) -> None:
     assert compare(a, a) == (0.0, 0.0)
 
 
-SPECS = {
+SPECS: dict[str, dict[str, Any]] = {
     "f": {"shape": [2, 3], "dtype": "float32"},
     "h": {"shape": [5], "dtype": "float16"},
     "i": {"shape": [4], "dtype": "int64"},
@@ -89,7 +89,7 @@ def filled(seed: int) -> dict[str, Any]:
 def test_inputs_follow_from_the_seed() -> None:
     one, again, other = filled(1), filled(1), filled(2)
     for name, spec in SPECS.items():
-        assert one[name].shape == tuple(spec["shape"])  # type: ignore[arg-type]
+        assert one[name].shape == tuple(spec["shape"])
         assert one[name].dtype == spec["dtype"]
         assert (one[name] == again[name]).all()
     assert (one["f"] != other["f"]).any()

@@ -66,6 +66,19 @@ def onnx_bytes(nodes: Sequence[Any], constants: dict[str, Any], shape: Sequence[
     return bytes(made.SerializeToString())
 
 
+def nan_onnx() -> bytes:
+    """A model on which runtimes disagree: ONNX Runtime keeps the NaN of a negative root, OpenVINO makes it 0."""
+    return onnx_bytes([helper.make_node("Sqrt", ["x"], ["root"]), helper.make_node("Relu", ["root"], ["y"])], {})
+
+
+def deaf_onnx() -> bytes:
+    """A model whose output does not depend on its input."""
+    return onnx_bytes(
+        [helper.make_node("Mul", ["x", "zero"], ["none"]), helper.make_node("Add", ["none", "constant"], ["y"])],
+        {"zero": np.zeros((1, 8), np.float32), "constant": np.arange(8, dtype=np.float32).reshape(1, 8)},
+    )
+
+
 def endless_onnx() -> bytes:
     """A valid model whose loop has 2^62 trips."""
     body = helper.make_graph(
@@ -163,11 +176,12 @@ def recorded(record: Path) -> Counter[tuple[str, str, int, int]]:
 
 def processes_in(folder: Path) -> list[int]:
     """Processes whose temporary folder is below `folder`, by their environment."""
-    wanted = f"TMPDIR={folder / 'tmp'}".encode()
+    wanted = f"TMPDIR={folder / 'tmp'}".encode()  # of gnomon itself; its workers' is below that
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            if any(v == wanted or v.startswith(wanted + b"/") for v in variables):
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 found += [] if state in "ZX" else [int(entry.name)]
         except OSError:

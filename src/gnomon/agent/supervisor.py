@@ -42,7 +42,8 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, **environment},
+            # Runtimes leave files behind when they are killed: here they go away with the private folder.
+            env={**os.environ, "TMPDIR": os.getcwd(), **environment},
             start_new_session=False,
         )
         self._selector = selectors.DefaultSelector()

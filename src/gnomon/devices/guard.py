@@ -8,8 +8,11 @@ rest.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -65,3 +68,15 @@ class Guard:
         with contextlib.suppress(BrokenPipeError):
             self._pipe.write(line.encode() + b"\n")
             self._pipe.flush()
+
+
+@contextlib.contextmanager
+def guarded_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    guard = Guard(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        guard.close()

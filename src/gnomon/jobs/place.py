@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
+from gnomon.devices.guard import guarded_folder
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.contender import Clock, Contender, blocks
@@ -83,7 +83,7 @@ def place(
     start = time.monotonic()
     with ExitStack() as stack:
         lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gnomon-segments-")))
+        folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
         inside, across = _price(lab, folder)
         clocks = {r.clock for r in inside} | ({across.clock} if across else set())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph
 from gnomon.core.stats import Summary, summarise
+from gnomon.devices.guard import guarded_folder
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.contender import Contender, blocks
@@ -63,10 +63,10 @@ def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str
     start = time.monotonic()
     with (
         open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
-        tempfile.TemporaryDirectory(prefix="gnomon-segments-") as folder,
+        guarded_folder("gnomon-segments-") as folder,
     ):
         sensitivity = reference(lab)
-        contenders = _contenders(lab, Path(folder))
+        contenders = _contenders(lab, folder)
         measured = lab.runner.measure("profile", [c.candidate for c in contenders], request.effort)
         for contender in contenders:
             failure = measured[contender.key].failure

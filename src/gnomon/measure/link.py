@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
+from gnomon.devices.guard import guarded_folder
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.pack import packed_agent
 
@@ -37,16 +37,17 @@ class AgentLink:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.info = device.describe()
-        self._folder = tempfile.TemporaryDirectory(prefix="gnomon-agent-")
-        packed = Path(self._folder.name) / "gnomon-agent.pyz"
-        packed.write_bytes(packed_agent())
-        self._agent = device.push(packed, packed.name)
+        with ExitStack() as stack:
+            packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
+            packed.write_bytes(packed_agent())
+            self._agent = device.push(packed, packed.name)
+            self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._folder.cleanup()
+        self._open.close()
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Put one request; `on_event` is called for each event but the signs of life.

@@ -71,9 +71,9 @@ class PlacedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Which operators each backend of a configuration takes, and which backends failed altogether.
+    """Which operators each backend of a configuration takes, and how backends failed.
 
-    `operators[backend]` are operator indices. A backend in `failures` is in none of the sets.
+    `operators[backend]` are operator indices. `failures[backend]` says why a backend took none, or which it lacks.
     """
 
     operators: Mapping[str, frozenset[int]]

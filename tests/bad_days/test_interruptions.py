@@ -1,0 +1,115 @@
+"""Ctrl-C, kill -9 and two gnomons at once: nothing is left behind, nothing is lost, nothing is measured twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.bad_days.livekit import (
+    interrupt,
+    matmul_onnx,
+    nothing_left,
+    recorded,
+    start_place,
+    wait_for_line,
+)
+
+from gnomon.measure.effort import Effort
+
+EFFORT = Effort(processes_least=2, processes_most=2, rounds=3, block_s=0.05, warm_s=0.01, laggard=1e9)
+
+
+def model_in(folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.write_bytes(matmul_onnx(depth=1))
+    return path
+
+
+def finish(folder: Path, model: Path, effort: Effort) -> str:
+    """Run to the end; the last line tells whether it was resumed."""
+    with start_place(folder, model, effort) as gnomon:
+        told, errors = gnomon.communicate(timeout=240)
+    assert gnomon.returncode == 0, errors
+    return told.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    model, record = model_in(tmp_path), tmp_path / "record.sqlite"
+    with start_place(tmp_path, model, EFFORT) as gnomon:
+        wait_for_line(gnomon, "progress profile 5")
+        interrupt(gnomon, signal.SIGINT)
+    assert gnomon.returncode == -signal.SIGINT or gnomon.returncode == 1
+    assert nothing_left(tmp_path)
+    before = recorded(record)
+    assert len(before) >= 4
+    assert not (tmp_path / "out").exists()
+    assert finish(tmp_path, model, EFFORT) == "resumed True"
+    after = recorded(record)
+    assert set(after.values()) == {1}  # every visit is in the record once
+    assert before.keys() <= after.keys()
+    assert len({campaign for campaign, *_ in after}) == 1
+    assert (tmp_path / "out" / "plan.json").is_file()
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kill_9_at_random_moments(tmp_path: Path, seed: int) -> None:
+    model, record = model_in(tmp_path), tmp_path / "record.sqlite"
+    rng = random.Random(seed)
+    seen: set[tuple[str, str, int, int]] = set()
+    for _ in range(3):
+        with start_place(tmp_path, model, EFFORT) as gnomon:
+            time.sleep(rng.uniform(0.2, 5.0))
+            interrupt(gnomon, signal.SIGKILL)
+        assert nothing_left(tmp_path)
+        if record.exists():
+            now = recorded(record)
+            assert seen <= now.keys()  # what was recorded stays
+            seen = set(now)
+    finish(tmp_path, model, EFFORT)
+    after = recorded(record)
+    assert seen <= after.keys()
+    by_campaign = {campaign for campaign, *_ in after}
+    assert set(after.values()) == {1}
+    assert len(by_campaign) <= 2  # at most: one that had just finished when it was killed, and the last
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.slow
+def test_two_gnomons_take_turns(tmp_path: Path) -> None:
+    model = model_in(tmp_path)
+    effort = replace(EFFORT, processes_least=1, processes_most=1)
+    with start_place(tmp_path, model, effort, "one") as first:
+        wait_for_line(first, "progress")
+        with start_place(tmp_path, model, effort, "two") as second:
+            told = wait_for_line(second, "told")
+            assert str(first.pid) in told
+            assert "waiting" in told
+            assert first.poll() is None
+            ends = [process.communicate(timeout=240) for process in (first, second)]
+    for process, (out, errors) in zip((first, second), ends, strict=True):
+        assert process.returncode == 0, errors
+        assert out.splitlines()[-1] == "new True"
+    for folder in ("one", "two"):
+        assert (tmp_path / folder / "plan.json").is_file()
+    after = recorded(tmp_path / "record.sqlite")
+    assert set(after.values()) == {1}
+    assert len({campaign for campaign, *_ in after}) == 2
+
+
+def test_the_lease_ends_with_its_holder(tmp_path: Path, zoo_model: Callable[[str], Path], small: Effort) -> None:
+    with start_place(tmp_path, zoo_model("mix.circle"), replace(small, rounds=50)) as gnomon:
+        wait_for_line(gnomon, "progress")
+        interrupt(gnomon, signal.SIGKILL)
+    from gnomon.devices.lease import lease
+
+    told: list[str] = []
+    with lease(tmp_path, "local", on_wait=told.append, wait_s=5.0):
+        assert told == []

@@ -1,0 +1,207 @@
+"""Runtimes that crash, hang, are killed, compute wrongly or are not there: each is left out, and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.bad_days.livekit import (
+    deaf_onnx,
+    endless_onnx,
+    matmul_onnx,
+    nan_onnx,
+    processes_in,
+    start_place,
+    wait_for_line,
+)
+
+from gnomon.core.sample import Run
+from gnomon.devices.base import DeviceInfo
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import MeasurementError, RuntimeMissingError
+from gnomon.jobs.lab import Request
+from gnomon.jobs.place import place
+from gnomon.jobs.profile import profile
+from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Wish
+from gnomon.store.base import CampaignQuery, RunQuery
+from gnomon.store.sqlite import SqliteStore
+
+Zoo = Callable[[str], Path]
+
+
+def runs_in(record: Path) -> list[Run]:
+    with SqliteStore.open(record) as store:
+        return [r for c in store.query(CampaignQuery()) for r in store.query(RunQuery(campaign=c.id))]
+
+
+def saved(folder: Path, data: bytes, name: str = "m.onnx") -> Path:
+    (folder / name).write_bytes(data)
+    return folder / name
+
+
+def test_a_backend_that_segfaults_is_left_out_with_the_reason(zoo_model: Zoo, small: Effort) -> None:
+    found = profile(Request(model=zoo_model("mix.circle"), effort=small))
+    reasons = {m.name: m.reason for m in found.missing}
+    if "onert:train" not in reasons:
+        pytest.skip("this onert has no backend that segfaults")
+    assert "SIGSEGV" in reasons["onert:train"]
+    assert [c.label.partition(" ")[0] for c in found.columns] == ["onert:cpu", "onert:ruy"]
+
+
+def test_when_all_runtimes_hang_it_ends_and_says_so(tmp_path: Path, small: Effort) -> None:
+    model = saved(tmp_path, endless_onnx())
+    with pytest.raises(MeasurementError) as refused:
+        place(Request(model=model, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
+    for runtime in ("onnxruntime", "openvino"):
+        assert f"{runtime}: hang" in refused.value.message
+    assert refused.value.hint
+
+
+def test_a_configuration_that_hangs_does_not_spoil_the_others(tmp_path: Path, small: Effort) -> None:
+    # A real ONNX Runtime in an environment in which it stops for ever when it is imported.
+    (tmp_path / "stuck").mkdir()
+    (tmp_path / "stuck" / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "class Stuck:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'onnxruntime':\n"
+        "            time.sleep(3600)\n"
+        "sys.meta_path.insert(0, Stuck())\n"
+    )
+    wish = Wish(environments=({"PYTHONPATH": str(tmp_path / "stuck")},))
+    model = saved(tmp_path, matmul_onnx())
+    record = tmp_path / "record.sqlite"
+    found = profile(Request(model=model, effort=replace(small, timeout_s=6.0), wish=wish, record=record))
+    labels = {c.label for c in found.columns}
+    assert {"onnxruntime", "openvino"} < labels
+    hung = [m for m in found.missing if m.name.startswith("onnxruntime[PYTHONPATH")]
+    assert len(hung) == 1
+    assert "hang" in hung[0].reason
+    assert [r.failure.kind for r in runs_in(record) if r.failure] == ["hang"]
+
+
+@pytest.mark.slow
+def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_leak(
+    zoo_model: Zoo, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUY_PATHS", "16")  # what the user's shell has must not reach the processes
+    wish = Wish(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
+    found = profile(Request(model=zoo_model("efficientnet-lite0.circle"), effort=small, wish=wish))
+    columns = {c.label.partition(" ")[0]: c for c in found.columns}
+    if "onert[RUY_PATHS=16]:ruy" in columns:
+        pytest.skip("RUY_PATHS=16 computes rightly on this processor")
+    assert columns["onert:ruy"].difference["relative"] < 1e-3  # the clean one is right
+    refused = [m for m in found.missing if m.name.startswith("onert[RUY_PATHS=16]:ruy")]
+    assert len(refused) == 1
+    assert "outputs differ" in refused[0].reason
+
+
+def test_runtimes_that_disagree_are_not_compared(tmp_path: Path, small: Effort) -> None:
+    model, record = saved(tmp_path, nan_onnx()), tmp_path / "record.sqlite"
+    found = profile(Request(model=model, effort=small, record=record))
+    assert [c.label for c in found.columns] == ["onnxruntime"]
+    assert [m.name for m in found.missing] == ["openvino"]
+    assert "outputs differ" in found.missing[0].reason
+    runs = runs_in(record)  # the store refuses NaN and infinity: reading it all shows that none was written
+    assert [r.failure.kind for r in runs if r.failure] == ["wrong-output"]
+    placed = place(Request(model=model, effort=small, record=record), tmp_path / "out")
+    assert placed.verdict.chosen.contender.label == "onnxruntime"
+    assert placed.verified.ok
+
+
+def test_outputs_that_ignore_the_input_are_a_doubt(tmp_path: Path, small: Effort) -> None:
+    deaf = profile(Request(model=saved(tmp_path, deaf_onnx()), effort=small))
+    assert "insensitive" in {d.kind for d in deaf.doubts}
+    hearing = profile(Request(model=saved(tmp_path, matmul_onnx(), "n.onnx"), effort=small))
+    assert "insensitive" not in {d.kind for d in hearing.doubts}
+
+
+def other_python(folder: Path, packages: tuple[str, ...]) -> Path:
+    """A Python of its own that has only these of the packages that are installed here."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
+    site = next(folder.glob("lib/python3*/site-packages"))
+    for package in packages:
+        home = next(Path(p) / package for p in sys.path if (Path(p) / package).exists())
+        for entry in (home, home.with_name(f"{package}.libs")):
+            if entry.exists():
+                (site / entry.name).symlink_to(entry)
+    return folder / "bin" / "python"
+
+
+def use_python(monkeypatch: pytest.MonkeyPatch, python: Path) -> None:
+    true = LocalDevice.describe
+
+    def describe(self: LocalDevice) -> DeviceInfo:
+        return replace(true(self), python=str(python))
+
+    monkeypatch.setattr(LocalDevice, "describe", describe)
+
+
+def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it(
+    tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_python(monkeypatch, other_python(tmp_path / "venv", ("numpy", "openvino")))
+    found = profile(Request(model=saved(tmp_path, matmul_onnx()), effort=small))
+    assert [c.label for c in found.columns] == ["openvino"]
+    assert [(m.name, m.reason, m.hint) for m in found.missing] == [
+        ("onnxruntime", "not installed", "pip install 'gnomon[onnxruntime]'")
+    ]
+
+
+def test_no_runtime_at_all(tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, zoo_model: Zoo) -> None:
+    use_python(monkeypatch, other_python(tmp_path / "venv", ("numpy",)))
+    with pytest.raises(RuntimeMissingError) as refused:
+        place(Request(model=zoo_model("mix.circle"), effort=small), tmp_path / "out")
+    assert "not installed" in refused.value.message
+    assert "pip install 'gnomon[onert]'" in refused.value.hint
+
+
+def a_worker(folder: Path) -> int:
+    """The number of a process that measures, once there is one."""
+    for _ in range(3000):
+        for pid in processes_in(folder):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"work" in words:
+                return pid
+        time.sleep(0.01)
+    raise AssertionError("no worker was seen")
+
+
+LONG = Effort(processes_least=1, processes_most=1, rounds=6, block_s=0.2, warm_s=0.01, laggard=1e9, timeout_s=4.0)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_for_want_of_memory_is_tried_once_more(tmp_path: Path) -> None:
+    model, record = saved(tmp_path, matmul_onnx(depth=1)), tmp_path / "record.sqlite"
+    with start_place(tmp_path, model, LONG) as gnomon:
+        wait_for_line(gnomon, "progress profile 2")
+        os.kill(a_worker(tmp_path), signal.SIGKILL)
+        told, errors = gnomon.communicate(timeout=180)
+    assert gnomon.returncode == 0, errors
+    assert "new True" in told
+    failures = [r.failure for r in runs_in(record) if r.failure]
+    assert [(f.kind, f.transient, f.stage) for f in failures] == [("memory", True, "run")]
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_counts_as_hanging(tmp_path: Path) -> None:
+    model, record = saved(tmp_path, matmul_onnx(depth=1)), tmp_path / "record.sqlite"
+    with start_place(tmp_path, model, LONG) as gnomon:
+        wait_for_line(gnomon, "progress profile 2")
+        os.kill(a_worker(tmp_path), signal.SIGSTOP)
+        told, errors = gnomon.communicate(timeout=180)
+    assert gnomon.returncode == 0, errors  # the other runtime is left
+    assert "new True" in told
+    failures = [r.failure for r in runs_in(record) if r.failure]
+    assert [(f.kind, f.transient) for f in failures] == [("hang", False)]
