@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -99,10 +100,21 @@ def test_operators_that_exceed_the_whole_are_scaled() -> None:
     assert row.rest_s == pytest.approx(0, abs=1e-12)
 
 
-def test_small_stretches_join_their_neighbours() -> None:
-    made = stretches(["a", "b", "a", "b"], [1.0, 0.001, 1.0, 1.0], 0.01)
-    assert [(s.backend, s.operators) for s in made] == [("a", (0, 1, 2)), ("b", (3,))]
-    assert stretches(["a", "b"], [0.0, 0.0], 0.01)[0].operators == (0, 1)
+def test_small_stretches_are_drawn_together_on_the_backend_of_most_of_their_time() -> None:
+    made = stretches(["a", "b", "a", "b"], [1.0, 0.001, 0.002, 1.0], 0.01)
+    assert [(s.backend, s.operators) for s in made] == [("a", (0,)), ("b", (1, 2, 3))]
+    assert [(s.backend, s.operators) for s in stretches(["a", "b"], [0.0, 0.0], 0.01)] == [("a", (0, 1))]
+    assert [s.operators for s in stretches(["a", "b"], [1.0, 0.0], 0.01)] == [(0, 1)]
+
+
+def test_colours_tell_how_much_time_each_backend_has() -> None:
+    dice = random.Random(2)
+    assignment = [dice.choice("aaab") for _ in range(4000)]
+    times_s = [dice.random() for _ in assignment]
+    made = stretches(assignment, times_s, 0.002 * sum(times_s))
+    assert 3 <= len({s.backend for s in made}) + len(made) < 600
+    assert sum(s.time_s for s in made) == pytest.approx(sum(times_s))
+    assert [i for s in made for i in s.operators] == list(range(4000))
 
 
 def test_no_room_for_the_picture_is_told(tmp_path: Path) -> None:
@@ -110,3 +122,17 @@ def test_no_room_for_the_picture_is_told(tmp_path: Path) -> None:
     assert draw(document(), tmp_path / "absent", told.append) == []
     assert len(told) == 1
     assert "cannot be written" in told[0]
+
+
+def test_without_matplotlib_the_way_to_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gnomon.report.picture", None)
+    told: list[str] = []
+    assert draw(document(), tmp_path, told.append) == []
+    assert told == ["no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'"]
+
+
+def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
+    found = document()
+    found["model"]["path"] = "\u6a21\u578b.circle"
+    text, _ = drawn(found, tmp_path)
+    assert "\u6a21\u578b.circle" in text

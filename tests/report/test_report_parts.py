@@ -54,7 +54,7 @@ def test_waiting_and_sizes() -> None:
     assert [units.duration(s) for s in (8.4, 75, 7500)] == ["8 s", "1 min 15 s", "2 h 5 min"]
     assert [units.count(n) for n in (None, 0, 999, 1060000, 7.3e9)] == ["-", "0", "999", "1.06 M", "7.30 G"]
     assert units.mebibytes(40 << 20) == "40.0 MiB"
-    assert [units.percent(s) for s in (0.012, -0.5, None)] == ["+1.2 %", "-50.0 %", "-"]
+    assert [units.percent(s) for s in (0.012, -0.5, -0.0004, None)] == ["+1.2 %", "-50.0 %", "+0.0 %", "-"]
 
 
 @given(st.text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gnomon.report import units
-from gnomon.report.plain import shorten
+from gnomon.report.plain import clean, shorten
 from gnomon.report.timeline import Row, rows_of
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; hatches tell them apart in print.
@@ -49,7 +50,10 @@ def draw_placement(document: dict[str, Any], paths: Sequence[Path]) -> None:
 
     Raises OSError where a file cannot be written.
     """
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}):
+    settings = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = _figure(document)
         for path in paths:
             metadata = {"Date": None, "Creator": "gnomon"} if path.suffix == ".svg" else {"Software": "gnomon"}
@@ -69,7 +73,7 @@ def _figure(document: dict[str, Any]) -> Figure:
         _draw_row(axes, row, place, scale, looks)
     axes.set_xlim(0, longest_s * scale * 1.02)
     axes.set_ylim(len(rows) - 0.5, -0.62)
-    labels = [("\u2714 " if row.chosen else "") + "\n".join(textwrap.wrap(shorten(row.label, 52), 26)) for row in rows]
+    labels = [("\u2714 " if row.chosen else "") + _two_lines(row.label) for row in rows]
     axes.set_yticks(range(len(rows)), labels=labels)
     axes.tick_params(axis="y", length=0)
     for text, row in zip(axes.get_yticklabels(), rows, strict=True):
@@ -81,6 +85,13 @@ def _figure(document: dict[str, Any]) -> Figure:
     axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
     _legend(figure, looks, rows)
     return figure
+
+
+def _two_lines(label: str, width: int = 30) -> str:
+    """The label in at most two lines, the middle left out of longer ones."""
+    text = clean(label)
+    lines = textwrap.wrap(text, width)
+    return "\n".join(lines) if len(lines) < 3 else f"{text[: width - 2]}..\n{text[-width:]}"
 
 
 def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tuple[str, str]]) -> None:

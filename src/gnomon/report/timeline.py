@@ -89,41 +89,53 @@ def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, 
 
 
 def stretches(assignment: Sequence[str | None], times_s: Sequence[float], visible_s: float) -> list[Stretch]:
-    """Runs of equal backend. One shorter than `visible_s` is drawn as part of its neighbour."""
-    runs: list[tuple[str, list[int]]] = []
+    """Runs of equal backend. Neighbours that are each shorter than `visible_s` are drawn as one, of the backend that
+    most of their time is on, so that the colours still tell how much time each backend has.
+    """
+    groups: list[list[int]] = []
     for index, backend in enumerate(assignment):
-        if runs and runs[-1][0] == (backend or "?"):
-            runs[-1][1].append(index)
+        if index and backend == assignment[index - 1]:
+            groups[-1].append(index)
         else:
-            runs.append((backend or "?", [index]))
-    length = [sum(times_s[i] for i in members) for _, members in runs]
-    merged: list[tuple[str, list[int], float]] = []
-    carried: list[int] = []
-    carried_s = 0.0
-    for (backend, members), time_s in zip(runs, length, strict=True):
-        if merged and (time_s < visible_s or merged[-1][0] == backend):
-            last = merged[-1]
-            merged[-1] = (last[0], last[1] + members, last[2] + time_s)
-        elif time_s < visible_s:
-            carried, carried_s = carried + members, carried_s + time_s
+            groups.append([index])
+    merged: list[list[int]] = []
+    width_s = 0.0
+    for group in groups:
+        time_s = _sum(group, times_s)
+        last = group is groups[-1] and time_s < visible_s
+        if merged and (width_s < visible_s or last):
+            merged[-1] += group
+            width_s += time_s
         else:
-            merged.append((backend, carried + members, carried_s + time_s))
-            carried, carried_s = [], 0.0
-    if carried:
-        merged.append((runs[0][0], carried, carried_s))
-    made, start_s = [], 0.0
-    for backend, members, time_s in merged:
+            merged.append(list(group))
+            width_s = time_s
+    made: list[Stretch] = []
+    start_s = 0.0
+    for members in merged:
+        time_s, backend = _sum(members, times_s), _most(members, assignment, times_s)
+        if made and made[-1].backend == backend:
+            members, start_s = [*made[-1].operators, *members], made[-1].start_s
+            time_s = _sum(members, times_s)
+            made.pop()
+        borders = _borders(members, times_s, start_s, visible_s)
         made.append(
-            Stretch(
-                backend=backend,
-                start_s=start_s,
-                time_s=time_s,
-                operators=tuple(members),
-                borders_s=_borders(members, times_s, start_s, visible_s),
-            )
+            Stretch(backend=backend, start_s=start_s, time_s=time_s, operators=tuple(members), borders_s=borders)
         )
         start_s += time_s
     return made
+
+
+def _sum(members: Sequence[int], times_s: Sequence[float]) -> float:
+    return sum(times_s[index] for index in members)
+
+
+def _most(members: Sequence[int], assignment: Sequence[str | None], times_s: Sequence[float]) -> str:
+    """The backend that most of the members' time is on."""
+    sums: dict[str, float] = {}
+    for index in members:
+        name = assignment[index] or "?"
+        sums[name] = sums.get(name, 0.0) + times_s[index]
+    return max(sums, key=lambda name: sums[name])
 
 
 def _borders(members: Sequence[int], times_s: Sequence[float], start_s: float, visible_s: float) -> tuple[float, ...]:

@@ -67,9 +67,11 @@ def count(number: float | None) -> str:
     return f"{number:.0f}"
 
 
-def percent(share: float | None) -> str:
-    """A share with its sign: "+1.2 %"."""
-    return "-" if share is None or not math.isfinite(share) else f"{share:+.1%}".replace("%", " %")
+def percent(part: float | None) -> str:
+    """A change with its sign: "+1.2 %"; "-" where unknown."""
+    if part is None or not math.isfinite(part):
+        return "-"
+    return f"{round(part * 100, 1) + 0.0:+.1f} %"  # adding 0 makes -0.0 a plain one
 
 
 def share(part: float) -> str:
