@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _SCRIPT = """
 import os
 from gnomon.agent.driver import driver_for
@@ -23,7 +25,15 @@ def test_onnxruntime_is_imported_with_its_telemetry_off(tmp_path: Path) -> None:
     assert done.stdout.strip() == "1"
 
 
-def test_nothing_imports_onnxruntime_around_that() -> None:
+def test_openvino_leaves_nothing_in_the_home(tmp_path: Path) -> None:
+    script = "from gnomon.agent.driver import driver_for; driver_for('openvino').probe()"
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "openvino"])
+def test_nothing_imports_a_runtime_around_that(package: str) -> None:
     folder = Path(__file__).parents[2] / "src" / "gnomon"
-    found = [p.name for p in folder.rglob("*.py") if "import onnxruntime" in p.read_text(encoding="utf-8")]
-    assert found == ["driver_onnxruntime.py"]
+    found = [p.name for p in folder.rglob("*.py") if f"import {package}\n" in p.read_text(encoding="utf-8")]
+    assert found == [f"driver_{package}.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,23 @@ from .arrays import Buffers
 from .driver import Refused
 
 
+def _openvino() -> Any:
+    """The package, without its telemetry: a measured process calls no network and writes nothing into a home.
+
+    Importing openvino imports its telemetry, which then makes an identity file in the user's home; without that
+    package it goes on with a stub of its own.
+    """
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import openvino
+
+    return openvino
+
+
 class OpenVinoModel:
     """A model compiled by OpenVINO, bound to the caller's arrays."""
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
-        import openvino as ov
+        ov = _openvino()
 
         options = segment.get("options", {})
         config = {
@@ -111,7 +124,7 @@ class OpenVinoDriver:
 
     def probe(self) -> dict[str, Any]:
         """Version, devices, and the precisions that the processor computes in natively."""
-        import openvino as ov
+        ov = _openvino()
 
         core = ov.Core()
         return {
@@ -126,7 +139,7 @@ class OpenVinoDriver:
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason."""
-        import openvino as ov
+        ov = _openvino()
 
         core = ov.Core()
         try:
