@@ -1,0 +1,218 @@
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+"""The contract of `gnomon.runtimes.base.Runtime` as tests, with the real runtime on this machine.
+
+Subclass `RuntimeContract` in a test module and give it a fixture `adapter` (the runtime) and a fixture `path` (a small
+model that it loads)::
+
+    class TestMyRuntime(RuntimeContract):
+        @pytest.fixture
+        def adapter(self):
+            return MyRuntime()
+
+        @pytest.fixture
+        def path(self, tmp_path):
+            return write_small_model(tmp_path)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnomon.core.sample import Failure
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import UsageError
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
+from gnomon.models.load import load
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+
+_LIMIT_S = 120.0
+
+
+class RuntimeContract:
+    """What every adapter of a runtime must do. Skips where the runtime is not installed."""
+
+    @pytest.fixture
+    def link(self) -> Iterator[AgentLink]:
+        """The agent on this machine."""
+        with LocalDevice() as device, AgentLink(device) as opened:
+            yield opened
+
+    @pytest.fixture
+    def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
+        """What the agent finds of the runtime."""
+        answer = link.ask({"p": {"do": "probe", "runtime": adapter.name}}, timeout_s=_LIMIT_S)["p"]
+        if isinstance(answer, Failure):
+            pytest.skip(f"{adapter.name}: {answer.message}")
+        more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
+        return Probe(version=answer["version"], backends=tuple(answer["backends"]), details=more)
+
+    @pytest.fixture
+    def model(self, path: Path) -> Model:
+        """The model, read."""
+        return load(path)
+
+    @pytest.fixture
+    def placed(self, model: Model) -> PlacedModel:
+        """The model on the device, which is this machine."""
+        graph = model.graph
+        return PlacedModel(
+            graph=graph,
+            path=str(model.path),
+            inputs=tuple(graph.tensors[t].name for t in graph.inputs),
+            outputs=tuple(graph.tensors[t].name for t in graph.outputs),
+        )
+
+    def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
+        assert adapter.name
+        assert adapter.requirement
+        assert model.graph.format in adapter.formats
+
+    def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:
+        wish = Wish(environments=({"A": "1"}, {"A": "2", "B": "3"}))
+        made = adapter.configurations(probe, wish)
+        assert len({c.name for c in made}) == len(made) >= 3
+        assert not made[0].environment
+        assert {tuple(sorted(c.environment.items())) for c in made} == {
+            (),
+            (("A", "1"),),
+            (("A", "2"), ("B", "3")),
+        }
+        for configuration in made:
+            assert configuration.runtime == adapter.name
+            assert configuration.backends
+            assert 0 < configuration.tolerance < 0.2
+            json.dumps(dict(configuration.options), allow_nan=False)
+        assert made == adapter.configurations(probe, wish)
+
+    def test_threads_are_passed_on(self, adapter: Runtime, probe: Probe) -> None:
+        one, two = (adapter.configurations(probe, Wish(threads=n))[0].options for n in (1, 2))
+        assert one != two
+
+    def test_an_unknown_backend_is_refused(self, adapter: Runtime, probe: Probe) -> None:
+        with pytest.raises(UsageError, match="warp-drive") as refused:
+            adapter.configurations(probe, Wish(backends=("warp-drive",)))
+        assert refused.value.hint
+
+    def test_support_is_told_of_every_backend(
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+    ) -> None:
+        configuration = adapter.configurations(probe, Wish())[0]
+        found = adapter.support(link.ask, placed, configuration)
+        indices = {op.index for op in placed.graph.operators}
+        assert set(found.operators) | set(found.failures) == set(configuration.backends)
+        assert all(taken <= indices for taken in found.operators.values())
+        assert frozenset[int]().union(*found.operators.values()) == indices
+
+    def test_a_model_that_is_none_is_a_failure_and_no_crash_of_gnomon(
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, tmp_path: Path
+    ) -> None:
+        broken = tmp_path / "broken"
+        broken.write_bytes(b"this is no model" * 100)
+        there = PlacedModel(graph=placed.graph, path=str(broken), inputs=placed.inputs, outputs=placed.outputs)
+        found = adapter.support(link.ask, there, adapter.configurations(probe, Wish())[0])
+        assert not any(found.operators.values())
+        assert all(failure.message for failure in found.failures.values())
+
+    def test_every_backend_gives_the_same_outputs_and_says_where_it_ran(
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+    ) -> None:
+        configuration = adapter.configurations(probe, Wish())[0]
+        found = adapter.support(link.ask, placed, configuration)
+        _run(link, "reference", placed, adapter.segment(placed, configuration, {}), configuration, save=True)
+        for backend, taken in found.operators.items():
+            assignment = _assignment(placed, configuration, found, backend)
+            segment = adapter.segment(placed, configuration, assignment)
+            json.dumps(segment, allow_nan=False)
+            opened, _ = _run(link, backend, placed, segment, configuration)
+            assert opened["difference"]["relative"] <= configuration.tolerance
+            if configuration.reported:
+                told = {str(row["backend"]) for part in opened["where"] for row in part}
+                assert told
+                assert told <= set(configuration.reported)
+                continue
+            _, block = _run(link, f"{backend}, traced", placed, segment, configuration, profiled=True)
+            ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
+            assert {i: ran_on.get(i) for i in taken} == dict.fromkeys(taken, backend)
+
+    def test_its_profiler_gives_a_time_to_operators_for_each_call(
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
+    ) -> None:
+        configuration = adapter.configurations(probe, Wish())[0]
+        segment = adapter.segment(placed, configuration, {})
+        _, block = _run(link, "traced", placed, segment, configuration, profiled=True)
+        rows = block["operators"]
+        assert any(row["sources"] for row in rows)
+        assert all(isinstance(t, int) and t >= 0 for row in rows for t in row["wall_ns"])
+        assert max(len(row["wall_ns"]) for row in rows) <= len(block["wall_ns"])
+
+    def test_a_package_computes_what_was_measured(
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, model: Model, link: AgentLink, tmp_path: Path
+    ) -> None:
+        configuration = adapter.configurations(probe, Wish())[0]
+        found = adapter.support(link.ask, placed, configuration)
+        assignment = _assignment(placed, configuration, found, list(found.operators)[-1])
+        measured = adapter.segment(placed, configuration, assignment)
+        _run(link, "reference", placed, measured, configuration, save=True)
+        folder = tmp_path / "package"
+        folder.mkdir()
+        written = adapter.package(model, configuration, assignment, folder)
+        assert written["runtime"] == adapter.name
+        assert not Path(written["model"]).is_absolute()
+        there = {**measured, **written, "model": str(folder / written["model"])}
+        opened, _ = _run(link, "package", placed, there, configuration)
+        assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
+
+
+def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:
+    """Everything that the backend takes on it, the rest on the first that takes it."""
+    order = (backend, *configuration.backends)
+    return {
+        op.index: next(b for b in order if op.index in support.operators.get(b, ())) for op in placed.graph.operators
+    }
+
+
+def _run(
+    link: AgentLink,
+    key: str,
+    placed: PlacedModel,
+    segment: Mapping[str, Any],
+    configuration: Configuration,
+    *,
+    save: bool = False,
+    profiled: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a segment once in a fresh process: what it said when opened, and its block."""
+    graph = placed.graph
+    tensors = {}
+    for index in (*graph.inputs, *graph.outputs):
+        tensor = graph.tensors[index]
+        tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
+    job = {
+        "tensors": tensors,
+        "feeds": {name: {} for name in placed.inputs},
+        "outputs": list(placed.outputs),
+        "seed": 0,
+        "segments": [segment],
+    }
+    checked = {"save" if save else "check": "contract.npz", "seeds": [0, 1]}
+    candidate = {
+        "key": key,
+        "environment": dict(configuration.environment),
+        "tolerance": 1e9,
+        "calls_least": 60,
+        "open": {"job": job, "profiled": profiled, **({} if profiled else checked)},
+        "visits": [] if save else [0],
+    }
+    effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
+    seen: dict[str, dict[str, Any]] = {}
+    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
+    link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
+    assert "failure" not in seen, seen["failure"]
+    return seen["opened"], seen.get("block", {})
