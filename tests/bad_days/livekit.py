@@ -123,7 +123,12 @@ from gnomon.jobs.lab import Request
 from gnomon.jobs.place import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
-request = Request(model=Path(asked["model"]), record=Path(asked["record"]), effort=Effort(**asked["effort"]))
+request = Request(
+    model=Path(asked["model"]),
+    record=Path(asked["record"]),
+    effort=Effort(**asked["effort"]),
+    runtimes=tuple(asked["runtimes"]),
+)
 found = place(
     request, Path(asked["out"]), overwrite=True,
     watch=lambda p: print("progress", p.stage, p.done, flush=True),
@@ -133,7 +138,9 @@ print("resumed" if found.resumed else "new", found.verified.ok, flush=True)
 """
 
 
-def start_place(folder: Path, model: Path, effort: Effort, out: str = "out") -> subprocess.Popen[str]:
+def start_place(
+    folder: Path, model: Path, effort: Effort, out: str = "out", runtimes: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     """`place` in a process of its own, with all that it makes below `folder`."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -142,6 +149,7 @@ def start_place(folder: Path, model: Path, effort: Effort, out: str = "out") -> 
         "record": str(folder / "record.sqlite"),
         "out": str(folder / out),
         "effort": asdict(effort),
+        "runtimes": list(runtimes),
     }
     return subprocess.Popen(
         [sys.executable, "-c", _PLACE, json.dumps(asked)],
