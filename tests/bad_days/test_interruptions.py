@@ -109,8 +109,8 @@ def test_the_lease_ends_with_its_holder(tmp_path: Path, zoo_model: Callable[[str
     with start_place(tmp_path, zoo_model("mix.circle"), replace(small, rounds=50)) as gnomon:
         wait_for_line(gnomon, "progress")
         interrupt(gnomon, signal.SIGKILL)
-    from gnomon.devices.lease import lease
+    from gnomon.devices.lease import lease, lease_folder
 
     told: list[str] = []
-    with lease(tmp_path, "local", on_wait=told.append, wait_s=5.0):
+    with lease(lease_folder(), "local", on_wait=told.append, wait_s=5.0):
         assert told == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pytest
 
 from gnomon.core.campaign import Context
 from gnomon.errors import DeviceError
-from gnomon.measure.campaign import CampaignRunner, Candidate, Measured
+from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Question
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Progress
@@ -111,7 +112,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 def runner(link: StandIn, store: SqliteStore, **more: Any) -> CampaignRunner:
     made = cast(AgentLink, link)
-    return CampaignRunner(made, store, kind="test", context=CONTEXT, question={}, **more)
+    return CampaignRunner(made, store, Question(kind="test", context=CONTEXT, details={}), **more)
 
 
 def candidates(*keys: str, **more: Any) -> list[Candidate]:
@@ -279,7 +280,7 @@ def test_progress_counts_up_to_its_end(store: SqliteStore, times: Any) -> None:
     link.failures = [("slow", "run", CRASH)]
     runner(link, store, watch=seen.append).measure("some stage", candidates("fast", "slow"), EFFORT)
     assert {p.stage for p in seen} == {"some stage"}
-    assert all(a.done <= b.done for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.done <= b.done for a, b in pairwise(seen))
     assert all(p.done <= p.total for p in seen)
     assert seen[0].left_s is None
     taken = len([run for run in runner(StandIn(times), store).known("fast").runs if run.samples])

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.measure import snapshot as snapshot_file
+from gnomon.agent import snapshot as snapshot_file
+from gnomon.agent.snapshot import snapshot
 from gnomon.measure.environment import judge
-from gnomon.measure.snapshot import snapshot
 
 MACHINE = {
     "proc/loadavg": "0.50 0.40 0.30 2/345 6789",

@@ -7,6 +7,7 @@ from typing import Any
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
+from gnomon.jobs.targets import reason_of
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.registry import all_runtimes
 
@@ -31,7 +32,7 @@ def runtimes_document() -> dict[str, Any]:
             "install": None,
         }
         if isinstance(answer, Failure):
-            row["reason"] = _reason(answer)
+            row["reason"] = reason_of(answer)
             row["install"] = f"pip install '{runtime.requirement}'"
         else:
             row["version"], row["backends"] = answer["version"], list(answer["backends"])
@@ -43,10 +44,3 @@ def runtimes_document() -> dict[str, Any]:
         "runtimes": sorted(rows, key=lambda row: (not row["installed"], row["name"])),
         "broken": [{"name": item.name, "reason": item.reason} for item in broken],
     }
-
-
-def _reason(failure: Failure) -> str:
-    if "ModuleNotFoundError" in failure.message or "ImportError" in failure.message:
-        return "not installed"
-    tail = failure.log_tail.strip().splitlines()
-    return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gnomon.core.graph import Graph
     from gnomon.core.sample import Failure
     from gnomon.core.stats import Comparison, Summary
-    from gnomon.jobs.lab import Missing
+    from gnomon.jobs.targets import Missing
     from gnomon.measure.environment import Doubt
 
 

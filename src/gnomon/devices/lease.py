@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnomon.errors import DeviceError
+
+
+def lease_folder() -> Path:
+    """Where this user's leases of this machine's devices are, whatever record a gnomon writes to.
+
+    The run-time folder of the session where there is one, else a folder of the user's own in the temporary one.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK):
+        return Path(runtime) / "gnomon"
+    return Path(tempfile.gettempdir()) / f"gnomon-leases-{os.getuid()}"
 
 
 @contextmanager
@@ -24,12 +36,13 @@ def lease(
     """
     path = folder / f"lease-{name}.lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Anybody may make files in a temporary folder: a link there is not followed.
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise DeviceError(
             f"the lease of device {name!r} cannot be taken: {path}: {error.strerror}",
-            hint="Free space there, or point GNOMON_HOME to a folder that can be written.",
+            hint="Free space there, or point TMPDIR to a folder that can be written.",
         ) from error
     try:
         deadline = time.monotonic() + wait_s

@@ -23,9 +23,10 @@ from gnomon.core.stats import quantile
 from gnomon.errors import MeasurementError
 from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
 from gnomon.jobs.contender import QUANTILE, Clock, Contender, Kind, Part, choose_clock, level
-from gnomon.jobs.inside import describe, trace_of
+from gnomon.jobs.inside import trace_of
 from gnomon.jobs.kernels import kernels
-from gnomon.jobs.lab import Lab, Missing, Target
+from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import Missing, Target, describe
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
 from gnomon.models.onnx_cut import OnnxCutter

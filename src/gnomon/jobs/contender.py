@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, quantile
-from gnomon.jobs.lab import Lab, Target
+from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.runtimes.base import Configuration
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from gnomon.core.cost import CostModel, Objective
 from gnomon.core.price import Array, Observation, operator_prices
-from gnomon.core.sample import Failure
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError
 from gnomon.jobs.contender import Clock, Contender, Kind, Part, choose_clock, level
-from gnomon.jobs.lab import Lab, Missing, Target
+from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import Missing, Target, describe
 from gnomon.measure.campaign import Candidate, Measured
 
 _REFITS = 3
@@ -217,17 +217,6 @@ class InsidePlacer:
                 column = self.backends.index(contender.backends[index])
                 table[index, column] = min(table[index, column], time_s)
         return table
-
-
-def describe(failure: Failure | None) -> str:
-    """A failure in one line."""
-    if failure is None:
-        return "unknown"
-    return (
-        f"{failure.kind} while {failure.stage}ing: {failure.message}"
-        if failure.stage != "check"
-        else (f"refused: {failure.message}")
-    )
 
 
 def trace_of(contender: Contender) -> Candidate:

@@ -12,20 +12,20 @@ from typing import Any
 import gnomon
 from gnomon.core.campaign import Context
 from gnomon.core.graph import Graph
-from gnomon.core.sample import Failure
-from gnomon.devices.lease import lease
+from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import ModelError, RuntimeMissingError, UsageError
+from gnomon.errors import ModelError, UsageError
 from gnomon.jobs.kernels import Sources
-from gnomon.measure.campaign import CampaignRunner
+from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, probe_runtimes
+from gnomon.measure.campaign import CampaignRunner, Question
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.models.model import Model, dynamic_inputs
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import PlacedModel, Probe, Wish
 from gnomon.runtimes.registry import chosen_runtimes
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.sqlite import SqliteStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +46,6 @@ class Request:
     seed: int = 0
     record: Path | None = None
     fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A configuration of a runtime that can run the model, and which operators its backends take."""
-
-    runtime: Runtime
-    configuration: Configuration
-    support: Support
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """A runtime, configuration or backend that was left out, with the reason and what to do."""
-
-    name: str
-    reason: str
-    hint: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,8 +109,7 @@ def open_lab(
         model = load(request.model)
         model, source = _with_shapes(model, request, stack)
         runtimes = chosen_runtimes(request.runtimes, model.graph.format)
-        home = (request.record or default_path()).parent
-        stack.enter_context(lease(home, "local", on_wait=tell))
+        stack.enter_context(lease(lease_folder(), "local", on_wait=tell))
         store = stack.enter_context(SqliteStore.open(request.record))
         device = stack.enter_context(LocalDevice())
         link = stack.enter_context(AgentLink(device))
@@ -141,31 +122,15 @@ def open_lab(
             outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
         )
         _check_feeds(request, placed)
-        probes, missing = _probe(link, runtimes)
-        targets = _targets(link, runtimes, probes, placed, request.wish, missing)
-        computed = {t.configuration.precision for t in targets}
-        for precision in request.wish.precisions:
-            if precision not in computed:
-                reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
-                missing.append(Missing(name=precision, reason=reason))
+        probes, missing = probe_runtimes(link, runtimes)
+        targets = find_targets(link, runtimes, probes, placed, request.wish, missing)
         if not targets:
-            raise _nothing_runs(runtimes, missing)
-        context = Context(
-            device=link.info.fingerprint,
-            versions={name: probe.version for name, probe in probes.items()},
-            model_digest=model.graph.digest,
-            model_name=model.path.name,
-            options=_options(request),
-            seed=request.seed,
-            gnomon_version=gnomon.__version__,
-        )
-        names = [t.configuration.name for t in targets]
+            raise nothing_runs(runtimes, missing)
+        asked = {"configurations": [t.configuration.name for t in targets], "effort": _protocol(request.effort)}
         runner = CampaignRunner(
             link,
             store,
-            kind=kind,
-            context=context,
-            question={**question, "configurations": names, "effort": _protocol(request.effort)},
+            Question(kind=kind, context=_context(request, model, link, probes), details={**question, **asked}),
             watch=watch,
             fresh=request.fresh,
             sources=Sources(model.graph),
@@ -181,6 +146,19 @@ def open_lab(
             targets=targets,
             missing=missing,
         )
+
+
+def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
+    """What must be equal for runs to be compared."""
+    return Context(
+        device=link.info.fingerprint,
+        versions={name: probe.version for name, probe in probes.items()},
+        model_digest=model.graph.digest,
+        model_name=model.path.name,
+        options=_options(request),
+        seed=request.seed,
+        gnomon_version=gnomon.__version__,
+    )
 
 
 def _with_shapes(model: Model, request: Request, stack: ExitStack) -> tuple[Model, Path]:
@@ -245,64 +223,3 @@ def _check_feeds(request: Request, placed: PlacedModel) -> None:
         tensor = placed.graph.tensors[index]
         if tensor.shape is None or -1 in tensor.shape:
             raise ModelError(f"the shape of output {tensor.name!r} is not known", hint="Fix the inputs with --shape.")
-
-
-def _probe(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
-    answers = link.ask({r.name: {"do": "probe", "runtime": r.name} for r in runtimes})
-    probes: dict[str, Probe] = {}
-    missing: list[Missing] = []
-    for runtime in runtimes:
-        answer = answers[runtime.name]
-        if isinstance(answer, Failure):
-            hint = f"pip install '{runtime.requirement}'"
-            missing.append(Missing(name=runtime.name, reason=_reason(answer), hint=hint))
-            continue
-        details = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-        probes[runtime.name] = Probe(version=answer["version"], backends=tuple(answer["backends"]), details=details)
-    return probes, missing
-
-
-def _reason(failure: Failure) -> str:
-    if "ModuleNotFoundError" in failure.message or "ImportError" in failure.message:
-        return "not installed"
-    tail = failure.log_tail.strip().splitlines()
-    return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")
-
-
-def _targets(
-    link: AgentLink,
-    runtimes: tuple[Runtime, ...],
-    probes: Mapping[str, Probe],
-    placed: PlacedModel,
-    wish: Wish,
-    missing: list[Missing],
-) -> tuple[Target, ...]:
-    targets: list[Target] = []
-    for runtime in runtimes:
-        if runtime.name not in probes:
-            continue
-        found: Support | None = None
-        for configuration in runtime.configurations(probes[runtime.name], wish):
-            if found is None:  # what a runtime takes does not depend on the environment
-                found = runtime.support(link.ask, placed, configuration)
-                for backend, failure in found.failures.items():
-                    label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
-                    missing.append(Missing(name=label, reason=_reason(failure)))
-            taken = frozenset[int]().union(*found.operators.values())
-            lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
-            if lacking is None:
-                targets.append(Target(runtime=runtime, configuration=configuration, support=found))
-            elif taken:
-                reason = f"no backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
-                missing.append(Missing(name=configuration.name, reason=reason))
-    return tuple(targets)
-
-
-def _nothing_runs(runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
-    reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
-    install = [m.hint for m in missing if m.hint]
-    names = ", ".join(r.name for r in runtimes)
-    return RuntimeMissingError(
-        f"no runtime on this device runs the model ({reasons})",
-        hint=f"Install one: {'; '.join(install)}" if install else f"Tried: {names}. Try another model or runtime.",
-    )

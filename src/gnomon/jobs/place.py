@@ -14,11 +14,12 @@ from gnomon.devices.guard import guarded_folder
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.contender import Clock, Contender, blocks
-from gnomon.jobs.inside import InsidePlacer, InsideResult, describe, trace_of
+from gnomon.jobs.inside import InsidePlacer, InsideResult, trace_of
 from gnomon.jobs.kernels import kernels, operator_times, unattributed_s
-from gnomon.jobs.lab import Lab, Missing, Request, open_lab
+from gnomon.jobs.lab import Lab, Request, open_lab
 from gnomon.jobs.packages import write_package
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
+from gnomon.jobs.targets import Missing, describe
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
@@ -89,6 +90,7 @@ def place(
         clocks = {r.clock for r in inside} | ({across.clock} if across else set())
         clock: Clock = "wall" if "wall" in clocks else "cpu"
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
+        lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
         verdict = prove(lab, contenders, clock)
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender

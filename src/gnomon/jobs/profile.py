@@ -13,9 +13,10 @@ from gnomon.devices.guard import guarded_folder
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.contender import Contender, blocks
-from gnomon.jobs.inside import InsidePlacer, describe, trace_of
+from gnomon.jobs.inside import InsidePlacer, trace_of
 from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
-from gnomon.jobs.lab import Lab, Missing, Request, open_lab
+from gnomon.jobs.lab import Lab, Request, open_lab
+from gnomon.jobs.targets import Missing, describe
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch

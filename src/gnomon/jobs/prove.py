@@ -10,10 +10,11 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import Summary, summarise
 from gnomon.errors import MeasurementError
 from gnomon.jobs.contender import Clock, Contender, Proved, blocks, level, versus
-from gnomon.jobs.inside import describe, traced_candidate
+from gnomon.jobs.inside import traced_candidate
 from gnomon.jobs.kernels import kernels
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.packages import read_plan
+from gnomon.jobs.targets import describe
 from gnomon.measure.campaign import Measured
 
 

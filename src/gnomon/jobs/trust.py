@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gnomon.errors import MeasurementError
-from gnomon.jobs.inside import describe
 from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import describe
 from gnomon.measure.environment import Doubt, judge
 
 

@@ -39,6 +39,18 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a campaign asks: its kind, the context of its runs, and the job's own part in JSON values.
+
+    Two campaigns with equal questions ask the same, so that one can take up the other.
+    """
+
+    kind: str
+    context: Context
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What is known of one candidate: its runs, in order, and the failure that ended it, if one did."""
 
@@ -75,20 +87,19 @@ class CampaignRunner:
         self,
         link: AgentLink,
         store: Store,
+        question: Question,
         *,
-        kind: str,
-        context: Context,
-        question: Mapping[str, Any],
         watch: Watch | None = None,
         fresh: bool = False,
         sources: Callable[[str], int | None] | None = None,
     ) -> None:
         """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
-        key = question_key(kind, context, question)
+        context = question.context
+        key = question_key(question.kind, context, question.details)
         found = None if fresh else latest_unfinished(store, key)
         self.resumed = found is not None
         self.campaign = found or Campaign(
-            id=uuid.uuid4().hex, kind=kind, key=key, context=context, started_at_s=time.time()
+            id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
         )
         store.open_campaign(self.campaign)
         self.link, self._store, self._watch = link, store, watch
