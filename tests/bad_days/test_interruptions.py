@@ -87,7 +87,8 @@ def test_kill_9_at_random_moments(tmp_path: Path, seed: int) -> None:
 def test_two_gnomons_take_turns(tmp_path: Path) -> None:
     model = model_in(tmp_path)
     effort = replace(EFFORT, processes_least=1, processes_most=1)
-    with start_place(tmp_path, model, effort, "one", ONE) as first:
+    longer = replace(effort, rounds=60)  # so that it still measures when the other one comes
+    with start_place(tmp_path, model, longer, "one", ONE) as first:
         wait_for_line(first, "progress")
         with start_place(tmp_path, model, effort, "two", ONE) as second:
             told = wait_for_line(second, "told")
