@@ -12,6 +12,7 @@ from typing import Any
 import gnomon
 from gnomon.core.campaign import Context
 from gnomon.core.graph import Graph
+from gnomon.devices.guard import guarded_folder
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import ModelError, UsageError
@@ -112,7 +113,7 @@ def open_lab(
         stack.enter_context(lease(lease_folder(), "local", on_wait=tell))
         store = stack.enter_context(SqliteStore.open(request.record))
         device = stack.enter_context(LocalDevice())
-        link = stack.enter_context(AgentLink(device))
+        link = stack.enter_context(AgentLink(device, timeout_s=request.effort.timeout_s))
         request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
         placed = PlacedModel(
             graph=model.graph,
@@ -171,7 +172,7 @@ def _with_shapes(model: Model, request: Request, stack: ExitStack) -> tuple[Mode
     if model.graph.format == "onnx":
         from gnomon.models.onnx_static import fixed_copy
 
-        model, source = fixed_copy(model, dict(request.shapes), stack)
+        model, source = fixed_copy(model, dict(request.shapes), stack.enter_context(guarded_folder("gnomon-model-")))
     still = dynamic_inputs(model.graph)
     if still:
         example = " ".join(f"--shape {t.name}=1,3,224,224" for t in still)

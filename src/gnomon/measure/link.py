@@ -31,11 +31,13 @@ _FIELDS: Mapping[str, frozenset[str]] = {
 class AgentLink:
     """Starts the agent's supervisor on a device. The device is the caller's and stays open.
 
-    A context manager: the packed agent lies in a temporary folder while the link is open.
+    A context manager: the packed agent lies in a temporary folder while the link is open. `timeout_s` is how long
+    a process may take to answer a command of `ask`.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, timeout_s: float = 60.0) -> None:
         self.device = device
+        self._timeout_s = timeout_s
         self.info = device.describe()
         with ExitStack() as stack:
             packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
@@ -83,9 +85,10 @@ class AgentLink:
             )
 
     def ask(
-        self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float = 60.0
+        self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float | None = None
     ) -> dict[str, Mapping[str, Any] | Failure]:
         """Each command in a fresh process of the agent: its answer, or how the process failed."""
+        timeout_s = timeout_s or self._timeout_s
         answers: dict[str, Mapping[str, Any] | Failure] = {}
 
         def on_event(event: Event) -> None:

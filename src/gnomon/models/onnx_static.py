@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def fixed_copy(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], stack: ExitStack, limits: Limits | None = None
+    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
 ) -> tuple[Model, Path]:
     """The model, and the file to load, with inputs of `shapes` and operators named as in the graph.
 
     Runtimes tell by name where an operator ran, so each must have one. Returns what was given where nothing needs
-    to change; the copy lives until `stack` is closed. UsageError where a shape contradicts the file.
+    to change; a copy is written into `folder`. UsageError where a shape contradicts the file.
     """
     import onnx
 
@@ -45,13 +43,15 @@ def fixed_copy(
             if value.name in shapes:
                 _check(value, shapes[value.name])
         copy = fix_shapes(copy, shapes)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gnomon-model-")))
     target = folder / (model.path.stem + ".onnx")
     onnx.save(copy, target)
     for extra in external_files(proto, model.path.parent, limits or Limits()):
         beside = folder / extra.relative_to(model.path.parent)
         beside.parent.mkdir(parents=True, exist_ok=True)
-        os.link(extra, beside)
+        try:
+            os.link(extra, beside)
+        except OSError:  # on another file system
+            shutil.copyfile(extra, beside)
     return load(target), target
 
 
