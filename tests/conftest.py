@@ -40,11 +40,9 @@ def small() -> Effort:
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has a record and leases of its own, so that it neither sees nor waits for anybody else's."""
     home = tmp_path / "home"
-    leases = tmp_path / "leases"
-    leases.mkdir()
     monkeypatch.setenv("GNOMON_HOME", str(home))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(leases))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("leases")))
     return home

@@ -56,9 +56,7 @@ class Sources:
 def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     """The kernels in order of execution, every operator of the graph in exactly one where that can be told.
 
-    Runtimes name a fused kernel after one of its operators. The others are found from the graph: one with
-    multiply-accumulates joins what reads it (it was folded forward into a normalisation or an activation), any
-    other joins what feeds it.
+    Runtimes name a fused kernel after one of its operators. The others are found from the graph: see `_absorb`.
     """
     runs = [run for run in profiled.runs if run.operators]
     if not runs:
@@ -89,23 +87,33 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
 
 
 def _absorb(graph: Graph, home: dict[int, int]) -> None:
-    """Give operators without a kernel that of a neighbour, until nothing changes."""
+    """Give operators without a kernel that of a neighbour, the likelier neighbours first, until nothing changes.
+
+    What computes (has multiply-accumulates) was folded forward into what reads it; what follows it, into what feeds
+    it. Only where that leaves some out, the other way round, and what computes last of all: two convolutions in a
+    row are two kernels.
+    """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     for edge in graph.edges():
         feeds[edge.consumer].append(edge.producer)
         read_by[edge.producer].append(edge.consumer)
-    changed = True
-    while changed:
-        changed = False
-        for operator in graph.operators:
-            if operator.index in home:
-                continue
-            near = [read_by, feeds] if operator.macs else [feeds, read_by]
-            found = next((home[i] for side in near for i in side[operator.index] if i in home), None)
-            if found is not None:
-                home[operator.index] = found
-                changed = True
+    heavy = [op.index for op in graph.operators if op.macs]
+    light = [op.index for op in graph.operators if not op.macs]
+    # Along the flow for what joins its feeder, against it for what joins its reader: one pass reaches a whole chain.
+    steps = ((heavy[::-1], read_by), (light, feeds), (light[::-1], read_by), (heavy, feeds))
+    while True:
+        for members, side in steps:
+            joined = 0
+            for index in members:
+                found = next((home[i] for i in side[index] if i in home), None)
+                if index not in home and found is not None:
+                    home[index] = found
+                    joined += 1
+            if joined:
+                break
+        else:
+            return
 
 
 def operator_times(graph: Graph, found: Sequence[Kernel]) -> dict[int, float]:
