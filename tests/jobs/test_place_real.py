@@ -157,7 +157,7 @@ def test_what_a_package_holds_stays_in_it(zoo_model: Zoo, small: Effort, tmp_pat
     assert {p: p.read_bytes() for p in files} == before  # the source is untouched
 
 
-def test_a_package_in_the_way(small: Effort, tmp_path: Path) -> None:
+def test_a_package_in_the_way(small: Effort, tmp_path: Path, own_home: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(depth=1))
     request = Request(model=model, effort=small, runtimes=("onnxruntime",))
@@ -167,6 +167,7 @@ def test_a_package_in_the_way(small: Effort, tmp_path: Path) -> None:
         with pytest.raises(PackageError) as refused:
             place(request, tmp_path / "mine", overwrite=overwrite)
         assert refused.value.hint
+    assert not own_home.exists(), "refused before anything is measured"
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "kept"
     place(request, tmp_path / "out")
     with pytest.raises(PackageError):

@@ -8,6 +8,7 @@ its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the pl
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import tempfile
@@ -118,13 +119,21 @@ def _environment_script(job: dict[str, Any]) -> str | None:
     return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
 
 
-@contextmanager
-def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside the destination that takes its place when the block ends well."""
+def check_destination(destination: Path, *, overwrite: bool) -> None:
+    """PackageError where a package cannot go, which is better known before an hour of measuring than after it."""
     if destination.exists() and not (overwrite and (destination / "plan.json").is_file()):
         raise PackageError(
             f"{destination} exists already", hint="Give another folder with --out, or --overwrite a package."
         )
+    there = next(p for p in destination.absolute().parents if p.exists())
+    if not os.access(there, os.W_OK):
+        raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")
+
+
+@contextmanager
+def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside the destination that takes its place when the block ends well."""
+    check_destination(destination, overwrite=overwrite)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))

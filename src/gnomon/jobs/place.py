@@ -17,7 +17,7 @@ from gnomon.jobs.contender import Clock, Contender, blocks
 from gnomon.jobs.inside import InsidePlacer, InsideResult, trace_of
 from gnomon.jobs.kernels import kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, Request, open_lab
-from gnomon.jobs.packages import write_package
+from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
 from gnomon.jobs.targets import Missing, describe
 from gnomon.jobs.trust import doubts, reference
@@ -82,6 +82,7 @@ def place(
     is in the record, and the next call with the same request goes on from there.
     """
     start = time.monotonic()
+    check_destination(out, overwrite=overwrite)
     with ExitStack() as stack:
         lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
