@@ -17,8 +17,9 @@ import numpy as np
 from common import arguments, model_path, own_record, publish, spread
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.blocks import random_chains
-from gnomon.jobs.contender import level
+from gnomon.jobs.contender import choose_clock, level
 from gnomon.jobs.lab import Request, open_lab
+from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.trust import reference
 
 MODELS = ("ppocr-det.onnx", "ppocr-rec.onnx", "efficientnet-lite0.onnx", "minilm-layer.onnx")
@@ -31,7 +32,9 @@ def figures(name: str, record: Path) -> dict[str, Any]:
     with open_lab(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, Path(folder))
-        result = placer.run(always=True)
+        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
+        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+        result = placer.run(alive, clock, always=True)
         if result.prices is None or result.blocks is None:
             return {"model": name, "why_not": result.why}
         known = placer.priced

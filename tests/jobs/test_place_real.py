@@ -15,9 +15,11 @@ from tests.bad_days.livekit import add_circle, matmul_onnx
 
 from gnomon.errors import PackageError, UsageError
 from gnomon.jobs.across import AcrossPlacer
+from gnomon.jobs.contender import choose_clock
 from gnomon.jobs.lab import Request, open_lab
 from gnomon.jobs.place import Placement, place
 from gnomon.jobs.profile import profile
+from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.trust import reference
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
@@ -131,7 +133,8 @@ def test_a_chain_over_two_runtimes_computes_what_the_whole_does(zoo_model: Zoo, 
     with open_lab(Request(model=model, effort=small), kind="test", question={}) as lab:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=4)
-        found = placer.run(always=True)
+        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
+        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
         assert found.blocks is not None
         count = found.blocks.count
         chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)

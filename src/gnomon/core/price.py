@@ -31,8 +31,9 @@ def operator_prices(observations: Sequence[Observation], backends: int) -> Array
     Tracing costs time of its own at each operator, and the executor has a cost that no operator accounts for. Both
     are taken as a constant per operator and backend, found by least squares from the totals that were measured
     without tracing (with a small ridge that keeps the constants of the backends alike where the data cannot
-    tell them apart). What then remains of each run's gap is spread over its operators in proportion, so that the
-    prices of an observed assignment add up to what was measured for it.
+    tell them apart). What then remains of each run's gap is spread over its operators in proportion, so that what one
+    observation says of its own assignment adds up to its total. An operator that several observations saw on one
+    backend gets their weighted mean.
     """
     if not observations:
         raise ValueError("no observation to price from")

@@ -20,14 +20,13 @@ from gnomon.core.sample import Run
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
-from gnomon.errors import MeasurementError
 from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
-from gnomon.jobs.contender import QUANTILE, Clock, Contender, Kind, Part, choose_clock, level
-from gnomon.jobs.inside import trace_of
+from gnomon.jobs.contender import QUANTILE, Contender, Kind, Part, level, trace_of
 from gnomon.jobs.kernels import kernels
 from gnomon.jobs.lab import Lab
-from gnomon.jobs.targets import Missing, Target, describe
-from gnomon.measure.campaign import Candidate, Measured
+from gnomon.jobs.targets import Target
+from gnomon.measure.campaign import Candidate
+from gnomon.measure.clock import Clock
 from gnomon.measure.effort import Effort
 from gnomon.models.onnx_cut import OnnxCutter
 
@@ -120,31 +119,13 @@ class AcrossPlacer:
             raise RuntimeError("the blocks are not chosen yet")
         return self._files
 
-    def measure_wholes(self) -> tuple[list[Contender], dict[str, Measured], Clock]:
-        """Every configuration on the whole model; those that fail or compute wrongly are left out."""
-        effort = self.lab.request.effort
-        wholes = [self.whole(target) for target in self.targets]
-        measured = self.lab.runner.measure("profile", [c.candidate for c in wholes], effort)
-        for contender in wholes:
-            failure = measured[contender.key].failure
-            if failure is not None:
-                self.lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
-        alive = [c for c in wholes if measured[c.key].ok]
-        if not alive:
-            reasons = "; ".join(f"{c.label}: {describe(measured[c.key].failure)}" for c in wholes)
-            raise MeasurementError(f"no runtime gives right results ({reasons})", hint="Try another runtime.")
-        self.targets = tuple(c.parts[0].target for c in alive)
-        self.lab.runner.measure("profile, traced", [trace_of(c) for c in alive], effort)
-        clock = choose_clock(self.lab, {c.key: measured[c.key] for c in alive})
-        wholes = [self.whole(c.parts[0].target, level(measured[c.key], clock)) for c in alive]
-        return wholes, measured, clock
-
-    def run(self, *, always: bool = False) -> AcrossResult:
-        """Measure wholes, decide whether mixing can pay at all, and if so price chains and solve.
+    def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
+        """Decide from the profiled wholes whether mixing can pay at all, and if so price chains and solve.
 
         `always` prices chains even where the times inside the graph say that it cannot pay.
         """
-        wholes, _, clock = self.measure_wholes()
+        self.targets = tuple(c.parts[0].target for c in alive)
+        wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
         names = tuple(t.configuration.name for t in self.targets)
         totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
 
@@ -160,9 +141,13 @@ class AcrossPlacer:
                 why=why,
             )
 
-        mixable = [i for i, t in enumerate(self.targets) if not t.configuration.environment]
+        mixable = [
+            i
+            for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True))
+            if not t.configuration.environment and self.lab.runner.known(trace_of(c).key).ok
+        ]
         if len(mixable) < 2:
-            return unmixed("one configuration alone gives right results: there is nothing to mix")
+            return unmixed("there are no two configurations that give right results and tell their times")
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, quantile
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.clock import Clock, cpu_tells
 from gnomon.runtimes.base import Configuration
 
-Clock = Literal["wall", "cpu"]
 Kind = Literal["single", "plan", "greedy"]
 
 
@@ -93,26 +93,23 @@ def _levels(measured: Measured, clock: Clock) -> list[Block]:
 QUANTILE = {"cpu": 0.5, "wall": 0.2}
 
 
-def choose_clock(lab: Lab, measured: Mapping[str, Measured]) -> Clock:
-    """The clock to decide by: CPU time where it tells the whole story, else wall time.
+def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
+    """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
 
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
-    several threads (some runtimes start them unasked) or another processor do the work. It tells the whole story
-    if one thread was asked for, the CPU time is never more than the wall time of the same calls, and the process
-    never gives its core up by itself to wait for something (being interrupted is not waiting).
+    several threads (some runtimes start them unasked) or another processor do the work.
     """
     if lab.request.wish.threads != 1:
         return "wall"
-    return "cpu" if all(_cpu_tells(known) for known in measured.values() if known.ok) else "wall"
+    return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
 
 
-def _cpu_tells(known: Measured) -> bool:
-    parallel: list[float] = []
-    calls = waits = 0
-    for run in known.runs:
-        if run.samples is None or run.profiled:
-            continue
-        parallel += [c / max(w, 1) for c, w in zip(run.samples.cpu_ns, run.samples.wall_ns, strict=True)]
-        calls += run.samples.inner * len(run.samples.wall_ns)
-        waits += run.facts.get("waits") or 0
-    return quantile(parallel, 0.9) <= 1.03 and waits <= 0.5 * calls
+def trace_of(contender: Contender) -> Candidate:
+    """The contender's job with the runtime's profiler on."""
+    return traced_candidate(contender.candidate, len(contender.backends))
+
+
+def traced_candidate(candidate: Candidate, operators: int) -> Candidate:
+    """The same job with the profiler on, and calls enough that a model of few operators leaves a trace to read."""
+    calls = max(5, -(-100 // max(1, operators)))
+    return replace(candidate, key=f"{candidate.key}/traced", profiled=True, check=False, calls_least=calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError
-from gnomon.jobs.contender import Clock, Contender, Kind, Part, choose_clock, level
+from gnomon.jobs.contender import Contender, Kind, Part, level, trace_of
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Missing, Target, describe
 from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.clock import Clock
 
 _REFITS = 3
 
@@ -87,23 +88,18 @@ class InsidePlacer:
         )
         return Contender(key=key, label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
 
-    def run(self) -> InsideResult:
-        """Measure the single backends, price, solve, and refit on the plan until it stays."""
-        singles = self.singles()
-        measured = self._measure("profile", singles)
-        alive = [c for c in singles if measured[c.key].ok]
-        for contender in singles:
-            failure = measured[contender.key].failure
-            if failure is not None:
-                self.lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
-        if not alive:
+    def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
+        """Price from the singles that were profiled, solve, and refit on the plan until it stays."""
+        observations = [
+            self._observe(c, self.lab.runner.known(c.key), clock, 1.0)
+            for c in alive
+            if self.lab.runner.known(trace_of(c).key).ok
+        ]
+        if not observations:
             raise MeasurementError(
-                f"no single backend of {self.target.configuration.name} gives right results: "
-                + "; ".join(f"{c.label}: {describe(f)}" for c in singles if (f := measured[c.key].failure)),
-                hint="Try another runtime with --runtime.",
+                f"{self.target.configuration.name} left no trace of any single backend",
+                hint="The reasons are among what was left out; `gnomon profile` measures without a trace.",
             )
-        clock = choose_clock(self.lab, {c.key: measured[c.key] for c in alive})
-        observations = [self._observe(c, measured[c.key], clock, 1.0) for c in alive]
         refits = 0
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
@@ -118,7 +114,7 @@ class InsidePlacer:
                 break
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0))
-        return self._result(alive, measured, prices, solution, refits, clock)
+        return self._result(alive, prices, solution, refits, clock)
 
     def singles(self) -> list[Contender]:
         """A contender for each backend that takes anything, each assignment once."""
@@ -174,7 +170,6 @@ class InsidePlacer:
     def _result(
         self,
         alive: Sequence[Contender],
-        measured: Mapping[str, Measured],
         prices: Array,
         solution: Solution,
         refits: int,
@@ -217,17 +212,6 @@ class InsidePlacer:
                 column = self.backends.index(contender.backends[index])
                 table[index, column] = min(table[index, column], time_s)
         return table
-
-
-def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the runtime's profiler on."""
-    return traced_candidate(contender.candidate, len(contender.backends))
-
-
-def traced_candidate(candidate: Candidate, operators: int) -> Candidate:
-    """The same job with the profiler on, and calls enough that a model of few operators leaves a trace to read."""
-    calls = max(5, -(-100 // max(1, operators)))
-    return replace(candidate, key=f"{candidate.key}/traced", profiled=True, check=False, calls_least=calls)
 
 
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -106,6 +107,7 @@ def open_lab(
 
     Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
     """
+    _check_environments(request.wish)
     with ExitStack() as stack:
         model = load(request.model)
         model, source = _with_shapes(model, request, stack)
@@ -160,6 +162,13 @@ def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[st
         seed=request.seed,
         gnomon_version=gnomon.__version__,
     )
+
+
+def _check_environments(wish: Wish) -> None:
+    """Names of variables go into a shell script of the package: only such as a shell takes for names."""
+    for name in (n for e in wish.environments for n in e):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"{name[:80]!r} is no name of an environment variable", hint="Give NAME=VALUE.")
 
 
 def _with_shapes(model: Model, request: Request, stack: ExitStack) -> tuple[Model, Path]:

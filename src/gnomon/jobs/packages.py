@@ -22,6 +22,7 @@ from gnomon.errors import PackageError
 from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
 from gnomon.measure.pack import packed_agent
+from gnomon.models.onnx_static import copy_onnx
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
@@ -96,7 +97,7 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
         source = Path(measured["model"])
-        shutil.copyfile(lab.cut_files[source.name], folder / source.name)
+        copy_onnx(lab.cut_files[source.name], folder / source.name)
         return {"model": source.name}
     written = part.target.runtime.package(lab.packaged, part.configuration, part.backends, folder)
     return {"model": written["model"], "options": written["options"]}
@@ -119,11 +120,21 @@ def _environment_script(job: dict[str, Any]) -> str | None:
     return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
 
 
+def _is_package(folder: Path) -> bool:
+    """Whether gnomon wrote this folder, so that it may be replaced."""
+    try:
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        return bool(plan["format"] == _FORMAT) and (folder / "gnomon-agent.pyz").is_file()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def check_destination(destination: Path, *, overwrite: bool) -> None:
     """PackageError where a package cannot go, which is better known before an hour of measuring than after it."""
-    if destination.exists() and not (overwrite and (destination / "plan.json").is_file()):
+    if destination.exists() and not (overwrite and _is_package(destination)):
         raise PackageError(
-            f"{destination} exists already", hint="Give another folder with --out, or --overwrite a package."
+            f"{destination} exists already",
+            hint="Give another folder with --out, or --overwrite one of gnomon's own.",
         )
     there = next(p for p in destination.absolute().parents if p.exists())
     if not os.access(there, os.W_OK):

@@ -11,16 +11,17 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
 from gnomon.devices.guard import guarded_folder
-from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
-from gnomon.jobs.contender import Clock, Contender, blocks
-from gnomon.jobs.inside import InsidePlacer, InsideResult, trace_of
+from gnomon.jobs.contender import Contender, blocks, choose_clock, trace_of
+from gnomon.jobs.inside import InsidePlacer, InsideResult
 from gnomon.jobs.kernels import kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, Request, open_lab
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
+from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing, describe
 from gnomon.jobs.trust import doubts, reference
+from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 
@@ -88,11 +89,11 @@ def place(
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
         sensitivity = reference(lab)
         inside, across = _price(lab, folder)
-        clocks = {r.clock for r in inside} | ({across.clock} if across else set())
-        clock: Clock = "wall" if "wall" in clocks else "cpu"
+        clock = across.clock if across else inside[0].clock
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
         lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
         verdict = prove(lab, contenders, clock)
+        clock = verdict.clock
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
         lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
@@ -123,21 +124,23 @@ def place(
 
 
 def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None]:
-    """Each configuration with several backends is placed inside; those that take the model whole, across."""
-    within = [t for t in lab.targets if len(t.configuration.backends) > 1]
+    """Profile all single contenders together; then place inside each configuration that has several backends, and
+    across those that take the model whole. One clock for all.
+    """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    inside: list[InsideResult] = []
-    problems: list[MeasurementError] = []
-    for target in within:
-        try:
-            inside.append(InsidePlacer(lab, target).run())
-        except MeasurementError as error:
-            problems.append(error)
-            lab.missing.append(Missing(name=target.configuration.name, reason=error.message, hint=error.hint))
-    across = AcrossPlacer(lab, whole, folder).run() if whole else None
-    if not inside and across is None:
-        raise problems[0]
-    return inside, across
+    within = [InsidePlacer(lab, t) for t in lab.targets if t not in whole]
+    across = AcrossPlacer(lab, whole, folder)
+    singles = {placer: placer.singles() for placer in within}
+    wholes = [across.whole(target) for target in whole]
+    alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
+    clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    results = []
+    for placer in within:
+        mine = [c for c in singles[placer] if c in alive]
+        if mine:
+            results.append(placer.run(mine, clock))
+    wholes = [c for c in wholes if c in alive]
+    return results, across.run(wholes, clock) if wholes else None
 
 
 def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.stats import Summary, summarise
 from gnomon.devices.guard import guarded_folder
-from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer
-from gnomon.jobs.contender import Contender, blocks
-from gnomon.jobs.inside import InsidePlacer, trace_of
+from gnomon.jobs.contender import Contender, blocks, trace_of
+from gnomon.jobs.inside import InsidePlacer
 from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, Request, open_lab
-from gnomon.jobs.targets import Missing, describe
+from gnomon.jobs.singles import profile_singles
+from gnomon.jobs.targets import Missing
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
@@ -68,18 +68,7 @@ def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str
     ):
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
-        measured = lab.runner.measure("profile", [c.candidate for c in contenders], request.effort)
-        for contender in contenders:
-            failure = measured[contender.key].failure
-            if failure is not None:
-                lab.missing.append(Missing(name=contender.label, reason=describe(failure)))
-        alive = [c for c in contenders if measured[c.key].ok]
-        if not alive:
-            reasons = "; ".join(f"{m.name}: {m.reason}" for m in lab.missing)
-            raise MeasurementError(
-                f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime."
-            )
-        lab.runner.measure("profile, traced", [trace_of(c) for c in alive], request.effort)
+        alive = profile_singles(lab, contenders)
         columns = tuple(_column(lab, c) for c in alive)
         fastest = min(columns, key=lambda c: c.wall.median_s)
         lab.runner.finish({"fastest": fastest.label, "median_s": fastest.wall.median_s})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,26 +10,27 @@ from pathlib import Path
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Summary, summarise
 from gnomon.errors import MeasurementError
-from gnomon.jobs.contender import Clock, Contender, Proved, blocks, level, versus
-from gnomon.jobs.inside import traced_candidate
-from gnomon.jobs.kernels import kernels
+from gnomon.jobs.contender import Contender, Proved, blocks, choose_clock, level, traced_candidate, versus
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.packages import read_plan
 from gnomon.jobs.targets import describe
 from gnomon.measure.campaign import Measured
+from gnomon.measure.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the proof says: all contenders, the best single one, and the one to use.
 
-    `reason` is one sentence for people.
+    `reason` is one sentence for people. `clock` is what decided: the one that was asked for, or wall time where the
+    CPU time of some contender does not tell its whole story.
     """
 
     proved: tuple[Proved, ...]
     best_single: Proved
     chosen: Proved
     reason: str
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +53,24 @@ class Verified:
 
 
 def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
-    """Measure the contenders interleaved in fresh processes and choose.
-
-    A mix is chosen only if it is faster than the best single contender by more than the noise. MeasurementError if
-    no single contender is left.
-    """
+    """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`."""
     fastest = min((c.predicted_s for c in contenders if c.predicted_s), default=0.0)
     slow = {c.key: (c.predicted_s or 0.0) > lab.request.effort.laggard * fastest for c in contenders}
     renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in contenders}
     measured = lab.runner.measure("proof", list(renamed.values()), lab.request.effort)
     results = {c.key: measured[renamed[c.key].key] for c in contenders}
+    if clock == "cpu":
+        # A chain of runtimes may wait or start threads although each of them alone does not.
+        clock = choose_clock(lab, results.values())
+    return judge_contenders(contenders, results, clock)
+
+
+def judge_contenders(contenders: Sequence[Contender], results: Mapping[str, Measured], clock: Clock) -> Verdict:
+    """Choose from what was measured of each contender, by its key.
+
+    A mix is chosen only if it is faster than the best single contender by more than the noise, and several processes
+    were seen: one process cannot tell a gain from its luck. MeasurementError if no single contender is left.
+    """
     singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
@@ -68,7 +78,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
     best = min(singles, key=lambda c: level(results[c.key], clock))
     proved = {c.key: _proved(c, results[c.key], results[best.key], clock) for c in contenders}
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
-    mixes = [p for p in faster if p.contender.kind != "single"]
+    mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
     chosen = proved[best.key]
     if mixes:
         chosen = min(mixes, key=lambda p: level(p.measured, clock))
@@ -77,6 +87,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
         best_single=proved[best.key],
         chosen=chosen,
         reason=_reason(list(proved.values()), proved[best.key], chosen),
+        clock=clock,
     )
 
 
@@ -108,6 +119,8 @@ def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved) -> str:
         return f"Do not mix: use {alone}{others}."
     if plan.against_best is None:
         return f"Do not mix: the plan was refused ({describe(plan.measured.failure)}); use {alone}{others}."
+    if plan.against_best.verdict == "faster":
+        return f"Do not mix yet: one process cannot tell the plan's gain from its luck; use {alone}{others}."
     if plan.against_best.verdict == "slower":
         return f"Do not mix: the plan is slower; use {alone}{others}."
     return f"Do not mix: what the plan gains is inside the noise; use {alone}{others}."
@@ -130,7 +143,8 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
     pushed = lab.link.device.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
     job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
-    plain = replace(contender.candidate, key=f"package/{contender.key}", job=job)
+    # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
+    plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     traced = traced_candidate(plain, len(contender.backends))
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
     known = lab.runner.measure("run the package", [plain, traced], effort)
@@ -150,7 +164,8 @@ def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -
     for part, report in zip(contender.parts, reports, strict=True):
         names = part.configuration.reported
         if not names:
-            places.update({i: k.backend for k in kernels(lab.graph, traced) for i in k.operators})
+            # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
+            places.update({i: row.backend for run in traced.runs for row in run.operators for i in row.sources})
             continue
         own = sorted({str(row["backend"]) for row in report})
         here = part.configuration.name if own and set(own) <= set(names) else ",".join(own) or "unknown"

@@ -7,12 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from gnomon.core.campaign import FINISHED, Campaign, Context, question_key
 from gnomon.core.campaign import Event as CampaignEvent
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
 from gnomon.core.stats import blocks_of, summarise
+from gnomon.measure.clock import Clock, cpu_tells
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink, Event, failure_of
 from gnomon.measure.progress import Meter, Watch
@@ -71,8 +72,8 @@ class Measured:
         return None
 
 
-_LAGGARD_VISITS, _LAGGARD_PROCESSES = 2, 2
-_CLOCKS: tuple[Literal["wall", "cpu"], ...] = ("wall", "cpu")
+#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio.
+_LAGGARD_VISITS = (2, 1, 1)
 
 
 class CampaignRunner:
@@ -185,7 +186,7 @@ class CampaignRunner:
             return []
         most = _visits(candidate, effort)
         if self._lags(candidate, field, effort):
-            most = min(most, _LAGGARD_VISITS) if process < _LAGGARD_PROCESSES else 0
+            most = min(most, _LAGGARD_VISITS[process]) if process < len(_LAGGARD_VISITS) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
 
@@ -212,8 +213,8 @@ class CampaignRunner:
             known = self.known(candidate.key)
             if candidate.profiled or not known.ok or self._lags(candidate, candidates, effort):
                 continue
-            clocks = (summarise(blocks_of(known.runs, clock=c)).relative_half_width for c in _CLOCKS)
-            if min(clocks) > effort.half_width:
+            clock: Clock = "cpu" if cpu_tells(known.runs) else "wall"
+            if summarise(blocks_of(known.runs, clock=clock)).relative_half_width > effort.half_width:
                 return False
         return True
 
