@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.bad_days.livekit import add_circle, matmul_onnx
 
+from gnomon.agent.driver_onert import OnertDriver
+from gnomon.core.graph import Graph, Operator
+from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.onert import Onert, settings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
@@ -65,6 +70,91 @@ def test_onerts_own_keys_for_an_assignment() -> None:
     assert settings(onert(), {1: "cpu", 0: "cpu"}) == {"BACKENDS": "cpu", "OP_BACKEND_MAP": "0=cpu;1=cpu;"}
     moved = settings(onert(), {2: "ruy", 0: "cpu", 1: "train"})
     assert moved == {"BACKENDS": "cpu;ruy;train", "OP_BACKEND_MAP": "0=cpu;1=train;2=ruy;"}
+
+
+KINDS = {"CONV_2D": "Conv2D", "ADD": "BinaryArithmetic", "MUL": "BinaryArithmetic", "PRELU": "PReLU", "PAD": "Pad"}
+CRASH = Failure(stage="probe", kind="crash", transient=False, message="crashed with SIGSEGV")
+
+
+class FakeOnert(OnertDriver):
+    """Backends that take kinds of operations, and stop as onert does; one that takes None crashes where it is used."""
+
+    def __init__(self, types: tuple[str, ...], takes: Mapping[str, set[str] | None]) -> None:
+        self.types, self.takes = types, takes
+        self.trials: list[dict[int, str]] = []
+
+    def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:
+        self.trials.append(placed)
+        where = [placed.get(i, default) for i in range(len(self.types))]
+        if any(self.takes[b] is None for b in where):
+            raise RuntimeError("a crash")
+        # onert makes the kernels of one backend after the other's, not in the order of the operators.
+        for backend in sorted(set(where), reverse=True):
+            for type_, there in zip(self.types, where, strict=True):
+                if there == backend and KINDS[type_] not in (self.takes[backend] or ()):
+                    return f"onert: nnfw_prepare failed: KernelGenerator: NYI for operation '{KINDS[type_]}'"
+        return ""
+
+    def ask(self, commands: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any] | Failure]:
+        answers: dict[str, Mapping[str, Any] | Failure] = {}
+        for key, command in commands.items():
+            try:
+                answers[key] = self.supports(command["segment"])
+            except RuntimeError:
+                answers[key] = CRASH
+        return answers
+
+    def support(self) -> Support:
+        operators = tuple(
+            Operator(index=i, name=f"n{i}", type=t, inputs=(), outputs=(), macs=0) for i, t in enumerate(self.types)
+        )
+        graph = Graph(name="g", format="circle", digest="", tensors=(), operators=operators, inputs=(), outputs=())
+        model = PlacedModel(graph=graph, path="m", inputs=(), outputs=())
+        backends = tuple(self.takes)
+        return Onert().support(
+            self.ask, model, Configuration(runtime="onert", name="onert", backends=backends, options={})
+        )
+
+
+TYPES = ("CONV_2D", "ADD", "PRELU", "MUL", "CONV_2D", "PAD")
+
+
+def test_what_onerts_default_lacks_lies_elsewhere_while_others_are_tried() -> None:
+    conv, add, pad, prelu = "Conv2D", "BinaryArithmetic", "Pad", "PReLU"
+    takes: dict[str, set[str] | None] = {
+        "cpu": {conv, pad},
+        "bad": None,
+        "ruy": {conv, prelu},
+        "train": {conv, add},
+    }
+    found = FakeOnert(TYPES, takes).support()
+    assert found.operators == {
+        "cpu": frozenset({0, 4, 5}),
+        "ruy": frozenset({0, 2, 4}),
+        "train": frozenset({0, 1, 3, 4}),
+    }
+    assert found.failures["bad"] == CRASH
+    said = found.failures["cpu"].message
+    assert "operator 1 ('n1')" in said
+    assert "takes no PRELU, which is operator 2 ('n2')" in said
+
+
+@pytest.mark.parametrize("others", [(), ("ruy",), ("ruy", "bad")])
+def test_what_no_backend_of_onert_takes_is_said_and_nothing_is_claimed(others: tuple[str, ...]) -> None:
+    may: dict[str, set[str] | None] = {"cpu": {"Conv2D", "Pad"}, "ruy": {"Conv2D", "BinaryArithmetic"}, "bad": None}
+    found = FakeOnert(TYPES, {"cpu": may["cpu"], **{b: may[b] for b in others}}).support()
+    assert not any(found.operators.values())
+    assert set(found.operators) == {"cpu", *others}
+    assert ("PRELU" if others else "ADD") in found.failures["cpu"].message
+    if others:
+        assert f"nor does {' or '.join(others)}" in found.failures["cpu"].message
+
+
+def test_a_default_of_onert_that_takes_all_is_asked_once_and_others_stay_beside_it() -> None:
+    fake = FakeOnert(("CONV_2D", "ADD"), {"cpu": {"Conv2D", "BinaryArithmetic"}, "ruy": {"Conv2D"}})
+    found = fake.support()
+    assert found == Support(operators={"cpu": frozenset({0, 1}), "ruy": frozenset({0})})
+    assert fake.trials == [{}, {0: "ruy"}, {1: "ruy"}]
 
 
 def test_precisions_that_the_processor_lacks_are_left_out() -> None:

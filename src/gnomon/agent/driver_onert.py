@@ -239,30 +239,36 @@ class OnertDriver:
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Which operators one backend prepares, the others staying on the default backend.
 
-        The segment's options name `backend`, `default` and `types` (operator type -> indices). A type is tried
-        whole, then operator by operator, because what a kernel takes can depend on its attributes. The default
-        backend takes the whole model, or stops at the first operator that it lacks and says which.
-        Returns ``{"operators": [indices], "reason": what the default backend said, or ""}``.
+        The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
+        indices of operators that the default lacks, which every trial places there). A type is tried whole, then
+        operator by operator, because what a kernel takes can depend on its attributes. The default backend takes all
+        that is not moved, or stops at the first operator that its backend lacks and says which.
+        Returns ``{"operators": [indices], "reason": what onert said of the default backend's trial, or ""}``.
         """
         options = segment["options"]
         backend, default = options["backend"], options["default"]
+        moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
         if backend == default:
-            reason = self._refusal(segment, backend, default, [])
-            indices = [i for group in options["types"].values() for i in group]
+            reason = self._refusal(segment, default, moved)
+            indices = [i for group in options["types"].values() for i in group if i not in moved]
             return {"operators": [] if reason else sorted(indices), "reason": reason}
+
+        def takes(indices: list[int]) -> bool:
+            return not self._refusal(segment, default, {**moved, **dict.fromkeys(indices, backend)})
+
         taken: list[int] = []
         for indices in options["types"].values():
-            if not self._refusal(segment, backend, default, indices):
+            if takes(indices):
                 taken += indices
             elif len(indices) > 1:
-                taken += [i for i in indices if not self._refusal(segment, backend, default, [i])]
+                taken += [i for i in indices if takes([i])]
         return {"operators": sorted(taken), "reason": ""}
 
-    def _refusal(self, segment: dict[str, Any], backend: str, default: str, indices: list[int]) -> str:
-        """Why onert does not prepare the model with these operators on the backend; "" if it does."""
-        settings = {"BACKENDS": backend if backend == default else f"{default};{backend}"}
-        if backend != default:
-            settings["OP_BACKEND_MAP"] = "".join(f"{i}={backend};" for i in indices)
+    def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:
+        """Why onert does not prepare the model with these operators elsewhere; "" if it does."""
+        settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
+        if placed:
+            settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
         options = {"threads": segment["options"].get("threads", 1), "settings": settings}
         session = _Session(_environment(options))
         try:

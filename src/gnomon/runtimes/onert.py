@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.core.graph import Operator
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.formats.onert_ops import ir_opcode
@@ -58,33 +59,22 @@ class Onert:
         )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Each backend in a process of its own prepares the model with its operators, type by type."""
-        default = configuration.backends[0]
-        types: dict[str, list[int]] = {}
-        for operator in model.graph.operators:
-            types.setdefault(operator.type, []).append(operator.index)
-        commands = {
-            backend: {
-                "do": "supports",
-                "segment": {
-                    "runtime": self.name,
-                    "model": model.path,
-                    "options": {**configuration.options, "backend": backend, "default": default, "types": types},
-                },
-            }
-            for backend in configuration.backends
-        }
-        operators: dict[str, frozenset[int]] = {}
-        failures: dict[str, Failure] = {}
-        for backend, answer in ask(commands).items():
-            if isinstance(answer, Failure):
-                failures[backend] = answer
-                continue
-            operators[backend] = frozenset(answer["operators"])
-            if answer["reason"]:
-                lacking, failures[backend] = _lacking(model, answer["reason"])
-                if lacking:
-                    operators[backend] = frozenset(op.index for op in model.graph.operators) - lacking
+        """Each backend in a process of its own prepares the model with its operators, type by type.
+
+        What the default backend lacks is found first, and lies on a backend that takes it in all further trials.
+        """
+        default, *others = configuration.backends
+        answer, moved, failure = _settle(ask, model, configuration)
+        operators = {default: frozenset[int](answer["operators"] if answer else ())}
+        failures = {} if failure is None else {default: failure}
+        if answer is None and moved:  # no trial of another backend can succeed either
+            return Support(operators=dict.fromkeys(configuration.backends, frozenset[int]()), failures=failures)
+        trials = {backend: _trial(model, configuration, backend, moved) for backend in others}
+        for backend, found in (ask(trials) if trials else {}).items():
+            if isinstance(found, Failure):
+                failures[backend] = found
+            else:
+                operators[backend] = frozenset(found["operators"])
         return Support(operators=operators, failures=failures)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
@@ -104,19 +94,67 @@ class Onert:
         return {"runtime": self.name, "model": destination.name, "options": options}
 
 
-def _lacking(model: PlacedModel, reason: str) -> tuple[frozenset[int], Failure]:
-    """The operators that the default backend lacks, by what onert printed, and that told with their names.
+def _trial(
+    model: PlacedModel, configuration: Configuration, backend: str, moved: Mapping[str, list[int]]
+) -> dict[str, Any]:
+    """The agent's command that finds what a backend takes; `moved` are the operators that the default lacks."""
+    types: dict[str, list[int]] = {}
+    for operator in model.graph.operators:
+        types.setdefault(operator.type, []).append(operator.index)
+    own = {"backend": backend, "default": configuration.backends[0], "types": types, "moved": moved}
+    options = {**configuration.options, **own}
+    return {"do": "supports", "segment": {"runtime": Onert.name, "model": model.path, "options": options}}
 
-    onert stops at the first kernel that a backend lacks and names the kind of operation.
+
+def _settle(
+    ask: Ask, model: PlacedModel, configuration: Configuration
+) -> tuple[Mapping[str, Any] | None, Mapping[str, list[int]], Failure | None]:
+    """What the default backend takes, where what it lacks can lie, and the failure that tells what that is.
+
+    onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So
+    each attempt moves the kind that it stopped at on to the next backend, until the model is prepared. A crash, or
+    words that name no kind, are the fault of the backend that was given operators last. The answer is None if the
+    default failed otherwise, and also, with something moved, if a kind found no backend that takes it.
     """
-    kind = _LACKING.search(reason)
-    found = [op for op in model.graph.operators if kind and ir_opcode(op.type) == kind[1]]
-    message = reason
-    if found:
-        first = found[0]
-        message = f"takes no {first.type}, which is operator {first.index} ({first.name!r}): {reason}"
-    failure = Failure(stage="probe", kind="refused", transient=False, message=message)
-    return frozenset(op.index for op in found), failure
+    default, *others = configuration.backends
+    lying: dict[str, int] = {}  # kind of operation -> how many of the other backends turned out not to take it
+    told: dict[str, str] = {}
+    last = ""
+    while True:
+        moved: dict[str, list[int]] = {}
+        for kind, place in lying.items():
+            moved.setdefault(others[place], []).extend(op.index for op in _of_kind(model, kind))
+        answer = ask({default: _trial(model, configuration, default, moved)})[default]
+        if isinstance(answer, Failure):
+            if not last:
+                return None, {}, answer
+        elif not answer["reason"]:
+            return answer, moved, _refused(_said(model, told)) if told else None
+        else:
+            named = _LACKING.search(answer["reason"])
+            if named and _of_kind(model, named[1]):
+                last = named[1]
+                told.setdefault(last, answer["reason"])
+            elif not last:
+                return None, {}, _refused(answer["reason"])
+        lying[last] = lying.get(last, -1) + 1
+        if lying[last] == len(others):
+            also = f", nor does {' or '.join(others)}" if others else ""
+            return None, moved, _refused(_said(model, {last: told[last]}, also))
+
+
+def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
+    return [op for op in model.graph.operators if ir_opcode(op.type) == kind]
+
+
+def _said(model: PlacedModel, told: Mapping[str, str], also: str = "") -> str:
+    """What is lacking, with the first operator of each kind and what onert said of it."""
+    firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in told.items()]
+    return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
+
+
+def _refused(message: str) -> Failure:
+    return Failure(stage="probe", kind="refused", transient=False, message=message)
 
 
 def settings(configuration: Configuration, assignment: Assignment) -> Mapping[str, str]:
