@@ -141,7 +141,7 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         device="local",
         versions={"onert": "0.1.0"},
         clock=clock,
-        verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason),
+        verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason, clock=clock),
         verified=Verified(places=planned, moved=(), difference={"absolute": 1e-7, "relative": 2e-7}, failure=None),
         rows=rows,
         unattributed_s={"onert:cpu": 5e-6, "onert:ruy (+cpu for 1 of 4)": -6e-6},

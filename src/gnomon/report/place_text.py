@@ -64,6 +64,8 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
         notes.append("plan: the solver's")
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
+    if clock == "wall":
+        notes.append("order and ratio are of the lower fifth of the calls, which nothing else interrupted")
     page.line("; ".join(notes) + ".", indent=1, style="dim")
     for contender in document["contenders"]:
         if contender["failure"]:
