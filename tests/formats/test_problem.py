@@ -15,6 +15,7 @@ from tests.core.placement_problems import random_problem
 
 from gnomon.core.cost import CostModel
 from gnomon.errors import ProblemError
+from gnomon.formats import problem
 from gnomon.formats.problem import problem_document, read_problem, write_problem
 
 PROBLEM: dict[str, Any] = {
@@ -156,6 +157,28 @@ def test_all_problems_at_once_up_to_a_number() -> None:
 def test_broken_text(text: str | bytes) -> None:
     with pytest.raises(ProblemError) as caught:
         read_problem(text)
+    assert caught.value.hint
+
+
+def test_a_repeated_key_is_found_among_very_many() -> None:
+    """In time that grows with the number of keys: a search among those before would take hours here."""
+    keys = [f'"{i}":0' for i in range(1_000_000)]
+    with pytest.raises(ProblemError, match="'999999' is given twice"):
+        read_problem("{" + ",".join([*keys, keys[-1]]) + "}")
+    with pytest.raises(ProblemError, match="given twice") as caught:
+        read_problem("{" + ",".join([f'"{"x" * 10_000}":0'] * 2) + "}")
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_a_text_beyond_the_limit_is_refused_unread(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(PROBLEM)
+    given = text if kind is str else text.encode()
+    monkeypatch.setattr(problem, "MOST_LETTERS", len(text))
+    assert equal(read_problem(given), read_problem(PROBLEM))
+    monkeypatch.setattr(problem, "MOST_LETTERS", len(text) - 1)
+    with pytest.raises(ProblemError, match=f"{len(text)} letters") as caught:
+        read_problem(given)
     assert caught.value.hint
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
@@ -16,6 +17,8 @@ from gnomon.errors import ProblemError
 
 FORMAT = "gnomon-problem"
 VERSION = 1
+MOST_LETTERS = 64 << 20
+"""The longest text that is read: some three million costs. A hostile one of this length takes 1.7 GB to refuse."""
 _REPORTED = 20  # problems listed in one error
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 _HINT = "docs/problem-json.md describes the format"
@@ -67,6 +70,11 @@ def _numbers(row: list[float]) -> list[float | None]:
 
 
 def _parse(text: str | bytes) -> Any:
+    if len(text) > MOST_LETTERS:
+        raise ProblemError(
+            f"the problem has {len(text)} letters, and no more than {MOST_LETTERS} are read",
+            hint="Split it into problems that have no slots in common, or build the CostModel in Python.",
+        )
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
@@ -89,9 +97,8 @@ def _refuse_constant(name: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ProblemError(f"the key {twice!a} is given twice in one object", hint=_HINT)
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ProblemError(f"the key {_shown(twice)} is given twice in one object", hint=_HINT)
     return found
 
 
