@@ -1,7 +1,8 @@
 """Fixes the input shapes of an ONNX model and folds what then is constant, so that every shape is known.
 
 `Constant` nodes become initializers; `Shape` of a tensor of fixed shape, and every node whose inputs are all
-constant, become initializers by the ONNX reference evaluator. Standard operators only; nothing is fused.
+constant, become initializers by the ONNX reference evaluator. Standard operators only, and none that is random or
+has a subgraph; nothing is fused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from gnomon.errors import ModelError
+from gnomon.models.onnx_graph import constant_names, node_names
+from gnomon.models.onnx_order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20
 """A node's results larger than this together stay computed: a small file must not become a huge one."""
@@ -25,7 +28,8 @@ MAX_FOLDED_BYTES = 16 << 20
 def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """A model that computes the same for inputs of these shapes, with every tensor's shape recorded.
 
-    Weights kept in external files stay there. Raises ModelError where some shape stays unknown.
+    Weights kept in external files stay there; initializers are inputs no more. Raises ModelError where some shape
+    stays unknown.
     """
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
@@ -33,10 +37,11 @@ def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> o
     constants: dict[str, NDArray[Any]] = {
         t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer if t.data_location != external
     }
+    _only_true_inputs(fixed)
     for value in fixed.graph.input:
         if value.name in inputs:
             _set_shape(value, inputs[value.name])
-    _forget(fixed.graph, {v.name for v in fixed.graph.output})
+    _forget(fixed.graph)
     try:
         while True:
             fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True)
@@ -59,21 +64,37 @@ def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> o
     return fixed
 
 
+def _only_true_inputs(model: onnx.ModelProto) -> None:
+    """Drops the inputs that are initializers, which versions of the format before 4 list among the inputs."""
+    held = constant_names(model.graph)
+    inputs = [value for value in model.graph.input if value.name not in held]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.ir_version = max(model.ir_version, 4)
+
+
 def _set_shape(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
     element = value.type.tensor_type.elem_type
     value.type.CopyFrom(helper.make_tensor_type_proto(element, list(shape)))
 
 
-def _forget(graph: onnx.GraphProto, outputs: set[str]) -> None:
-    """Drops recorded shapes, which may be symbolic, so that inference sets them."""
+def _forget(graph: onnx.GraphProto) -> None:
+    """Drops recorded shapes, which may be symbolic, so that inference sets them.
+
+    Of an output that no node writes, which inference passes over, the shape is set.
+    """
     del graph.value_info[:]
+    known = _shapes(graph)
+    written = {name for node in graph.node for name in node.output}
     for value in graph.output:
-        if value.name in outputs:
+        if value.name in written:
             value.type.tensor_type.ClearField("shape")
+        elif value.name in known:
+            _set_shape(value, known[value.name])
 
 
 def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
-    shapes = {}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         tensor = value.type.tensor_type
         dims = tensor.shape.dim
@@ -110,6 +131,8 @@ def _value_of(
         return [np.array(shapes[node.input[0]], np.int64)]
     if any(name not in constants for name in node.input if name) or node.domain not in {"", "ai.onnx"}:
         return None
+    if node.op_type in RANDOM_TYPES:
+        return None
     if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
         return None
     if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
@@ -125,7 +148,7 @@ def _is_small(shape: tuple[int, ...] | None) -> bool:
 
 
 def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:
-    used = {name for node in graph.node for name in node.input}
+    used = {name for node in graph.node for name in node_names(node)[0]} | {value.name for value in graph.output}
     kept = [t for t in graph.initializer if t.name in used]
     made = sorted(used & set(constants) - {t.name for t in kept})
     del graph.initializer[:]

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Sequence
 
 from gnomon.core.graph import Graph, Operator
 
-_RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+RANDOM_TYPES = frozenset(
+    {
+        "Bernoulli",
+        "Dropout",  # in training, which an input of it decides
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+"""Operators of ONNX whose results may differ from run to run: they are never constant, whatever they read."""
 
 
 def static_operators(graph: Graph) -> frozenset[int]:
@@ -15,7 +26,7 @@ def static_operators(graph: Graph) -> frozenset[int]:
     known = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
     static = set()
     for operator in graph.operators:
-        if operator.type not in _RANDOM and known.issuperset(operator.inputs):
+        if operator.type not in RANDOM_TYPES and known.issuperset(operator.inputs):
             static.add(operator.index)
             known.update(operator.outputs)
     return frozenset(static)
