@@ -60,7 +60,7 @@ class OnnxCutter:
                 model = read.model
             shapes = tensor_shapes(model, limits)
             self.graph: Graph = onnx_graph(model, shapes, name=name, digest=digest)
-        self._source = Source(model=model, graph=self.graph, shapes=shapes, folder=folder)
+        self._source = Source(model=model, graph=self.graph, shapes=shapes, folder=folder, limits=limits)
         self.order: tuple[int, ...] = narrow_order(moving_operators(self.graph))
         if not self.order:
             raise ModelError("the ONNX model computes nothing from its inputs", hint="give another model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,13 +28,13 @@ MAX_NAMES = 1 << 23
 class OnnxFile:
     """A parsed ONNX file, whose external data stays unread. `digest` is over the file and its external data.
 
-    `external` are the files of external data, in order of their names.
+    `external` are the files of external data, by what the model calls them, in order of their paths.
     """
 
     model: onnx.ModelProto
     digest: str
     size_bytes: int
-    external: tuple[Path, ...]
+    external: Mapping[Path, Path]
 
 
 def read_onnx(path: Path, limits: Limits) -> OnnxFile:
@@ -59,21 +59,26 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
     digest = hashlib.sha256(data)
     size = len(data)
     external = external_files(model, path.parent, limits)
-    for file in external:
+    for file in dict.fromkeys(external.values()):
         size += add_to_digest(digest, file, limits.max_bytes)
     return OnnxFile(model=model, digest=digest.hexdigest(), size_bytes=size, external=external)
 
 
-def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> tuple[Path, ...]:
-    """The files of external data, each checked to lie in the model's folder and to hold what is asked for."""
+def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> dict[Path, Path]:
+    """The files of external data, each checked to lie in the model's folder and to hold what is asked for.
+
+    A key is the path relative to the folder by which the model calls the file; its value the file itself, links
+    resolved.
+    """
     external = onnx_package().TensorProto.EXTERNAL
     needed: dict[Path, int] = {}
+    files: dict[Path, Path] = {}
     for tensor in all_tensors(model):
         if tensor.data_location != external:
             continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        path = inside(folder, entries.get("location", ""), f"external data of tensor {tensor.name!r}")
-        end = _number(entries, "offset", tensor.name) + _number(entries, "length", tensor.name)
+        path, location, offset, length = _external_place(tensor, folder)
+        files[Path(location)] = path
+        end = offset + (length or 0)
         needed[path] = max(needed.get(path, 0), end)
     for path, end in needed.items():
         with open_regular(path, limits.max_bytes) as file:
@@ -83,7 +88,32 @@ def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> tupl
                 f"external data {path.name} holds {size} bytes, and the model asks for {end}",
                 hint="copy the whole model again, with its data files",
             )
-    return tuple(sorted(needed))
+    return dict(sorted(files.items(), key=lambda item: (item[1], item[0])))
+
+
+def read_external(tensor: onnx.TensorProto, folder: Path, limits: Limits) -> None:
+    """Reads the external data of a tensor into it. Raises ModelError.
+
+    The onnx package's own reader refuses a file that has a second name, as files from a package cache do.
+    """
+    path, _, offset, length = _external_place(tensor, folder)
+    with open_regular(path, limits.max_bytes) as file:
+        file.seek(offset)
+        tensor.raw_data = file.read(-1 if length is None else length)
+    tensor.data_location = onnx_package().TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def _external_place(tensor: onnx.TensorProto, folder: Path) -> tuple[Path, str, int, int | None]:
+    """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
+
+    Without a length the data go to the file's end.
+    """
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    path = inside(folder, location, f"external data of tensor {tensor.name!r}")
+    length = _number(entries, "length", tensor.name) if "length" in entries else None
+    return path, location, _number(entries, "offset", tensor.name), length
 
 
 def _number(entries: dict[str, str], key: str, tensor: str) -> int:

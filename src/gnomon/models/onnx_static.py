@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.errors import PackageError, UsageError
+from gnomon.errors import ModelError, PackageError, UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Limits, Model
-from gnomon.models.onnx_file import external_files, read_onnx
+from gnomon.models.onnx_file import read_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -23,36 +24,32 @@ def fixed_copy(
     """The model, and the file to load, with inputs of `shapes` and operators named as in the graph.
 
     Runtimes tell by name where an operator ran, so each must have one. Returns what was given where nothing needs
-    to change; a copy is written into `folder`. UsageError where a shape contradicts the file.
+    to change; a copy is written into `folder` under the name of the user's file, and keeps the digest of that
+    file. UsageError where a shape contradicts the file.
     """
-    import onnx
-
-    read = read_onnx(model.path, limits or Limits())
+    limits = limits or Limits()
+    read = read_onnx(model.path, limits)
     proto = read.model
     named = [node.name for node in proto.graph.node]
     if not shapes and named == [op.name for op in model.graph.operators]:
         return model, model.path
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    for node, operator in zip(copy.graph.node, model.graph.operators, strict=True):
+    for node, operator in zip(proto.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
     if shapes:
         from gnomon.models.onnx_fix import fix_shapes
 
-        for value in copy.graph.input:
+        for value in proto.graph.input:
             if value.name in shapes:
                 _check(value, shapes[value.name])
-        copy = fix_shapes(copy, shapes)
-    target = folder / (model.path.stem + ".onnx")
-    onnx.save(copy, target)
-    for extra in external_files(proto, model.path.parent, limits or Limits()):
-        beside = folder / extra.relative_to(model.path.parent)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(extra, beside)
-        except OSError:  # on another file system
-            shutil.copyfile(extra, beside)
-    return load(target), target
+        proto = fix_shapes(proto, shapes)
+    target = folder / model.path.name
+    target.write_bytes(proto.SerializeToString())
+    for name, file in read.external.items():
+        _link(file, target.parent / name)
+    if not shapes:  # names are all that changed, and the graph has them already
+        return replace(model, path=target), target
+    copy = load(target, limits)
+    return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
 
 
 def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
@@ -60,14 +57,28 @@ def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
     try:
         shutil.copyfile(source, target)
         read = read_onnx(source, limits or Limits())
-        for extra in external_files(read.model, source.parent, limits or Limits()):
-            beside = target.parent / extra.relative_to(source.parent)
+        for name, file in read.external.items():
+            beside = target.parent / name
             beside.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(extra, beside)
+            shutil.copyfile(file, beside)
     except OSError as error:
         raise PackageError(
             f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
         ) from error
+
+
+def _link(file: Path, beside: Path) -> None:
+    """Puts a file of weights beside a copy, without copying it where the file system can."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, beside)
+    except FileExistsError:
+        raise ModelError(
+            f"{file} names itself as its external data, so it cannot be copied with changes",
+            hint="save it again with onnx.save_model, the weights inside or in another file",
+        ) from None
+    except OSError:  # on another file system
+        shutil.copyfile(file, beside)
 
 
 def _check(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:

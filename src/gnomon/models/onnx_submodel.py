@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
-from gnomon.models.onnx_file import all_tensors
+from gnomon.models.model import Limits
+from gnomon.models.onnx_file import all_tensors, read_external
 from gnomon.models.onnx_graph import node_names
 from gnomon.models.onnx_shapes import Shapes
 from gnomon.models.onnx_types import onnx_package
@@ -30,6 +31,7 @@ class Source:
     graph: Graph
     shapes: Shapes
     folder: Path | None
+    limits: Limits
 
 
 def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
@@ -66,7 +68,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     graph.quantization_annotation.extend(
         note for note in original.graph.quantization_annotation if note.tensor_name in held
     )
-    _read_external(result, source.folder)
+    _read_external(result, source.folder, source.limits)
     return result  # type: ignore[no-any-return]
 
 
@@ -119,14 +121,12 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
     )
 
 
-def _read_external(model: onnx.ModelProto, folder: Path | None) -> None:
-    """Reads external data into the tensors; that the files lie in `folder` was checked on reading the model."""
+def _read_external(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> None:
+    """Reads external data into the tensors."""
     onnx = onnx_package()
     for tensor in all_tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         if folder is None:
             raise ModelError(f"the weights of {tensor.name!r} lie in another file", hint="cut the model by its path")
-        onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
+        read_external(tensor, folder, limits)

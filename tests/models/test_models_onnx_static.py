@@ -1,0 +1,139 @@
+"""Copies of ONNX models: what they are called, what they compute, and the weights beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+from tests.models.modelkit import model, node, save, value  # noqa: E402
+
+from gnomon.errors import ModelError, UsageError  # noqa: E402
+from gnomon.models import load  # noqa: E402
+from gnomon.models.onnx_cut import OnnxCutter  # noqa: E402
+from gnomon.models.onnx_static import copy_onnx, fixed_copy  # noqa: E402
+
+ROWS = 3
+WIDTH = 300
+
+
+def two_weights(*, named: bool, rows: int | str) -> Any:
+    """x * w + v, of float32 [rows, WIDTH]."""
+    names = ("multiply", "add") if named else ("", "")
+    random = np.random.default_rng(5)
+    weights = {name: random.standard_normal(WIDTH).astype(np.float32) for name in "wv"}
+    nodes = [node("Mul", "xw", "a", names[0]), node("Add", "av", "y", names[1])]
+    return model(nodes, [value("x", [rows, WIDTH])], [value("y", [rows, WIDTH])], weights)
+
+
+def with_data(folder: Path, data: str = "net.data", **more: Any) -> Path:
+    """A model with external data in a folder made for it."""
+    folder.mkdir(parents=True)
+    (folder / data).parent.mkdir(exist_ok=True)
+    path = folder / "net.onnx"
+    onnx.save_model(two_weights(**more), str(path), save_as_external_data=True, location=data, size_threshold=0)
+    return path
+
+
+def results(path: Path) -> Any:
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    feed = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
+    return session.run(None, {"x": feed})[0]
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "linked folder"])
+@pytest.mark.parametrize("shapes", [{}, {"x": (ROWS, WIDTH)}], ids=["names", "shapes"])
+@pytest.mark.parametrize("named", [True, False])
+def test_external_data_come_along_by_every_path(
+    way: str, shapes: Any, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = with_data(tmp_path / "real", "weights/net.data", named=named, rows="n" if shapes else ROWS)
+    expected = results(real)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    path = {"absolute": real, "relative": Path("real/net.onnx"), "linked folder": Path("link/net.onnx")}[way]
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    found, file = fixed_copy(load(path), shapes, folder)
+    assert (found.path, found.path.name) == (file, "net.onnx")
+    assert (file == path) == (named and not shapes), "a model that needs no change is not copied"
+    np.testing.assert_array_equal(results(file), expected)
+    package = tmp_path / "package"
+    package.mkdir()
+    copy_onnx(file, package / "net.onnx")
+    np.testing.assert_array_equal(results(package / "net.onnx"), expected)
+    segment = OnnxCutter(file).segment(0, 2, tmp_path / "segment.onnx")
+    np.testing.assert_array_equal(results(segment.path), expected)
+
+
+def test_external_data_that_are_a_link_lie_where_the_model_says(tmp_path: Path) -> None:
+    path = with_data(tmp_path / "real", named=False, rows=ROWS)
+    expected = results(path)
+    (path.parent / "blobs").mkdir()
+    (path.parent / "net.data").rename(path.parent / "blobs" / "1f3c")
+    (path.parent / "net.data").symlink_to("blobs/1f3c")
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    np.testing.assert_array_equal(results(fixed_copy(load(path), {}, folder)[1]), expected)
+    folder = tmp_path / "package"
+    folder.mkdir()
+    copy_onnx(path, folder / "net.onnx")
+    np.testing.assert_array_equal(results(folder / "net.onnx"), expected)
+
+
+def test_a_model_that_is_its_own_external_data_is_refused(tmp_path: Path) -> None:
+    path = with_data(tmp_path / "real", named=False, rows=ROWS)
+    proto = onnx.load(str(path), load_external_data=False)
+    for tensor in proto.graph.initializer:
+        del tensor.external_data[:]
+        tensor.external_data.add(key="location", value="net.onnx")
+    before = save(proto, path).read_bytes()
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    with pytest.raises(ModelError, match="names itself"):
+        fixed_copy(load(path), {}, folder)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("shapes", [{}, {"x": (ROWS, WIDTH)}], ids=["names", "shapes"])
+def test_a_copy_keeps_the_files_digest_and_name(shapes: Any, tmp_path: Path) -> None:
+    path = save(two_weights(named=False, rows="n" if shapes else ROWS), tmp_path / "net.v2.json")
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    found, file = fixed_copy(load(path), shapes, folder)
+    assert found.graph.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert file == found.path == folder / "net.v2.json"
+    again = load(file).graph
+    assert again.digest != found.graph.digest, "the copy is another file"
+    assert (again.name, again.operators, again.tensors) == (
+        found.graph.name,
+        found.graph.operators,
+        found.graph.tensors,
+    )
+
+
+def test_naming_operators_infers_no_shapes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = load(save(two_weights(named=False, rows=ROWS), tmp_path / "net.onnx"))
+    folder = tmp_path / "copy"
+    folder.mkdir()
+
+    def infer(*_: object) -> None:
+        raise AssertionError("shapes are known already")
+
+    monkeypatch.setattr("gnomon.models.onnx_shapes._infer", infer)
+    found, file = fixed_copy(read, {}, folder)
+    assert found.graph == read.graph
+    assert [n.name for n in onnx.load(str(file)).graph.node] == [op.name for op in read.graph.operators]
+
+
+def test_a_shape_that_contradicts_the_model_is_refused(tmp_path: Path) -> None:
+    read = load(save(two_weights(named=True, rows="n"), tmp_path / "net.onnx"))
+    for shape in ((ROWS, WIDTH + 1), (ROWS,)):
+        with pytest.raises(UsageError, match="contradicts"):
+            fixed_copy(read, {"x": shape}, tmp_path)
