@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,19 @@ def test_csv_has_a_row_a_sample_and_a_row_a_failure(store: SqliteStore) -> None:
     assert len(rows) == 8 + 8 + 3 + 1
     assert float(rows[8]["wall_s"]) == pytest.approx(1e-3)
     assert (rows[-1]["failure_kind"], rows[-1]["wall_s"]) == ("crash", "")
+
+
+def test_csv_escapes_what_a_terminal_obeys(store: SqliteStore) -> None:
+    plain = sample_campaign("esc")
+    hostile = "\x1b[2Jm\x9b1m\u202e.onnx"
+    store.open_campaign(replace(plain, context=replace(plain.context, model_name=hostile)))
+    store.append("esc", timed("\x1b]0;x\x07", 5))
+    store.append("esc", failed_run("broken"))
+    text = "\n".join(export_csv(store, store.query(CampaignQuery(id="esc"))))
+    assert not [c for c in text if not c.isprintable() and c != "\n"]
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert row["model"] == r"\x1b[2Jm\x9b1m\u202e.onnx"
+    assert row["candidate"] == r"\x1b]0;x\x07"
 
 
 def test_exports_stream(store: SqliteStore) -> None:

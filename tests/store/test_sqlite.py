@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,66 @@ def test_a_record_of_another_writer_is_an_error_with_its_path(path: Path) -> Non
         store._db.execute("INSERT INTO events (campaign, name, at_s, data) VALUES (1, 'x', 1, '[1,')")
         with pytest.raises(RecordError, match=r"\$\.data"):
             list(store.query(EventQuery(campaign="c1")))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "path_in_row"),
+    [
+        ("runs", "inner", "0", "$.inner"),
+        ("runs", "inner", "-3", "$.inner"),
+        ("runs", "inner", "'x'", "$.samples.inner"),
+        ("runs", "wall_ns", "'[1,-5]'", "$.wall_ns"),
+        ("runs", "cpu_ns", "'[9223372036854775808]'", "$.cpu_ns"),
+        ("runs", "started_at_s", "1e300", "$.started_at_s"),
+        ("runs", "started_at_s", "9e999", "$.started_at_s"),
+        ("runs", "started_at_s", "'abc'", "$.started_at_s"),
+        ("runs", "process", "'p'", "$.process"),
+        ("runs", "profiled", "7", "$.profiled"),
+        ("runs", "candidate", "X'ff00'", "$.candidate"),
+        ("runs", "facts", "'[]'", "$.facts"),
+        ("runs", "operators", "'[3]'", "$.operators"),
+        ("runs", "wall_ns", "NULL", "either"),
+        ("campaigns", "started_at_s", "1e300", "$.started_at_s"),
+        ("campaigns", "started_at_s", "-1", "$.started_at_s"),
+        ("campaigns", "seed", "'q'", "$.context.seed"),
+        ("events", "at_s", "1e300", "$.at_s"),
+        ("events", "data", "'[]'", "$.data"),
+    ],
+)
+def test_each_hostile_value_is_an_error_with_its_path(
+    path: Path, table: str, column: str, value: str, path_in_row: str
+) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        store.append("c1", sample_run())
+        store.append("c1", Event(name="x", at_s=1.0))
+        store._db.execute("PRAGMA ignore_check_constraints = ON")
+        store._db.execute(f"DROP TRIGGER {table}_no_UPDATE")
+        store._db.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
+        queries = {"runs": RunQuery(campaign="c1"), "events": EventQuery(campaign="c1"), "campaigns": CampaignQuery()}
+        with pytest.raises(RecordError) as refused:
+            list(store.query(queries[table]))
+    assert path_in_row in refused.value.message
+    assert "restore it" in refused.value.hint
+
+
+def test_what_could_not_be_read_back_is_not_written(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        times = Samples(wall_ns=(1,), cpu_ns=(1,), inner=0)
+        for item in (
+            Run(candidate="a", process=0, block=0, started_at_s=1.0, samples=times),
+            replace(sample_run(), started_at_s=1e300),
+            replace(sample_run(), samples=Samples(wall_ns=(-1,), cpu_ns=())),
+            Event(name="x", at_s=float("nan")),
+        ):
+            with pytest.raises(RecordError):
+                store.append("c1", item)
+        with pytest.raises(RecordError):
+            store.open_campaign(sample_campaign("c2", at_s=-1.0))
+        assert [c.id for c in store.query(CampaignQuery())] == ["c1"]
+        assert list(store.query(RunQuery(campaign="c1"))) == []
+        assert list(store.query(EventQuery(campaign="c1"))) == []
 
 
 def test_an_empty_file_becomes_a_record(path: Path) -> None:

@@ -14,6 +14,7 @@ from gnomon.core.campaign import FINISHED, Campaign, Event
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
+from gnomon.report.plain import clean
 from gnomon.store import codec
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, TallyQuery
 
@@ -134,7 +135,10 @@ def export_json_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[s
 
 
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """CSV (RFC 4180) without line ends: the header, then a row a sample, and a row a failed run."""
+    """CSV (RFC 4180) without line ends: the header, then a row a sample, and a row a failed run.
+
+    Control characters are escaped (``\\x1b``): names come from files of others, and CSV is shown on terminals.
+    """
     yield _csv(CSV_COLUMNS)
     for campaign in campaigns:
         for run in store.query(RunQuery(campaign=campaign.id)):
@@ -205,5 +209,5 @@ def _line(kind: str, campaign: str, record: Campaign | Run | Event) -> str:
 
 def _csv(values: Iterable[Any]) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(values)
+    csv.writer(buffer, lineterminator="").writerow([clean(v, lines=True) if isinstance(v, str) else v for v in values])
     return buffer.getvalue()

@@ -20,7 +20,7 @@ from gnomon.errors import RecordError
 T = TypeVar("T")
 
 _BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
-_BAD_RECORD_HINT = "The record was written by another program or is damaged; restore it from a copy."
+_BAD_RECORD_HINT = "If that is in the record, it was damaged or written by another program: restore it from a copy."
 
 
 def to_json(value: Any, path: str = "$") -> Any:
@@ -88,7 +88,8 @@ def _fields(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
 _KNOWN_FIELDS: dict[type[Any], dict[str, tuple[Any, bool]]] = {}
 
 
-def _wrong(path: str, expected: str, value: Any) -> RecordError:
+def wrong(path: str, expected: str, value: Any) -> RecordError:
+    """The error for a value of a record that is not what it should be."""
     return RecordError(f"{path} should be {expected}, not {str(value)[:60]!r}", hint=_BAD_RECORD_HINT)
 
 
@@ -97,11 +98,11 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return value
     if kind in (int, str, bool):
         if type(value) is not kind:
-            raise _wrong(path, f"of type {kind.__name__}", value)
+            raise wrong(path, f"of type {kind.__name__}", value)
         return value
     if kind is float:
         if type(value) not in (int, float):
-            raise _wrong(path, "a number", value)
+            raise wrong(path, "a number", value)
         return float(value)
     if dataclasses.is_dataclass(kind):
         return _decode_record(typing.cast(type[Any], kind), value, path)
@@ -111,20 +112,20 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return None if value is None else _decode(inner, value, path)
     if origin is tuple:
         if not isinstance(value, list):
-            raise _wrong(path, "a list", value)
+            raise wrong(path, "a list", value)
         if arguments[0] is int and set(map(type, value)) <= {int}:
             return tuple(value)
         return tuple(_decode(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, dict):
-            raise _wrong(path, "an object", value)
+            raise wrong(path, "an object", value)
         return {key: _decode(arguments[1], item, f"{path}.{key}") for key, item in value.items()}
     raise TypeError(f"{path}: records have no fields of type {kind}")
 
 
 def _decode_record(kind: type[Any], value: Any, path: str) -> Any:
     if not isinstance(value, dict):
-        raise _wrong(path, f"an object ({kind.__name__})", value)
+        raise wrong(path, f"an object ({kind.__name__})", value)
     fields = _fields(kind)
     if unknown := value.keys() - fields.keys():
         raise RecordError(

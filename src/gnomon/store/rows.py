@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gnomon.core.campaign import Campaign, Event
-from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.core.sample import Run, Samples
 from gnomon.errors import RecordError
-from gnomon.store.codec import dumps, from_json, loads
+from gnomon.store.codec import dumps, from_json, loads, wrong
 
 CAMPAIGN_COLUMNS = (
     "id",
@@ -37,10 +37,14 @@ RUN_COLUMNS = (
 )
 EVENT_COLUMNS = ("name", "at_s", "data")
 
+_LAST_S = 253402300799.0
+"""The last second of the year 9999, which is as far as calendars of computers go."""
+
 
 def from_campaign(campaign: Campaign) -> dict[str, Any]:
     """Column values of a campaign."""
     context = campaign.context
+    _check_time(campaign.started_at_s, "$.started_at_s")
     return {
         "id": campaign.id,
         "kind": campaign.kind,
@@ -62,6 +66,7 @@ def to_campaign(row: tuple[Any, ...]) -> Campaign:
     for name in ("device", "versions", "options"):
         flat[name] = loads(flat[name], f"$.{name}")
     own = {name: flat.pop(name) for name in ("id", "kind", "key", "started_at_s")}
+    _check_time(own["started_at_s"], "$.started_at_s")
     return from_json(Campaign, {**own, "context": flat})
 
 
@@ -72,6 +77,9 @@ def from_run(run: Run) -> dict[str, Any]:
             f"the run of {run.candidate!r} has neither or both of samples and a failure",
             hint="A run holds what was measured or how it failed: set exactly one.",
         )
+    _check_time(run.started_at_s, "$.started_at_s")
+    if run.samples is not None:
+        _check_samples(run.samples)
     return {
         "candidate": run.candidate,
         "process": run.process,
@@ -89,31 +97,45 @@ def from_run(run: Run) -> dict[str, Any]:
 
 def to_run(row: tuple[Any, ...]) -> Run:
     """The run of a row of RUN_COLUMNS."""
-    candidate, process, block, started_at_s, profiled, inner, wall_ns, cpu_ns, failure, operators, facts = row
-    samples = None
-    if wall_ns is not None:
-        times = {"wall_ns": loads(wall_ns, "$.wall_ns"), "cpu_ns": loads(cpu_ns, "$.cpu_ns"), "inner": inner}
-        samples = from_json(Samples, times, "$.samples")
-    listed = loads(operators, "$.operators")
-    return Run(
-        candidate=candidate,
-        process=process,
-        block=block,
-        started_at_s=started_at_s,
-        samples=samples,
-        failure=None if failure is None else from_json(Failure, loads(failure, "$.failure"), "$.failure"),
-        profiled=bool(profiled),
-        operators=tuple(from_json(OperatorSamples, o, f"$.operators[{i}]") for i, o in enumerate(listed)),
-        facts=loads(facts, "$.facts"),
-    )
+    flat = dict(zip(RUN_COLUMNS, row, strict=True))
+    inner = flat.pop("inner")
+    for name in ("wall_ns", "cpu_ns", "failure", "operators", "facts"):
+        flat[name] = None if flat[name] is None else loads(flat[name], f"$.{name}")
+    wall_ns, cpu_ns = flat.pop("wall_ns"), flat.pop("cpu_ns")
+    if (wall_ns is None) == (flat["failure"] is None):
+        raise wrong("$", "a run with either wall_ns or a failure", flat["candidate"])
+    if flat["profiled"] not in (0, 1):
+        raise wrong("$.profiled", "0 or 1", flat["profiled"])
+    _check_time(flat["started_at_s"], "$.started_at_s")
+    samples = None if wall_ns is None else {"wall_ns": wall_ns, "cpu_ns": cpu_ns, "inner": inner}
+    run = from_json(Run, {**flat, "profiled": bool(flat["profiled"]), "samples": samples})
+    if run.samples is not None:
+        _check_samples(run.samples)
+    return run
+
+
+def _check_samples(samples: Samples) -> None:
+    """What the statistics and the exports rely on: they divide by `inner`, and times are 64-bit counts."""
+    if samples.inner < 1:
+        raise wrong("$.inner", "a number of calls", samples.inner)
+    for name, times in (("wall_ns", samples.wall_ns), ("cpu_ns", samples.cpu_ns)):
+        if times and not (min(times) >= 0 and max(times) < 2**63):
+            raise wrong(f"$.{name}", "a list of times in nanoseconds", next(t for t in times if not 0 <= t < 2**63))
+
+
+def _check_time(value: Any, path: str) -> None:
+    if type(value) not in (int, float) or not 0 <= value <= _LAST_S:
+        raise wrong(path, "seconds since 1970", value)
 
 
 def from_event(event: Event) -> dict[str, Any]:
     """Column values of an event."""
+    _check_time(event.at_s, "$.at_s")
     return {"name": event.name, "at_s": event.at_s, "data": dumps(event.data, "$.data")}
 
 
 def to_event(row: tuple[Any, ...]) -> Event:
     """The event of a row of EVENT_COLUMNS."""
     name, at_s, data = row
-    return Event(name=name, at_s=at_s, data=loads(data, "$.data"))
+    _check_time(at_s, "$.at_s")
+    return from_json(Event, {"name": name, "at_s": at_s, "data": loads(data, "$.data")})
