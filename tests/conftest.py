@@ -44,5 +44,5 @@ def own_home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
     """Each test has a record and leases of its own, so that it neither sees nor waits for anybody else's."""
     home = tmp_path / "home"
     monkeypatch.setenv("GNOMON_HOME", str(home))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("leases")))
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
     return home

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-import tempfile
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +15,23 @@ from gnomon.errors import DeviceError
 
 
 def lease_folder() -> Path:
-    """Where this user's leases of this machine's devices are, whatever record a gnomon writes to.
+    """Where this user's leases of this machine's devices are: the same for a desktop, a cron job and a login by SSH.
 
-    The run-time folder of the session where there is one, else a folder of the user's own in the temporary one.
+    So it depends on nothing that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only GNOMON_LEASES moves it.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.access(runtime, os.W_OK):
-        return Path(runtime) / "gnomon"
-    return Path(tempfile.gettempdir()) / f"gnomon-leases-{os.getuid()}"
+    named = os.environ.get("GNOMON_LEASES")
+    return Path(named) if named else Path("/tmp") / f"gnomon-leases-{os.getuid()}"  # noqa: S108 - see _own_folder
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder, or see that it is one, and nobody else's: anybody may make things in /tmp. Raises OSError."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.ENOTDIR, "it is no folder, or a link to one")
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise OSError(errno.EPERM, "it belongs to another user, or others may write to it")
 
 
 @contextmanager
@@ -36,13 +46,13 @@ def lease(
     """
     path = folder / f"lease-{name}.lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Anybody may make files in a temporary folder: a link there is not followed.
+        _own_folder(folder)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise DeviceError(
-            f"the lease of device {name!r} cannot be taken: {path}: {error.strerror}",
-            hint="Free space there, or point TMPDIR to a folder that can be written.",
+            f"the lease of device {name!r} cannot be taken: {folder}: {error.strerror}",
+            hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
+            "measure on this machine must share.",
         ) from error
     try:
         deadline = time.monotonic() + wait_s

@@ -1,0 +1,106 @@
+"""The lease: one folder a user and machine whatever the environment, nobody else's, and exclusion that really holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnomon.devices.lease import lease, lease_folder
+from gnomon.errors import DeviceError
+
+HOLD = """
+import sys
+from gnomon.devices.lease import lease, lease_folder
+with lease(lease_folder(), sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(name: str, environment: dict[str, str]) -> subprocess.Popen[str]:
+    """A process that holds the lease until its standard input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], **environment},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_cron_job_and_a_desktop_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GNOMON_LEASES")
+    name = f"test-{os.getpid()}"  # in the real folder: the lease of a device that there is not
+    try:
+        with hold(name, {}) as cron:
+            for variables in ({}, {"XDG_RUNTIME_DIR": str(tmp_path)}, {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}):
+                for variable, value in variables.items():
+                    monkeypatch.setenv(variable, value)
+                told: list[str] = []
+                with pytest.raises(DeviceError) as refused, lease(lease_folder(), name, on_wait=told.append, wait_s=0):
+                    pass
+                assert str(cron.pid) in refused.value.message
+                assert str(cron.pid) in told[0]
+                assert refused.value.transient
+            cron.send_signal(signal.SIGKILL)
+        with lease(lease_folder(), name, wait_s=10):
+            pass
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        (lease_folder() / f"lease-{name}.lock").unlink(missing_ok=True)
+
+
+def test_only_one_variable_moves_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "x"))
+    assert lease_folder() == tmp_path / "x"
+    monkeypatch.setenv("GNOMON_LEASES", "")
+    assert lease_folder() == Path(f"/tmp/gnomon-leases-{os.getuid()}")  # noqa: S108
+    with lease(tmp_path / "new", "local"):
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def link(folder: Path) -> None:
+    (folder.parent / "theirs").mkdir()
+    folder.symlink_to(folder.parent / "theirs")
+
+
+def open_to_all(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def file(folder: Path) -> None:
+    folder.touch()
+
+
+def of_another(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    try:
+        os.chown(folder, 65534, 65534)
+    except PermissionError:
+        pytest.skip("giving a folder to another user needs root")
+
+
+def link_inside(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    (folder / "lease-local.lock").symlink_to(folder.parent / "victim")
+
+
+@pytest.mark.parametrize("make", [link, open_to_all, file, of_another, link_inside])
+def test_a_folder_that_is_not_ones_own_is_refused(tmp_path: Path, make: object) -> None:
+    folder = tmp_path / "leases"
+    assert callable(make)
+    make(folder)
+    with pytest.raises(DeviceError, match="cannot be taken") as refused, lease(folder, "local"):
+        pass
+    assert "GNOMON_LEASES" in refused.value.hint
+    assert not (tmp_path / "victim").exists()
+    assert not (tmp_path / "theirs").exists() or not list((tmp_path / "theirs").iterdir())
