@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gnomon.agent import snapshot as snapshot_file
 from gnomon.agent.snapshot import snapshot
-from gnomon.measure.environment import judge
+from gnomon.measure.environment import judge, worst
 
 MACHINE = {
     "proc/loadavg": "0.50 0.40 0.30 2/345 6789",
@@ -136,6 +136,33 @@ def test_each_trouble_raises_its_doubt_alone(before: dict[str, Any], after: dict
     assert [d.kind for d in doubts] == [kind]
     assert doubts[0].message
     assert doubts[0].hint.endswith((".", ")"))
+
+
+@pytest.mark.parametrize(
+    ("mild", "severe", "kind", "told"),
+    [
+        ({"own_cpu_s": 14.5}, {"own_cpu_s": 10.0, "cpu_busy_s": 134.0}, "busy", "85%"),
+        ({"cpu_steal_s": 2.0}, {"cpu_steal_s": 20.0}, "steal", "50%"),
+        ({"throttle_count": 4}, {"throttle_count": 9}, "throttled", "6 times"),
+        ({"temperatures_c": {"soc": 90.0}}, {"temperatures_c": {"soc": 99.0}}, "hot", "99"),
+        ({"cgroup_throttled": 2}, {"cgroup_throttled": 8}, "quota", "7 times"),
+        ({"swapped_pages": 6}, {"swapped_pages": 105}, "swap", "100 pages"),
+        ({"memory_available_bytes": 99 << 20}, {"memory_available_bytes": 9 << 20}, "memory", "9 MiB"),
+    ],
+)
+def test_of_several_runs_the_worst_is_told(mild: dict[str, Any], severe: dict[str, Any], kind: str, told: str) -> None:
+    pairs = [{"before": QUIET, "after": {**LATER, **after}} for after in (mild, severe, {})]
+    for order in (pairs, pairs[::-1]):
+        doubts = worst(order)
+        assert [d.kind for d in doubts] == [kind]
+        assert told in doubts[0].message
+
+
+def test_each_kind_is_told_once() -> None:
+    trouble = {**LATER, "cpu_steal_s": 2.0, "swapped_pages": 9}
+    pair = {"before": QUIET, "after": trouble}
+    assert worst([pair, pair, pair]) == judge(QUIET, trouble)
+    assert worst([]) == []
 
 
 def test_a_restart_in_between_raises_no_false_doubt() -> None:
