@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from gnomon.agent.arrays import fill, largest_difference, make_buffers
+from gnomon.agent.arrays import InputError, fill, finite_share, largest_difference, make_buffers, vary
 
 INF, NAN = math.inf, math.nan
 
@@ -106,9 +108,146 @@ def test_inputs_from_files(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.arange(6.0))
     with pytest.raises(ValueError, match=r"\(6,\).*\(2, 3\)"):
         fill(buffers, {"f": {"file": str(tmp_path / "f.npy")}}, 0)
-    np.save(tmp_path / "f.npy", np.asarray([{"a": 1}], object), allow_pickle=True)
-    with pytest.raises(ValueError, match="allow_pickle"):
-        fill(buffers, {"f": {"file": str(tmp_path / "f.npy")}}, 0)
+
+
+def converted(folder: Path, value: Any, dtype: str) -> Any:
+    """What a model that wants `dtype` gets of a file of `value`."""
+    value = np.asarray(value)
+    np.save(folder / "x.npy", value)
+    buffers = make_buffers({"x": {"shape": value.shape, "dtype": dtype}})
+    fill(buffers, {"x": {"file": str(folder / "x.npy")}}, 0)
+    return buffers["x"]
+
+
+@pytest.mark.parametrize(
+    ("value", "held", "wanted"),
+    [
+        (0.1, "float64", "float32"),  # rounded
+        ([1e-300, NAN, -INF], "float64", "float32"),
+        ([0, 255], "int64", "uint8"),
+        ([0, 255], "uint8", "float32"),
+        ([2**53, -(2**63)], "int64", "float64"),
+        ([3, -4], "float32", "int32"),
+        ([-(2.0**31)], "float32", "int32"),
+        ([True, False], "bool", "int64"),
+        ([0, 1], "int64", "bool"),
+        ([True, False], "bool", "float32"),
+        ([[], []], "float64", "uint8"),
+        ([1.5, 2.5], ">f4", "float32"),
+    ],
+)
+def test_values_that_survive_are_converted(tmp_path: Path, value: Any, held: str, wanted: str) -> None:
+    given = np.asarray(value, held)
+    got = converted(tmp_path, given, wanted)
+    assert got.dtype == wanted
+    assert np.array_equal(got, given.astype(wanted), equal_nan=got.dtype.kind == "f")
+
+
+@pytest.mark.parametrize(
+    ("value", "held", "wanted"),
+    [
+        ([0.25, 0.75], "float32", "uint8"),  # an image in [0, 1]
+        ([1e300], "float64", "float32"),
+        ([NAN], "float32", "int32"),
+        ([2.0**63], "float64", "int64"),
+        ([2.0**64], "float64", "uint64"),
+        ([0.5], "float32", "bool"),
+        ([2**40 + 7], "int64", "int32"),
+        ([-1], "int64", "uint64"),
+        ([2], "int64", "bool"),
+        ([2**53 + 1], "int64", "float64"),
+        ([2**63 - 1], "int64", "float64"),
+        ([70000], "int64", "float16"),
+        ([1 + 2j], "complex64", "float32"),
+        ([1], "complex64", "int32"),
+    ],
+)
+def test_values_that_do_not_survive_are_refused(tmp_path: Path, value: Any, held: str, wanted: str) -> None:
+    with pytest.raises(InputError, match=rf"input 'x': x\.npy holds {held}, the model wants {wanted}, .*save it as"):
+        converted(tmp_path, np.asarray(value, held), wanted)
+
+
+NUMBERS = st.sampled_from(["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64"])
+
+
+@given(NUMBERS.flatmap(lambda d: arrays.arrays(d, 4)), NUMBERS)
+def test_what_is_not_refused_is_what_python_says_too(value: Any, dtype: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            got = converted(Path(folder), value, dtype)
+        except InputError:
+            got = None
+    if np.dtype(dtype).kind == "f" == value.dtype.kind:
+        return
+    # Python's numbers are compared exactly, whatever their types.
+    wanted: list[Any] | None = value.tolist()
+    if np.dtype(dtype).kind != "f":
+        low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not all(math.isfinite(v) and v == int(v) and low <= int(v) <= high for v in value.tolist()):
+            wanted = None
+    else:
+        with np.errstate(over="ignore"):
+            if value.astype(dtype).tolist() != wanted:
+                wanted = None
+    assert (None if got is None else got.tolist()) == wanted
+
+
+def test_a_file_that_is_no_array_is_one_clear_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "several.npz", a=np.zeros(3))
+    np.save(tmp_path / "objects.npy", np.asarray([{"a": 1}], object), allow_pickle=True)
+    np.save(tmp_path / "words.npy", np.asarray(["a", "b"]))
+    (tmp_path / "text.npy").write_text("1 2 3")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    np.save(tmp_path / "whole.npy", np.zeros(100))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:200])
+    header = {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
+    with (tmp_path / "bomb.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    for name in (
+        "several.npz",
+        "objects.npy",
+        "words.npy",
+        "text.npy",
+        "empty.npy",
+        "cut.npy",
+        "bomb.npy",
+        "missing.npy",
+        ".",
+    ):
+        told = tmp_path.name if name == "." else name
+        with pytest.raises(InputError, match=f"^input 'f': {told} ") as refused:
+            fill(make_buffers(SPECS), {"f": {"file": f"{tmp_path}/{name}".removesuffix("/.")}}, 0)
+        assert "\n" not in str(refused.value)
+
+
+VALUES = st.sampled_from(["bool", "int8", "uint8", "int64", "float32"]).flatmap(
+    lambda d: arrays.arrays(d, arrays.array_shapes(max_dims=3, max_side=4))
+)
+
+
+@given(VALUES, st.integers(0, 9))
+def test_a_varied_input_is_another_valid_one(value: Any, seed: int) -> None:
+    varied = vary(value, np.random.default_rng(seed))
+    assert (varied.shape, varied.dtype) == (value.shape, value.dtype)
+    assert np.array_equal(varied, vary(value, np.random.default_rng(seed)), equal_nan=value.dtype.kind == "f")
+    if value.dtype.kind != "f":
+        assert (varied <= value).all()  # an index stays inside the table that it had
+        assert set(varied.ravel().tolist()) <= set(value.ravel().tolist())
+        assert (varied != value).any() == (len(set(value.ravel().tolist())) > 1)
+
+
+def test_varied_floats_stay_in_range_and_differ() -> None:
+    for value in (np.full((2, 3), 0.5, np.float32), np.linspace(0, 1, 100, dtype=np.float32)):
+        varied = vary(value, np.random.default_rng(4))
+        assert (varied != value).mean() > 0.9
+        assert 0 <= varied.min() <= varied.max() <= value.max()
+
+
+def test_the_share_of_finite_values_is_that_of_the_worst_output() -> None:
+    assert finite_share({"a": np.ones(3), "b": np.asarray([1, NAN, INF, 2.0])}) == 0.5
+    assert finite_share({"a": np.ones(3, int), "b": np.full(2, NAN, np.float16)}) == 0.0
+    assert finite_share({"a": np.ones(0), "b": np.asarray([True])}) == 1.0
+    assert finite_share({}) == 1.0
 
 
 def test_tensors_of_one_slab_share_its_memory_and_others_do_not() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Buffers = dict[str, Array]
+
+
+class InputError(ValueError):
+    """The file of an input cannot be used as it is; the message names the input and says what to do."""
 
 
 def make_buffers(tensors: dict[str, Any]) -> Buffers:
@@ -34,25 +39,107 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
     return buffers
 
 
-def fill(buffers: Buffers, feeds: dict[str, Any], seed: int) -> None:
+def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = False) -> None:
     """Write the inputs: an array file where one is named, else values drawn from `seed`.
 
     Floating inputs are standard normal, integer inputs 0 or 1 (a valid index, length or mask nearly everywhere).
+    `varied` writes what `vary` makes of a file's values. Raises InputError, having written no part of that input.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
         target = buffers[name]
-        if feed.get("file"):
-            value = np.load(feed["file"], allow_pickle=False)
-            if value.shape != target.shape:
-                raise ValueError(f"input {name!r}: the file holds {value.shape}, the model wants {target.shape}")
-            np.copyto(target, value.astype(target.dtype))
-            continue
         rng = np.random.default_rng([seed, position])
-        if target.dtype.kind == "f":
+        if feed.get("file"):
+            value = _converted(name, feed["file"], target)
+            np.copyto(target, vary(value, rng) if varied else value)
+        elif target.dtype.kind == "f":
             drawn = np.asarray(rng.standard_normal(target.shape), np.float32)
             np.copyto(target, drawn.astype(target.dtype))
         else:
             np.copyto(target, rng.integers(0, 2, target.shape).astype(target.dtype))
+
+
+def vary(value: Array, rng: np.random.Generator) -> Array:
+    """Another valid input of the same shape and dtype; the same one only if all its values are equal integers.
+
+    Each value is moved to the place of another one, all in one cycle (Sattolo 1986). Floating values are also
+    multiplied by a factor of 0.9 to 1 each. Integers stay at most what the file has in their place, so that an
+    index remains inside its table.
+    """
+    flat = value.reshape(-1)
+    order = rng.permutation(flat.size)
+    moved = np.empty_like(flat)
+    moved[order] = flat[np.roll(order, 1)]
+    if value.dtype.kind in "fc":
+        moved = (moved * rng.uniform(0.9, 1.0, flat.size)).astype(value.dtype)
+    else:
+        moved = np.minimum(moved, flat)
+    return moved.reshape(value.shape)
+
+
+def _converted(name: str, path: str, target: Array) -> Array:
+    """The array in a .npy file, in the dtype of `target`; InputError unless shape and values fit."""
+    value, file = _opened(name, path), os.path.basename(path)
+    if value.shape != target.shape:
+        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
+    with np.errstate(all="ignore"):
+        if not _survives(value, target.dtype):
+            raise InputError(
+                f"input {name!r}: {file} holds {value.dtype}, the model wants {target.dtype}, and not every value "
+                f"survives the conversion; convert it as the model needs it and save it as {target.dtype}"
+            )
+        return value.astype(target.dtype)
+
+
+def _opened(name: str, path: str) -> Array:
+    """The array in a .npy file, not read yet: a header that claims more than the file holds costs nothing."""
+    file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
+    try:
+        with open(path, "rb") as stream:
+            magic = stream.read(6)
+        if magic[:2] == b"PK":
+            raise InputError(f"input {name!r}: {file} is a .npz of several arrays; {wanted}")
+        if magic != b"\x93NUMPY":
+            raise InputError(f"input {name!r}: {file} is no .npy file; {wanted}")
+        value: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, OverflowError, MemoryError) as error:
+        raise InputError(f"input {name!r}: {file} is no usable .npy file ({error}); {wanted}") from error
+    if value.dtype.kind not in "biufc":
+        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are no numbers; {wanted}")
+    return value
+
+
+def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
+    """Whether the values are the same after the conversion; floating ones may be rounded, but not overflow."""
+    if not value.size or value.dtype == wanted:
+        return True
+    floating = value.dtype.kind in "fc", wanted.kind in "fc"
+    if all(floating):
+        if value.dtype.kind == "c" and wanted.kind == "f":
+            return False
+        return bool((np.isfinite(value.astype(wanted)) == np.isfinite(value)).all())
+    if not any(floating):
+        low, high = _limits(wanted)
+        return low <= int(value.min()) and int(value.max()) <= high
+    if "c" in (value.dtype.kind, wanted.kind):
+        return False
+    # The conversion of what is out of an integer's range is undefined, so the range is looked at apart.
+    cast = value.astype(wanted)
+    low, high = _limits(wanted if floating[0] else value.dtype)
+    wide = (value if floating[0] else cast).astype(np.float64)
+    fits = (wide >= float(low)) & (wide < float(high + 1))
+    return bool(fits.all() and (cast.astype(value.dtype) == value).all())
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest value of an integer or boolean dtype."""
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -> dict[str, float]:
@@ -77,3 +164,8 @@ def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -
         absolute = max(absolute, worst)
         relative = max(relative, worst / scale if scale > 0 else (math.inf if worst > 0 else 0.0))
     return {"absolute": absolute, "relative": relative}
+
+
+def finite_share(outputs: dict[str, Array]) -> float:
+    """The share of finite values in the output that has the smallest such share, from 0 to 1."""
+    return min((float(np.isfinite(v).mean()) for v in outputs.values() if v.size), default=1.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Buffers, fill, largest_difference, make_buffers
+from .arrays import Array, Buffers, fill, finite_share, largest_difference, make_buffers
 from .driver import Loaded, driver_for
 
 
@@ -74,8 +75,11 @@ class Job:
         ]
 
     def outputs(self, seed: int) -> dict[str, Array]:
-        """Outputs for the inputs of `seed`, copied; the job's own inputs are put back."""
-        fill(self.buffers, self.spec["feeds"], seed)
+        """Outputs for the inputs of `seed`, copied; the job's own inputs are put back.
+
+        Inputs from files are the files' own values for the job's own seed, and varied ones for any other.
+        """
+        fill(self.buffers, self.spec["feeds"], seed, varied=seed != self.seed)
         self.call()
         made = {name: self.buffers[name].copy() for name in self.spec["outputs"]}
         fill(self.buffers, self.spec["feeds"], self.seed)
@@ -92,14 +96,19 @@ class Job:
         return worst
 
     def save_outputs(self, path: str, seeds: list[int]) -> dict[str, float]:
-        """Write the outputs of each seed as a reference; returns how much they differ between the seeds."""
+        """Write the outputs of each seed as a reference; returns how much they differ between the seeds.
+
+        `absolute` and `relative` are those of `largest_difference`, at most the largest float as JSON has no
+        infinity; `finite` is the smallest share of finite values in any output of any seed.
+        """
         arrays: dict[str, Array] = {}
         made = [self.outputs(seed) for seed in seeds]
         for seed, outputs in zip(seeds, made, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
                 arrays[f"{seed}/{k}"] = outputs[name]
         np.savez(path, allow_pickle=False, **arrays)
-        return largest_difference(made[-1], made[0])
+        moved = {key: min(v, sys.float_info.max) for key, v in largest_difference(made[-1], made[0]).items()}
+        return {**moved, "finite": min(map(finite_share, made))}
 
     def close(self) -> None:
         """Release the models, then the arrays that they read."""

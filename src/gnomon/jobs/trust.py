@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from gnomon.errors import MeasurementError
+from typing import Self
+
+from gnomon.core.sample import Failure
+from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import describe
-from gnomon.measure.environment import Doubt, judge
+from gnomon.measure.environment import Doubt, worst
+
+_INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
 
-def reference(lab: Lab) -> float:
-    """Outputs to check against, from a clean environment and the plainest way that any runtime here computes."""
+class Sensitivity(float):
+    """How far the reference outputs move when the inputs do, relative to their largest magnitude.
+
+    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1.
+    """
+
+    finite_share: float
+
+    def __new__(cls, relative: float, *, finite_share: float) -> Self:
+        """`relative` with what share of the outputs is finite."""
+        made = super().__new__(cls, relative)
+        made.finite_share = finite_share
+        return made
+
+
+def reference(lab: Lab) -> Sensitivity:
+    """Outputs to check against, from a clean environment and the plainest way that any runtime here computes.
+
+    UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
+    """
     reasons = []
     for target in lab.targets:
         if target.configuration.environment:
@@ -18,23 +41,39 @@ def reference(lab: Lab) -> float:
         segment["options"] = {**segment["options"], "optimise": False}
         found, failure = lab.runner.reference(lab.job([segment]), timeout_s=lab.request.effort.timeout_s)
         if found is not None:
-            return float(found["relative"])
+            return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]))
+        if failure is not None:
+            _blame_input(failure)
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
         f"no runtime computes reference outputs ({'; '.join(reasons)})", hint="Try another model or runtime."
     )
 
 
-def doubts(lab: Lab, sensitivity: float) -> tuple[Doubt, ...]:
-    """Each kind of doubt once, the worst first seen."""
-    found: dict[str, Doubt] = {}
-    for pair in lab.runner.environments:
-        for doubt in judge(pair["before"], pair["after"]):
-            found.setdefault(doubt.kind, doubt)
-    if sensitivity < 1e-5:
-        found["insensitive"] = Doubt(
-            kind="insensitive",
-            message="the outputs hardly depend on the input, so equal outputs prove little",
-            hint="Give a real input with --input NAME=FILE.npy.",
+def _blame_input(failure: Failure) -> None:
+    """UsageError if it is a file given by the user that failed: no other runtime can do better with it."""
+    if failure.kind == "refused" and failure.message.startswith(_INPUT_REFUSED):
+        raise UsageError(
+            f"--input: {failure.message.removeprefix(_INPUT_REFUSED)}",
+            hint="Give another file with --input NAME=FILE.npy, or leave it out for random numbers.",
         )
-    return tuple(found.values())
+
+
+def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+    """Each kind of doubt once: about the machine, where it was worst, and about the reference."""
+    found = worst(lab.runner.environments)
+    if sensitivity < 1e-5:
+        found.append(
+            Doubt(
+                kind="insensitive",
+                message="the outputs hardly depend on the input, so equal outputs prove little",
+                hint="Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it.",
+            )
+        )
+    if lost := 1 - sensitivity.finite_share:
+        told = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
+        if lost == 1:
+            told = "an output of the reference holds no finite value, so equal outputs prove nothing"
+        hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
+        found.append(Doubt(kind="not-finite", message=told, hint=hint))
+    return tuple(found)
