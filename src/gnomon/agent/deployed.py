@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import Any
+import re
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    from .arrays import Array
 
-from .job import Job
-from .timing import take, warm_up
+# What reads the environment when it is imported (numpy, the runtimes) is imported after it was set.
+
+_RENEWED = "GNOMON_RENEWED"
 
 
 def absolute_job(plan_path: str) -> dict[str, Any]:
@@ -24,8 +29,25 @@ def absolute_job(plan_path: str) -> dict[str, Any]:
     return job
 
 
+def renew(environment: dict[str, str]) -> None:
+    """Start this process again with the environment, unless it has it: much of it counts at the start only.
+
+    The loader reads LD_PRELOAD then, the C library GLIBC_TUNABLES, and a worker was measured with it set before
+    its start. Keeps the process's number, by which the second start knows that it is the second.
+    """
+    if os.environ.pop(_RENEWED, "") == str(os.getpid()):
+        return
+    if all(os.environ.get(name) == value for name, value in environment.items()):
+        return
+    renewed = {**os.environ, **environment, _RENEWED: str(os.getpid())}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], renewed)  # noqa: S606 - the same program, no shell
+
+
 def run(argv: list[str]) -> int:
-    """Run the plan once on the given (or seeded) inputs, time it, and save its outputs."""
+    """Run the plan once on the given (or seeded) inputs, time it, and save its outputs.
+
+    May replace the process: see `renew`.
+    """
     parser = argparse.ArgumentParser(prog="run", description="Run a plan that gnomon wrote.")
     parser.add_argument("plan", help="the package's plan.json")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
@@ -38,17 +60,50 @@ def run(argv: list[str]) -> int:
         if name not in job["feeds"] or not file:
             parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
-    os.environ.update(job.get("environment", {}))
+    renew(job.get("environment", {}))
+    from .arrays import InputError
+
+    try:
+        print(json.dumps(_timed(job, given.output, given.seconds)))
+    except InputError as error:
+        parser.error(f"--input: {error}")
+    return 0
+
+
+def _timed(job: dict[str, Any], output: str | None, seconds: float) -> dict[str, Any]:
+    """Run the job; the report of its outputs and of its time."""
+    import numpy as np
+
+    from .job import Job
+    from .timing import take, warm_up
+
     loaded = Job(job)
     outputs = loaded.outputs(loaded.seed)
     wall = [0]
-    if given.seconds > 0:
-        warm_up(loaded.call, count=3, seconds=given.seconds / 5)
-        wall, _ = take(loaded.call, inner=1, seconds=given.seconds, least=5, most=1_000_000)
-    if given.output:
-        named = {name.replace("/", "_"): value for name, value in outputs.items()}
-        np.savez(given.output, allow_pickle=False, **named)
+    if seconds > 0:
+        warm_up(loaded.call, count=3, seconds=seconds / 5)
+        wall, _ = take(loaded.call, inner=1, seconds=seconds, least=5, most=1_000_000)
     report = {name: {"shape": list(v.shape), "dtype": str(v.dtype)} for name, v in outputs.items()}
-    print(json.dumps({"outputs": report, "median_ms": float(np.median(wall)) / 1e6, "samples": len(wall)}))
+    if output:
+        for name, saved_as in save_arrays(output, outputs).items():
+            report[name]["saved_as"] = saved_as
     loaded.close()
-    return 0
+    return {"outputs": report, "median_ms": float(np.median(wall)) / 1e6, "samples": len(wall)}
+
+
+def save_arrays(path: str, arrays: dict[str, Array]) -> dict[str, str]:
+    """Write a .npz of arrays of any names; returns the name that each has there, unique and without slashes."""
+    from numpy.lib.format import write_array
+
+    names: dict[str, str] = {}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            # numpy looks a name up with and without .npy at its end: only one of the two may be there.
+            plain = re.sub(r"\.npy$", "_npy", re.sub(r"[^\w.:-]", "_", name)) or "output"
+            unique, number = plain, 2
+            while unique in names.values():
+                unique, number = f"{plain}_{number}", number + 1
+            names[name] = unique
+            with archive.open(f"{unique}.npy", "w", force_zip64=True) as member:
+                write_array(member, array, allow_pickle=False)
+    return names
