@@ -100,7 +100,7 @@ def fill(store: SqliteStore) -> int:
     )
     for count in range(10_000):
         try:
-            store.append("c1", big)
+            store.append("c1", replace(big, block=count))
         except RecordError as error:
             assert "full" in error.message
             assert "space" in error.hint
@@ -370,6 +370,38 @@ def test_the_record_of_the_first_schema_opens(path: Path) -> None:
         assert store._db.execute("PRAGMA user_version").fetchone() == (len(schema.STEPS),)
 
 
+def test_a_record_that_holds_a_visit_twice_opens_but_takes_no_third(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "STEPS", schema.STEPS[:2])
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign())
+        for _ in range(2):
+            store.append("c1", sample_run())
+    monkeypatch.undo()
+    with SqliteStore.open(path) as store:
+        assert list(store.query(RunQuery(campaign="c1"))) == [sample_run()] * 2
+        with pytest.raises(RecordError, match="samples of this visit already"):
+            store.append("c1", sample_run())
+
+
+def test_a_visit_is_sampled_once_but_may_fail_often(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        for id in ("c1", "c2"):
+            store.open_campaign(sample_campaign(id))
+        run = sample_run()
+        kept = [failed_run("cpu"), replace(failed_run("cpu"), process=0), failed_run("cpu"), run]
+        kept += [replace(run, **{field: 1}) for field in ("process", "block")]
+        kept += [replace(run, candidate="b"), replace(run, profiled=False), replace(failed_run("cpu"), process=0)]
+        for item in kept:
+            store.append("c1", item)
+        store.append("c2", run)
+        with pytest.raises(RecordError, match="samples of this visit already") as refused:
+            store.append("c1", run)
+        assert "Another gnomon" in refused.value.hint
+        assert list(store.query(RunQuery(campaign="c1"))) == kept
+
+
 def test_an_upgrade_that_fails_leaves_the_old_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(GOLDEN, path)
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, ("CREATE TABLE fresh (x)", "no SQL at all")))
@@ -423,10 +455,10 @@ def test_the_query_in_the_documentation_runs(path: Path) -> None:
     with SqliteStore.open(path) as store:
         store.open_campaign(sample_campaign("old"))
         store.open_campaign(sample_campaign("new"))
-        for candidate, times in (("b", (5, 9, 7)), ("a", (3,))):
+        for process, (candidate, times) in enumerate((("b", (5, 9, 7)), ("a", (3,)))):
             samples = Samples(wall_ns=times, cpu_ns=times)
             store.append("new", Run(candidate=candidate, process=0, block=0, started_at_s=1.0, samples=samples))
-            store.append("old", Run(candidate="other", process=0, block=0, started_at_s=1.0, samples=samples))
+            store.append("old", Run(candidate="other", process=process, block=0, started_at_s=1.0, samples=samples))
     db = sqlite3.connect(path)
     rows = db.execute(query).fetchall()
     db.close()

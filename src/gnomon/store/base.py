@@ -12,13 +12,17 @@ from gnomon.core.sample import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignQuery:
-    """Campaigns, the newest first; each field that is not None narrows the answer."""
+    """Campaigns, the newest first; each field that is not None narrows the answer.
+
+    `held` asks whether another store that is open, and whose process lives, has opened the campaign.
+    """
 
     id: str | None = None
     key: str | None = None
     kind: str | None = None
     model_digest: str | None = None
     finished: bool | None = None
+    held: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +73,19 @@ class Store(Protocol):
     """
 
     def open_campaign(self, campaign: Campaign) -> None:
-        """Add the campaign. Nothing happens if the same campaign is there; RecordError if its id is
-        another's.
+        """Add the campaign, and hold it until the store is closed or its process ends.
+
+        Nothing is added if the same campaign is there. RecordError if its id is another's, or if another open store
+        holds it: two that measured for one campaign would each take up the other's runs.
         """
         ...
 
     def append(self, campaign: str, item: Run | Event) -> None:
-        """Add a run or an event to the campaign of that id. RecordError if there is none."""
+        """Add a run or an event to the campaign of that id.
+
+        RecordError if there is no such campaign, or if it has samples of the same visit already: the same candidate,
+        process, block and `profiled`. A visit may fail any number of times.
+        """
         ...
 
     @overload
@@ -98,5 +108,8 @@ class Store(Protocol):
 
 
 def latest_unfinished(store: Store, key: str) -> Campaign | None:
-    """The newest campaign that asked the same question and was interrupted: the one to resume."""
-    return next(store.query(CampaignQuery(key=key, finished=False)), None)
+    """The newest campaign that asked the same question and was interrupted: the one to resume.
+
+    One that another open store holds was not interrupted: it is being measured.
+    """
+    return next(store.query(CampaignQuery(key=key, finished=False, held=False)), None)

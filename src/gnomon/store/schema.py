@@ -73,6 +73,20 @@ SELECT campaigns.id AS campaign, candidate, process, block, profiled, wall.key A
 FROM runs JOIN campaigns ON campaigns.seq = runs.campaign, json_each(wall_ns) AS wall
 """
 
+_VISITS = """
+CREATE INDEX runs_by_visit ON runs (campaign, candidate, process, block);
+DROP INDEX runs_by_candidate
+"""
+
+# A trigger and no unique index: what an older record holds twice stays readable.
+_ONCE = """
+CREATE TRIGGER runs_once BEFORE INSERT ON runs WHEN NEW.failure IS NULL AND EXISTS (
+    SELECT 1 FROM runs WHERE campaign = NEW.campaign AND candidate = NEW.candidate AND process = NEW.process
+    AND block = NEW.block AND profiled = NEW.profiled AND failure IS NULL
+)
+BEGIN SELECT RAISE(ABORT, 'the campaign has samples of this visit already'); END
+"""
+
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         *_TABLES.split(";"),
@@ -83,6 +97,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ),
     ),
     tuple(_VIEWS.split(";")),
+    (*_VISITS.split(";"), _ONCE),
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
 

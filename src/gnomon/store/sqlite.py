@@ -16,6 +16,7 @@ from gnomon.core.sample import Run
 from gnomon.errors import RecordError
 from gnomon.store import rows, schema
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
+from gnomon.store.held import HeldCampaigns
 
 if TYPE_CHECKING:
     from gnomon.store.base import Store
@@ -28,6 +29,7 @@ _MAGIC = b"SQLite format 3\0"
 _IS_FINISHED = f"EXISTS (SELECT 1 FROM events e WHERE e.campaign = t.seq AND e.name = '{FINISHED}') = ?"  # noqa: S608
 
 _HINTS = {
+    sqlite3.SQLITE_CONSTRAINT_TRIGGER: "Another gnomon writes to the same campaign: end one of them, then start again.",
     sqlite3.SQLITE_FULL: "Free space on that disk and start again: what was recorded is kept and resumed.",
     sqlite3.SQLITE_IOERR: "Free space on that disk, check its health (dmesg), and start again.",
     sqlite3.SQLITE_BUSY: "Another process holds the record; wait for it or stop it, then start again.",
@@ -55,6 +57,7 @@ class SqliteStore:
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
         self.path = path
+        self._held = HeldCampaigns(path)
 
     @classmethod
     def open(cls, path: Path | None = None) -> Self:
@@ -78,8 +81,17 @@ class SqliteStore:
         return cls(db, path)
 
     def open_campaign(self, campaign: Campaign) -> None:
-        """Add the campaign, unless it is there; see `Store`."""
+        """Add the campaign, unless it is there, and hold it; see `Store`."""
         row = rows.from_campaign(campaign)
+        fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
+        try:
+            self._add(campaign, row)
+        except BaseException:
+            if fresh:
+                self._held.give_up(campaign.id)
+            raise
+
+    def _add(self, campaign: Campaign, row: dict[str, Any]) -> None:
         with _translated(self.path):
             added = self._db.execute(
                 f"INSERT INTO campaigns ({', '.join(row)}) VALUES ({_marks(row)})"  # noqa: S608
@@ -124,7 +136,9 @@ class SqliteStore:
                 "model_digest = ?": query.model_digest,
                 _IS_FINISHED: query.finished,
             }
-            return self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
+            found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
+            held = query.held
+            return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
         seq = self._seq(query.campaign)
         if isinstance(query, RunQuery):
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": query.profiled}
@@ -135,9 +149,12 @@ class SqliteStore:
         return self._tallies(seq)
 
     def close(self) -> None:
-        """Release the file. Safe to call twice."""
-        with _translated(self.path):
-            self._db.close()
+        """Release the file, and the campaigns that it holds. Safe to call twice."""
+        try:
+            with _translated(self.path):
+                self._db.close()
+        finally:
+            self._held.give_up_all()
 
     def __enter__(self) -> Self:
         return self
@@ -235,8 +252,8 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         misuse = isinstance(error, sqlite3.ProgrammingError)
-        code = sqlite3.SQLITE_MISUSE if misuse else getattr(error, "sqlite_errorcode", 0) & 0xFF
-        hint = _HINTS.get(code, "Move the file aside (a new one is made) and report this.")
+        code = sqlite3.SQLITE_MISUSE if misuse else getattr(error, "sqlite_errorcode", 0)
+        hint = _HINTS.get(code) or _HINTS.get(code & 0xFF, "Move the file aside (a new one is made) and report this.")
         raise RecordError(f"the record {path} failed: {error}", hint=hint) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise RecordError(

@@ -1,0 +1,95 @@
+"""Which campaigns of a record an open store holds, so that no two measure for the same one."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from gnomon.errors import RecordError
+
+_PATIENCE_S = 1.0
+
+
+class HeldCampaigns:
+    """The campaigns that one store holds: for each, the kernel's lock on a file beside the record.
+
+    A lock ends with its process, however that ends; what may stay is an empty file, which the next holder takes over.
+    """
+
+    def __init__(self, record: Path) -> None:
+        self._record = record.resolve()  # one lock, whichever link leads to the record
+        self._handles: dict[str, int] = {}
+
+    def take(self, campaign: str) -> bool:
+        """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
+        if campaign in self._handles:
+            return False
+        path = self._path(campaign)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:  # who asks `by_another` holds a left file for a moment, and who gives up a campaign removes it
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise RecordError(
+                    f"the lock of a campaign cannot be made: {path}: {error.strerror}",
+                    hint="Free space there, or make the folder of the record writable.",
+                ) from error
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(handle, path):
+                    self._handles[campaign] = handle
+                    return True
+                os.close(handle)
+            except BlockingIOError as error:
+                os.close(handle)
+                if time.monotonic() > deadline:
+                    raise RecordError(
+                        f"another gnomon that is running measures for the campaign {campaign!r}",
+                        hint="Wait for it to end, or end it, then start again.",
+                    ) from error
+                time.sleep(0.01)
+
+    def by_another(self, campaign: str) -> bool:
+        """Whether another open store, of this process or any other, holds the campaign."""
+        if campaign in self._handles:
+            return False
+        try:
+            handle = os.open(self._path(campaign), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False  # nobody holds what has no file
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def give_up(self, campaign: str) -> None:
+        """Hold the campaign no more. The file goes before the lock does, so that nobody takes a file that is gone."""
+        handle = self._handles.pop(campaign)
+        with suppress(OSError):
+            self._path(campaign).unlink()
+        os.close(handle)
+
+    def give_up_all(self) -> None:
+        """Hold nothing any more; safe to call twice."""
+        for campaign in list(self._handles):
+            self.give_up(campaign)
+
+    def _path(self, campaign: str) -> Path:
+        """A name made from the id's digest: an id may be any text."""
+        digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return self._record.with_name(f"{self._record.name}.{digest}.lock")
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name: its last holder removes it."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
