@@ -39,7 +39,7 @@ def _run(number: int, samples: int) -> Run:
     return Run(
         candidate=f"candidate {number % 20}",
         process=number // 100,
-        block=number % 5,
+        block=number // 20 % 5,
         started_at_s=float(number),
         samples=Samples(wall_ns=times, cpu_ns=times),
         facts={"peak_rss_bytes": 50_000_000, "load_average_before": 0.5},
