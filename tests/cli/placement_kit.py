@@ -10,13 +10,14 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.solve import Solution
 from gnomon.core.stats import Comparison, summarise
-from gnomon.jobs.contender import Clock, Contender, Kind, Part, Proved, blocks, versus
+from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, versus
 from gnomon.jobs.kernels import Kernel
 from gnomon.jobs.place import OperatorRow, Placement
 from gnomon.jobs.profile import Column, Profile
 from gnomon.jobs.prove import Verdict, Verified
 from gnomon.jobs.targets import Missing, Target
 from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.runtimes.base import Configuration, Support
 from gnomon.runtimes.onert import Onert

@@ -108,3 +108,22 @@ def test_a_reference_that_is_nowhere_finite(tmp_path: Path, small: Effort) -> No
     found, kinds = measured(root, tmp_path, small, np.arange(-2, 6, dtype=np.float32).reshape(1, 8))
     assert (found.finite_share, "not-finite" in kinds) == (0.75, True)
     json.dumps(found, allow_nan=False)
+
+
+def test_a_change_of_speed_between_profile_and_proof_is_told() -> None:
+    from gnomon.core.sample import Run, Samples
+    from gnomon.jobs.trust import drift
+    from gnomon.measure.campaign import Measured
+
+    def steady(ns: int) -> Measured:
+        samples = Samples(wall_ns=(ns,) * 4, cpu_ns=(ns,) * 4)
+        run = Run(candidate="c", process=0, block=0, started_at_s=0.0, samples=samples)
+        return Measured(key="c", runs=(run,), failure=None)
+
+    assert drift(steady(1000), steady(1040), "cpu") is None
+    slower, faster = drift(steady(1000), steady(1100), "cpu"), drift(steady(1100), steady(1000), "wall")
+    assert slower is not None
+    assert "10% slower" in slower.message
+    assert faster is not None
+    assert "10% faster" in faster.message
+    assert drift(Measured(key="c", runs=(), failure=None), steady(1), "cpu") is None

@@ -257,9 +257,13 @@ def test_each_hostile_value_is_an_error_with_its_path(
         store._db.execute("PRAGMA ignore_check_constraints = ON")
         store._db.execute(f"DROP TRIGGER {table}_no_UPDATE")
         store._db.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
-        queries = {"runs": RunQuery(campaign="c1"), "events": EventQuery(campaign="c1"), "campaigns": CampaignQuery()}
+        reads: dict[str, Callable[[], object]] = {
+            "runs": lambda: list(store.query(RunQuery(campaign="c1"))),
+            "events": lambda: list(store.query(EventQuery(campaign="c1"))),
+            "campaigns": lambda: list(store.query(CampaignQuery())),
+        }
         with pytest.raises(RecordError) as refused:
-            list(store.query(queries[table]))
+            reads[table]()
     assert path_in_row in refused.value.message
     assert "restore it" in refused.value.hint
 
@@ -391,7 +395,7 @@ def test_a_visit_is_sampled_once_but_may_fail_often(path: Path) -> None:
             store.open_campaign(sample_campaign(id))
         run = sample_run()
         kept = [failed_run("cpu"), replace(failed_run("cpu"), process=0), failed_run("cpu"), run]
-        kept += [replace(run, **{field: 1}) for field in ("process", "block")]
+        kept += [replace(run, process=1), replace(run, block=1)]
         kept += [replace(run, candidate="b"), replace(run, profiled=False), replace(failed_run("cpu"), process=0)]
         for item in kept:
             store.append("c1", item)

@@ -20,7 +20,7 @@ from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing, describe
-from gnomon.jobs.trust import doubts, reference
+from gnomon.jobs.trust import Sensitivity, doubts, drift, reference
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
@@ -114,7 +114,7 @@ def place(
             why_not_mixed=across.why if across else "",
             ideal_s=across.ideal_s if across else None,
             missing=tuple(lab.missing),
-            doubts=doubts(lab, sensitivity),
+            doubts=_all_doubts(lab, verdict, sensitivity),
             sensitivity=sensitivity,
             package=out,
             campaign=lab.runner.campaign.id,
@@ -156,6 +156,12 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
         single = verdict.best_single.contender.label
         verdict = replace(verdict, reason=f"Do not mix: the plan's package was refused ({told}); use {single}.")
     raise AssertionError("unreachable")
+
+
+def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+    best = verdict.best_single
+    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
+    return (*doubts(lab, sensitivity), *([drifted] if drifted else []))
 
 
 def _times_of(lab: Lab, contender: Contender) -> dict[int, float]:

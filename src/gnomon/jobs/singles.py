@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gnomon.errors import MeasurementError
 from gnomon.jobs.contender import Contender, trace_of
@@ -16,7 +17,8 @@ def profile_singles(lab: Lab, contenders: Sequence[Contender]) -> list[Contender
     The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
     campaign, under the contenders' keys.
     """
-    effort = lab.request.effort
+    # Enough to price from; how sure the answer is, the proof's stop rule decides.
+    effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
     measured = lab.runner.measure("profile", [c.candidate for c in contenders], effort)
     alive = []
     for contender in contenders:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
+from gnomon.jobs.contender import level
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import describe
+from gnomon.measure.campaign import Measured
+from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt, worst
+
+_DRIFT = 0.05
+"""Change of speed between profile and proof from which on it is told."""
 
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
@@ -77,3 +84,18 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
         found.append(Doubt(kind="not-finite", message=told, hint=hint))
     return tuple(found)
+
+
+def drift(before: Measured, after: Measured, clock: Clock) -> Doubt | None:
+    """A doubt if the same thing took longer or shorter when it was measured again: predictions are off by as much."""
+    if not (before.ok and after.ok):
+        return None
+    ratio = level(after, clock) / level(before, clock)
+    if abs(math.log(ratio)) < math.log(1 + _DRIFT):
+        return None
+    slower = f"{ratio - 1:.0%} slower" if ratio > 1 else f"{1 / ratio - 1:.0%} faster"
+    return Doubt(
+        kind="drift",
+        message=f"the machine was {slower} in the proof than while profiling; comparisons hold, predictions less",
+        hint="Measure again at a quieter time.",
+    )

@@ -72,8 +72,10 @@ class Measured:
         return None
 
 
-#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio.
+#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio; two are enough
+#: where it is more than `_HOPELESS` times slower than the fastest.
 _LAGGARD_VISITS = (2, 1, 1)
+_HOPELESS, _HOPELESS_VISITS = 3.0, (2, 1)
 
 
 class CampaignRunner:
@@ -185,8 +187,10 @@ class CampaignRunner:
         if known.failure is not None:
             return []
         most = _visits(candidate, effort)
-        if self._lags(candidate, field, effort):
-            most = min(most, _LAGGARD_VISITS[process]) if process < len(_LAGGARD_VISITS) else 0
+        behind = self._behind(candidate, field, effort)
+        if behind > effort.laggard:
+            visits = _HOPELESS_VISITS if behind > max(_HOPELESS, effort.laggard) else _LAGGARD_VISITS
+            most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
 
@@ -194,16 +198,16 @@ class CampaignRunner:
         """Whether it failed in a process, for a reason that may pass."""
         return any(r.process == process and r.failure and r.failure.transient for r in self.known(key).runs)
 
-    def _lags(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> bool:
-        """Whether what is known says that it is far slower than the fastest."""
+    def _behind(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> float:
+        """How many times slower than the fastest it is, by what is known."""
         levels = {}
         for other in field:
             runs = [r for r in self.known(other.key).runs if r.samples is not None]
             if runs:
                 levels[other.key] = min(min(r.samples.wall_s) for r in runs if r.samples is not None)
         if candidate.key not in levels:
-            return candidate.laggard
-        return levels[candidate.key] > effort.laggard * min(levels.values())
+            return effort.laggard * 1.01 if candidate.laggard else 1.0
+        return levels[candidate.key] / min(levels.values())
 
     def _enough(self, candidates: Sequence[Candidate], effort: Effort, start: float) -> bool:
         """Whether every candidate that works is known well enough, or the budget is over."""
@@ -211,7 +215,7 @@ class CampaignRunner:
             return True
         for candidate in candidates:
             known = self.known(candidate.key)
-            if candidate.profiled or not known.ok or self._lags(candidate, candidates, effort):
+            if candidate.profiled or not known.ok or self._behind(candidate, candidates, effort) > effort.laggard:
                 continue
             clock: Clock = "cpu" if cpu_tells(known.runs) else "wall"
             if summarise(blocks_of(known.runs, clock=clock)).relative_half_width > effort.half_width:

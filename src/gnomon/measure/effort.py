@@ -16,8 +16,8 @@ class Effort:
     makes `warm_count` calls for at least `warm_s`; its very first call is kept apart. More processes are started
     until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
     A profiled run is one visit, as long as all visits of an unprofiled one together.
-    A candidate more than `laggard` times slower than the fastest gets few visits in three processes: it has lost, and
-    its time is better spent on the others.
+    A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes: it has
+    lost, and its time is better spent on the others.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
     """
