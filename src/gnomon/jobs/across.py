@@ -20,6 +20,7 @@ from gnomon.core.sample import Run
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
+from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
 from gnomon.jobs.contender import QUANTILE, Contender, Kind, Part, level, trace_of
 from gnomon.jobs.kernels import kernels
@@ -158,11 +159,13 @@ class AcrossPlacer:
         ideal = float(prior.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
-        times = self.price_chains(clock)
+        fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
+        anchor = Anchor(contender=wholes[fastest], clock=clock)
+        times = self.price_chains(anchor)
         times += [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
         ]
-        prices, solution = self._settle(prior, times, clock)
+        prices, solution = self._settle(prior, times, anchor)
         extra = self._extra(prices, prior, solution)
         return AcrossResult(
             names=tuple(t.configuration.name for t in self.targets),
@@ -187,7 +190,7 @@ class AcrossPlacer:
         sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
         return np.asarray(sums)
 
-    def price_chains(self, clock: Clock, count: int | None = None) -> list[SegmentTime]:
+    def price_chains(self, anchor: Anchor, count: int | None = None) -> list[SegmentTime]:
         """Times of segments inside random real chains, each in a process of its own."""
         blocks = self.files.blocks.count
         count = count or 3 * (blocks - 1) + 3
@@ -195,14 +198,22 @@ class AcrossPlacer:
         chains = random_chains(blocks, len(self.targets), count, rng)
         self.priced.update(chains)
         contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
-        measured = self.lab.runner.measure("price chains", [timed(c) for c in contenders], self._once(1))
-        times: list[SegmentTime] = []
-        for chain, contender in zip(chains, contenders, strict=True):
-            for run in measured[timed(contender).key].runs:
-                times += _segment_times(chain, run, clock)
-        return times
+        return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
 
-    def _settle(self, prior: Array, times: list[SegmentTime], clock: Clock) -> tuple[SegmentPrices, Solution]:
+    def _times(
+        self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
+    ) -> list[SegmentTime]:
+        """Times of the segments of chains, at the speed that the machine had while the anchor was profiled."""
+        wanted = [timed(c) for c in chains.values()]
+        measured, factor = measure_beside(self.lab, stage, wanted, anchor, effort)
+        return [
+            replace(time, time_s=time.time_s * factor[candidate.key])
+            for chain, candidate in zip(chains, wanted, strict=True)
+            for run in measured[candidate.key].runs
+            for time in _segment_times(chain, run, anchor.clock)
+        ]
+
+    def _settle(self, prior: Array, times: list[SegmentTime], anchor: Anchor) -> tuple[SegmentPrices, Solution]:
         """Solve, run the plan, add what its segments took, and solve again, until the plan stays.
 
         The best of many plans by uncertain prices looks better than it is; its own run tells by how much.
@@ -217,9 +228,8 @@ class AcrossPlacer:
             tried.add(chain)
             self.priced.add(chain)
             contender = self.chain("plan", "plan", chain, None)
-            measured = self.lab.runner.measure("refine", [timed(contender)], self._once(3))
-            for run in measured[timed(contender).key].runs:
-                times += [replace(t, weight=2.0) for t in _segment_times(chain, run, clock)]
+            again = self._times("refine", {chain: contender}, anchor, self._once(3))
+            times += [replace(t, weight=2.0) for t in again]
 
     def _once(self, processes: int) -> Effort:
         """The request's effort for runs that only price: no stop rule."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError
+from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.contender import Contender, Kind, Part, level, trace_of
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Missing, Target, describe
@@ -100,6 +101,8 @@ class InsidePlacer:
                 f"{self.target.configuration.name} left no trace of any single backend",
                 hint="The reasons are among what was left out; `gnomon profile` measures without a trace.",
             )
+        best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
+        anchor = Anchor(contender=best, clock=clock)
         refits = 0
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
@@ -107,13 +110,13 @@ class InsidePlacer:
             if solution.assignment in self._observed or refits == _REFITS:
                 break
             plan = self.contender("plan", "plan", solution.assignment, solution.value)
-            again = self._measure("refine", [plan])[plan.key]
+            again, factor = self._refine(plan, anchor)
             refits += 1
-            if not again.ok:
+            if not (again.ok and self.lab.runner.known(trace_of(plan).key).ok):
                 self.lab.missing.append(Missing(name="plan", reason=describe(again.failure)))
                 break
             # The plan's own context counts more than those of the single backends.
-            observations.append(self._observe(plan, again, clock, 4.0))
+            observations.append(self._observe(plan, again, clock, 4.0, factor))
         return self._result(alive, prices, solution, refits, clock)
 
     def singles(self) -> list[Contender]:
@@ -131,17 +134,19 @@ class InsidePlacer:
             made.setdefault(contender.key, contender)
         return list(made.values())
 
-    def _measure(self, stage: str, contenders: Sequence[Contender]) -> dict[str, Measured]:
-        """End-to-end runs, then traced runs of those that work."""
+    def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
+        """Run the plan beside the best single backend, then traced; with the factor of the machine's drift."""
         effort = self.lab.request.effort
-        whole = self.lab.runner.measure(stage, [c.candidate for c in contenders], effort)
-        good = [trace_of(c) for c in contenders if whole[c.key].ok]
-        if good:
-            self.lab.runner.measure(f"{stage}, traced", good, effort)
-        return whole
+        effort = replace(effort, processes_most=effort.processes_least)
+        measured, factor = measure_beside(self.lab, "refine", [plan.candidate], anchor, effort)
+        if measured[plan.key].ok:
+            self.lab.runner.measure("refine, traced", [trace_of(plan)], effort)
+        return measured[plan.key], factor[plan.key]
 
-    def _observe(self, contender: Contender, whole: Measured, clock: Clock, weight: float) -> Observation:
-        total = level(whole, clock)
+    def _observe(
+        self, contender: Contender, whole: Measured, clock: Clock, weight: float, factor: float = 1.0
+    ) -> Observation:
+        total = level(whole, clock) * factor
         times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.lab.graph.operators))
         assignment = tuple(self.backends.index(contender.backends[i]) for i in range(len(times)))
         self._observed[assignment] = total
