@@ -79,6 +79,11 @@ def test_the_fastest_that_is_surely_faster_is_chosen(
     assert re.search(said, verdict.reason), verdict.reason
 
 
+def test_the_plan_is_preferred_to_a_mix_that_is_not_surely_faster() -> None:
+    verdict = judge_contenders(FIELD, times(0.700, 0.699), "wall")
+    assert verdict.chosen.contender.key == "plan"
+
+
 def test_a_gain_inside_the_noise_is_no_gain() -> None:
     verdict = judge_contenders(FIELD, times(0.97, luck=0.08), "wall")
     assert verdict.chosen.contender.key in {"a", "b"}

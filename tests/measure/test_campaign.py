@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -231,6 +232,13 @@ def test_who_is_far_behind_gets_few_visits(store: SqliteStore) -> None:
     by_process = Counter(process for key, process, _ in visits(measured) if key == "lame")
     assert by_process == {0: 4, 1: 1}  # a real agent stops it within the first process, too
     assert visits({"slow": measured["slow"]}) == whole(("slow",), 3, 4)
+
+
+def test_who_was_known_to_lag_gets_one_visit_in_each_of_three_processes(store: SqliteStore) -> None:
+    lame = [replace(c, laggard=True) for c in candidates("lame")]
+    measured = runner(StandIn(steady), store).measure("x", [*candidates("fast"), *lame], EFFORT)
+    by_process = Counter(process for key, process, _ in visits(measured) if key == "lame")
+    assert by_process == {0: 1, 1: 1, 2: 1}
 
 
 def test_who_is_behind_but_not_hopeless_is_seen_in_three_processes(store: SqliteStore) -> None:

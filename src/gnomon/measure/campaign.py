@@ -76,6 +76,8 @@ class Measured:
 #: where it is more than `_HOPELESS` times slower than the fastest.
 _LAGGARD_VISITS = (2, 1, 1)
 _HOPELESS, _HOPELESS_VISITS = 3.0, (2, 1)
+#: Visits of one that was known to lag before: nothing needs to be found out, but its ratio needs its processes.
+_KNOWN_VISITS = (1, 1, 1)
 
 
 class CampaignRunner:
@@ -190,6 +192,7 @@ class CampaignRunner:
         behind = self._behind(candidate, field, effort)
         if behind > effort.laggard:
             visits = _HOPELESS_VISITS if behind > max(_HOPELESS, effort.laggard) else _LAGGARD_VISITS
+            visits = _KNOWN_VISITS if candidate.laggard else visits
             most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
