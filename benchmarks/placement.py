@@ -41,6 +41,7 @@ def row(proved: Proved, placement: Placement) -> dict[str, Any]:
         "predicted_s": predicted,
         "level_s": measured,
         "prediction_error": predicted / measured - 1 if predicted and measured else None,
+        "prediction_error_of_ratio": _error_of_ratio(proved, placement),
         "wall_median_s": proved.summary.median_s if proved.summary else None,
         "wall_interval_s": [proved.summary.low_s, proved.summary.high_s] if proved.summary else None,
         "samples": proved.summary.n if proved.summary else 0,
@@ -50,6 +51,16 @@ def row(proved: Proved, placement: Placement) -> dict[str, Any]:
         "verdict": versus.verdict if versus else "best single",
         "failure": proved.measured.failure.message if proved.measured.failure else None,
     }
+
+
+def _error_of_ratio(proved: Proved, placement: Placement) -> float | None:
+    """Predicted against measured ratio to the best single contender: without the machine's drift since the profile."""
+    best = placement.verdict.best_single
+    predicted, base = proved.contender.predicted_s, best.contender.predicted_s
+    if not (proved.ok and predicted and base):
+        return None
+    measured = level(proved.measured, placement.clock) / level(best.measured, placement.clock)
+    return predicted / base / measured - 1
 
 
 def figures(name: str, placement: Placement) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, quantile
+from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate, Measured
@@ -71,11 +71,14 @@ def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
 def level(measured: Measured, clock: Clock) -> float:
     """The one number that prices, predictions and their check use: seconds of a call.
 
-    By CPU time the median. By wall time the lower quintile, which is where a call is that nothing else interrupted:
-    on a busy machine the median tells more of the neighbours than of the model.
+    In each process, by CPU time the median; by wall time the lower quintile, which is where a call is that nothing
+    else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median
+    over processes, so that neither the luckiest one counts nor how many there were.
     """
-    values = [v for block in blocks(measured, clock) for v in block.values_s]
-    return quantile(values, QUANTILE[clock])
+    by_process: dict[int, list[float]] = {}
+    for block in blocks(measured, clock):
+        by_process.setdefault(block.process, []).extend(block.values_s)
+    return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
 
 
 def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
