@@ -11,6 +11,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
 from gnomon.devices.guard import guarded_folder
+from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.contender import Contender, blocks, choose_clock, trace_of
 from gnomon.jobs.inside import InsidePlacer, InsideResult
@@ -134,12 +135,18 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     wholes = [across.whole(target) for target in whole]
     alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
     clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
-    results = []
+    results: list[InsideResult] = []
+    problems: list[MeasurementError] = []
     for placer in within:
         mine = [c for c in singles[placer] if c in alive]
-        if mine:
-            results.append(placer.run(mine, clock))
+        try:
+            results += [placer.run(mine, clock)] if mine else []
+        except MeasurementError as error:  # one configuration that cannot be priced does not end the others
+            problems.append(error)
+            lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
     wholes = [c for c in wholes if c in alive]
+    if problems and not results and not wholes:
+        raise problems[0]
     return results, across.run(wholes, clock) if wholes else None
 
 
