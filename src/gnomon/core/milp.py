@@ -2,23 +2,22 @@
 
 One binary variable a choice. A pair of slots gets the marginal (local) polytope: a variable a pair of choices whose
 sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8); a pair that merely
-charges for unlike choices gets one variable a choice, which is equally tight. HiGHS is loaded on the first use.
+charges for unlike choices gets one variable a choice, which is equally tight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from gnomon.core.charges import ScalarCharge
 from gnomon.core.cost import Floats
 from gnomon.core.energy import Energy
-from gnomon.errors import GnomonError
+from gnomon.core.programme import Programme, is_potts, run_highs
 
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
-_TOLERANCE = 1e-9
 _GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
 
 
@@ -30,36 +29,6 @@ class MilpResult:
     bound: float
     optimal: bool
     infeasible: bool = False
-
-
-@dataclass(slots=True)
-class _Programme:
-    """A linear programme under construction: columns and rows as flat lists."""
-
-    cost: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    start: list[float] = field(default_factory=list)
-    row_start: list[int] = field(default_factory=lambda: [0])
-    index: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    row_lower: list[float] = field(default_factory=list)
-    row_upper: list[float] = field(default_factory=list)
-
-    def columns(self, cost: Floats, start: Floats) -> int:
-        """Add columns from 0 to 1, those of infinite cost fixed at 0; returns the number of the first."""
-        first = len(self.cost)
-        forbidden = np.isinf(cost)
-        self.cost += np.where(forbidden, 0.0, cost).ravel().tolist()
-        self.upper += np.where(forbidden, 0.0, 1.0).ravel().tolist()
-        self.start += start.ravel().tolist()
-        return first
-
-    def row(self, columns: list[int], values: list[float], lower: float, upper: float) -> None:
-        self.index += columns
-        self.value += values
-        self.row_start.append(len(self.index))
-        self.row_lower.append(lower)
-        self.row_upper.append(upper)
 
 
 def minimise_milp(
@@ -98,7 +67,8 @@ def minimise_milp(
     if not np.isfinite(unit) or unit <= 0:
         unit = 1.0
     programme, first = _formulate(energy, charges, floors, pair_floors, unit, room, best)
-    status, values, dual = _run_highs(programme, sum(energy.sizes), time_limit_s, best is not None)
+    outcome = run_highs(programme, sum(energy.sizes), time_limit_s, started=best is not None)
+    status, values, dual = outcome.status, outcome.values, outcome.bound
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     if values is not None:
@@ -121,9 +91,9 @@ def _formulate(
     unit: float,
     room: float,
     best: tuple[int, ...] | None,
-) -> tuple[_Programme, list[int]]:
+) -> tuple[Programme, list[int]]:
     """The programme in scaled units above the floor, and the first column of each slot."""
-    programme = _Programme()
+    programme = Programme()
     cut = room * (1 + 1e-9) if best is not None else np.inf
 
     def scaled(costs: Floats, least: float) -> Floats:
@@ -137,93 +107,21 @@ def _formulate(
         if best is not None:
             picked[best[i]] = 1.0
         chosen.append(picked)
-        first.append(programme.columns(scaled(costs, floors[i]), picked))
-        programme.row(list(range(first[i], first[i] + len(costs))), [1.0] * len(costs), 1.0, 1.0)
+        first.append(programme.slot(scaled(costs, floors[i]), picked))
     for ((i, j), table), least in zip(energy.pairwise.items(), pair_floors, strict=True):
         costs = scaled(table, least)
         if costs.any():
-            _add_pair(programme, costs, (first[i], first[j]), (chosen[i], chosen[j]))
+            ends = (first[i], first[j]), (chosen[i], chosen[j])
+            if is_potts(costs):
+                programme.unlike(np.full(len(costs), costs[0, 1]), *ends)
+            else:
+                programme.joint(costs, *ends)
     for charge in charges:
         used = float(best is not None and charge.used_by(best))
         column = programme.columns(scaled(np.array([charge.cost]), 0.0), np.array([used]))
         for slot, choice in zip(charge.slots.tolist(), charge.choices.tolist(), strict=True):
             programme.row([column, first[slot] + choice], [1.0, -1.0], 0.0, np.inf)
     return programme, first
-
-
-def _add_pair(programme: _Programme, costs: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> None:
-    left, right = costs.shape
-    if left == right and _is_potts(costs):
-        gap = np.maximum(chosen[0] - chosen[1], 0.0)
-        column = programme.columns(np.full(left, costs[0, 1]), gap)
-        for a in range(left):
-            programme.row([column + a, firsts[0] + a, firsts[1] + a], [1.0, -1.0, 1.0], 0.0, np.inf)
-        return
-    column = programme.columns(costs, np.outer(*chosen))
-    grid = np.arange(column, column + left * right).reshape(left, right)
-    for a in range(left):
-        programme.row([*grid[a].tolist(), firsts[0] + a], [1.0] * right + [-1.0], 0.0, 0.0)
-    for b in range(right):
-        programme.row([*grid[:, b].tolist(), firsts[1] + b], [1.0] * left + [-1.0], 0.0, 0.0)
-
-
-def _is_potts(costs: Floats) -> bool:
-    """Whether like choices cost nothing and all unlike ones the same, finite amount."""
-    size = len(costs)
-    if size < 2 or not np.isfinite(costs[0, 1]) or costs.diagonal().any():
-        return False
-    return bool((costs[~np.eye(size, dtype=bool)] == costs[0, 1]).all())
-
-
-def _run_highs(
-    programme: _Programme, binaries: int, time_limit_s: float | None, started: bool
-) -> tuple[str, Floats | None, float]:
-    """("optimal" | "infeasible" | "limit", column values or None, dual bound)."""
-    import highspy
-
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(programme.cost), len(programme.row_lower)
-    lp.col_cost_ = np.array(programme.cost)
-    lp.col_lower_ = np.zeros(len(programme.cost))
-    lp.col_upper_ = np.array(programme.upper)
-    lp.row_lower_ = np.array(programme.row_lower)
-    lp.row_upper_ = np.array(programme.row_upper)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.array(programme.row_start, dtype=np.int32)
-    lp.a_matrix_.index_ = np.array(programme.index, dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(programme.value)
-    kinds = highspy.HighsVarType
-    lp.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * (len(programme.cost) - binaries)
-    solver = highspy.Highs()
-    options: dict[str, bool | int | float] = {
-        "output_flag": False,
-        "threads": 1,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": 0.0,
-        "mip_feasibility_tolerance": _TOLERANCE,
-        "primal_feasibility_tolerance": _TOLERANCE,
-        "dual_feasibility_tolerance": _TOLERANCE,
-    }
-    if time_limit_s is not None:
-        options["time_limit"] = float(time_limit_s)
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
-    if solver.passModel(lp) == highspy.HighsStatus.kError:
-        raise GnomonError("HiGHS refused the programme", hint="report this problem as a defect")
-    if started:
-        solution = highspy.HighsSolution()
-        solution.col_value = list(programme.start)
-        solver.setSolution(solution)
-    solver.run()
-    status, info = solver.getModelStatus(), solver.getInfo()
-    statuses = highspy.HighsModelStatus
-    if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
-        return "infeasible", None, np.inf
-    ended = "optimal" if status == statuses.kOptimal else "limit"
-    dual = float(info.mip_dual_bound)
-    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    values = np.array(solver.getSolution().col_value) if found else None
-    return ended, values, dual if np.isfinite(dual) else -np.inf
 
 
 def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:

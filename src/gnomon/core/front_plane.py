@@ -1,0 +1,205 @@
+"""The front of two objectives: supported points, then label passes below thresholds that fall with each point found.
+
+For each case of charges, half-planes weights @ cost >= bounds hold what is not found yet. A pass finds all that lies
+below any threshold, so that it raises the bounds to the thresholds. A first pass with low thresholds finds
+points close to the hull cheaply; with them the thresholds of the second, which leaves nothing, are low.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.front_bounds import minimise_weighted
+from gnomon.core.front_cases import Case
+from gnomon.core.front_hull import Hull, corners, excess, proven_factor, support
+from gnomon.core.front_labels import LabelPass, Stopped
+from gnomon.core.front_plan import Plan
+from gnomon.core.front_screen import PlaneScreen
+from gnomon.core.front_search import Search
+from gnomon.core.front_trim import Trimmer
+
+_FIRST_PASS = 0.1  # of the way from the bounds to the thresholds that leave nothing
+_EASY_LABELS = 2_000_000  # more labels of the first pass say that exactness is far
+_FACTORS = (1.05, 1.01, 1.0025)  # on the way to a far one
+_POWERS = (64, 12, 3, 1)  # of the half of the factor asked for: how much is thinned on the way to it
+_WIDEST = 1.5
+_KEPT_LABELS = 2000  # a set of labels that is not thinned
+_BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
+_BOUND_ENTRIES = 1 << 25  # numbers of the bounds that a pass holds
+
+
+@dataclass(slots=True)
+class _Open:
+    """A case, the half-planes that hold what is not found of it, and the factor within which all is covered."""
+
+    case: Case
+    weights: Floats
+    bounds: Floats
+    proved: float = float("inf")
+
+
+class PlaneSearch:
+    """Finds the front of a search of two objectives, case by case."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.plain = replace(search.model, charges=())
+        self.scale: Floats = np.ones(2)
+        self.slack = 0.0
+        self.open: list[_Open] = []
+
+    def run(self, cases: list[Case], relaxed: Plan) -> float:
+        """Search all cases; returns the factor within which the points found are proved to cover everything.
+
+        `relaxed` is the plan without charges, whose bounds hold in every case. No points mean that nothing is allowed.
+        """
+        base = Case(plan=relaxed, charge=np.zeros(2))
+        hull = self._supported(base, first=True)
+        if hull is None:
+            return 1.0
+        self.open = [_Open(base, hull.weights, hull.bounds)]
+        self.search.show(self._factor())
+        if len(cases) > 1:
+            hulls = []
+            for case in cases:
+                if self.search.out_of_time():
+                    return self._factor()
+                found = self._considered(case, hull)
+                if found is not None:
+                    hulls.append(found)
+            self.open = hulls
+        try:
+            self._passes()
+        except Stopped:
+            return self._factor()
+        return min(self._factor(), self.search.factor)
+
+    def _passes(self) -> None:
+        """Close all cases; raises Stopped where that takes too long or too many labels."""
+        search = self.search
+        if search.factor > 1:
+            half = float(np.sqrt(search.factor))
+            for power in _POWERS:
+                factor, scouts = self._factor(), power == max(_POWERS)
+                # The first pass is for its points; a later one is only worth its time if it proves more.
+                if factor > search.factor and half**power <= _WIDEST and (scouts or half ** (1 + power) < factor):
+                    self._near(half, half**power)
+            return
+        try:
+            self._each(_FIRST_PASS, _EASY_LABELS)
+        except Stopped as stopped:
+            if not stopped.room or not bool((search.costs > 0).all()):
+                raise
+            for factor in _FACTORS:
+                if factor < self._factor():
+                    self._near(float(np.sqrt(factor)), float(np.sqrt(factor)))
+        search.show(self._factor())
+        self._each(1.0, search.limits.labels)
+
+    def _each(self, part: float, room: int) -> None:
+        for entry in self.open:
+            self._pass(entry, part, min(room, self.search.limits.labels))
+
+    def _near(self, near: float, thin: float) -> None:
+        """Passes after which everything is covered within near * thin; `thin` is for thinning the labels."""
+        for entry in self.open:
+            reach = self._reach(entry, near)
+            proved = near
+            if reach is not None:
+                used, thresholds = reach
+                trimmer = Trimmer(entry.case.plan, thin, _KEPT_LABELS, entry.case.charge)
+                self._labels(entry, used, thresholds, self.search.limits.labels, trimmer)
+                proved = near * float(np.exp(trimmer.spent))
+            entry.proved = min(entry.proved, proved)
+        self.search.show(self._factor())
+
+    def _factor(self) -> float:
+        costs = self.search.costs
+        return max((min(o.proved, proven_factor(costs, o.weights, o.bounds)) for o in self.open), default=1.0)
+
+    def _ask(self, case: Case, weights: Floats) -> tuple[Floats, Floats, Ints]:
+        step = max(1, _BATCH_ENTRIES // max(1, case.plan.entries))
+        parts = [minimise_weighted(case.plan, weights[i : i + step]) for i in range(0, len(weights), step)]
+        bounds = np.concatenate([minima.value for minima, _ in parts]) + weights @ case.charge - self.slack
+        assignments = np.concatenate([found for _, found in parts])
+        allowed = np.isfinite(bounds)
+        self.search.learn(assignments[allowed])
+        costs = self.plain.evaluate(assignments) + case.charge
+        costs[~allowed] = np.inf
+        return bounds, costs, assignments
+
+    def _supported(self, case: Case, *, first: bool = False) -> Hull | None:
+        search = self.search
+        if first:
+            _, costs, _ = self._ask(case, np.eye(2))
+            if not np.isfinite(costs).all():
+                return None
+            reach = np.abs(costs[0] - costs[1])
+            exponents = np.round(np.log2(np.where(reach > 0, reach, 1.0)))
+            self.scale = np.asarray(2.0 ** -np.clip(exponents, -900, 900))
+            self.slack = search.slack(self.scale)
+
+        def go_on(hull: Hull) -> bool:
+            if search.out_of_time() or len(hull.weights) >= search.limits.weightings:
+                return False
+            return search.factor == 1 or proven_factor(search.costs, hull.weights, hull.bounds) > search.factor
+
+        return support(lambda w: self._ask(case, w), self.scale, 2 * self.slack, go_on, search.factor)
+
+    def _considered(self, case: Case, hull: Hull) -> _Open | None:
+        """The case with its own half-planes, or the hull's weightings' where they leave nothing; None: impossible."""
+        bounds, _, _ = self._ask(case, hull.weights)
+        if not np.isfinite(bounds).all():
+            return None
+        if not np.isfinite(self._thresholds(hull.weights, bounds, self.search.factor)).any():
+            return _Open(case, hull.weights, bounds)
+        own = self._supported(case)
+        return None if own is None else _Open(case, own.weights, own.bounds)
+
+    def _thresholds(self, weights: Floats, bounds: Floats, factor: float) -> Floats:
+        """For each weighting the largest weighted corner that it sees to, -inf where it sees to none."""
+        spots = corners(self.search.costs) / factor
+        found = np.full(len(weights), -np.inf)
+        step = max(1, _BATCH_ENTRIES // max(1, len(weights)))
+        for start in range(0, len(spots), step):
+            part = spots[start : start + step]
+            over = excess(part, weights, bounds)
+            nearest = over.argmin(axis=1)
+            left = over[np.arange(len(part)), nearest] > 0
+            nearest, part = nearest[left], part[left]
+            np.maximum.at(found, nearest, (weights[nearest] * part).sum(axis=1))
+        return found
+
+    def _reach(self, entry: _Open, factor: float) -> tuple[Ints, Floats] | None:
+        """The weightings to use, as numbers, and their thresholds; None where all corners are closed."""
+        full = self._thresholds(entry.weights, entry.bounds, factor)
+        used = np.flatnonzero(full > -np.inf)
+        most = max(2, _BOUND_ENTRIES // max(1, entry.case.plan.entries))
+        if len(used) > most:
+            used = used[np.unique(np.linspace(0, len(used) - 1, most).round().astype(np.intp))]
+            full[used] = self._thresholds(entry.weights[used], entry.bounds[used], factor)
+            used = used[full[used] > -np.inf]
+        return (used, full[used]) if len(used) else None
+
+    def _pass(self, entry: _Open, part: float, room: int) -> None:
+        """Find all that lies below thresholds a part of the way up; the bounds rise to them."""
+        reach = self._reach(entry, self.search.factor)
+        if reach is None:
+            return
+        used, thresholds = reach
+        bounds = entry.bounds[used]
+        if part < 1:
+            thresholds = bounds + part * (thresholds - bounds)
+        self._labels(entry, used, thresholds, room, None)
+        entry.bounds = entry.bounds.copy()
+        entry.bounds[used] = np.maximum(bounds, thresholds)
+
+    def _labels(self, entry: _Open, used: Ints, thresholds: Floats, room: int, trimmer: Trimmer | None) -> None:
+        search, plan, weights = self.search, entry.case.plan, entry.weights[used]
+        minima, _ = minimise_weighted(plan, weights)
+        screen = PlaneScreen(plan, minima, thresholds - weights @ entry.case.charge, self.scale, self.slack)
+        labels = LabelPass(plan, screen, room=room, out_of_time=search.out_of_time, trimmer=trimmer)
+        search.learn(labels.run())

@@ -1,0 +1,77 @@
+"""Points of a front by weighted sums alone, where elimination or the sets of charges would grow too large.
+
+Each is a run of `solve`, and its proven bound is a half-plane. What they prove together is a factor, never exactness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.front_hull import Hull, proven_factor, support
+from gnomon.core.front_many import ideal_factor, spread_weights
+from gnomon.core.front_search import Search
+from gnomon.core.solve import Solution, solve
+from gnomon.errors import ProblemError
+
+_TOLERANCE = 2e-6  # HiGHS is content with a gap of half of this, of the range of the weighted sum
+
+
+def search_wide(search: Search) -> float:
+    """Find points by weighted sums; returns the factor within which they are proved to cover everything."""
+    count = len(search.model.objectives)
+    ideal = np.full(count, -np.inf)
+    for unit in np.eye(count):
+        found = _minimum(search, unit)
+        if found is not None:
+            ideal[unit.argmax()] = found.bound
+        if search.out_of_time() and len(search.costs):
+            return ideal_factor(search.costs, ideal)
+    reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(count)
+    scale: Floats = np.asarray(1.0 / np.where(reach > 0, reach, 1.0))
+    if count == 2:
+        return _plane(search, scale)
+    for weights in spread_weights(scale, count):
+        if search.out_of_time():
+            break
+        _minimum(search, weights)
+    return ideal_factor(search.costs, ideal)
+
+
+def _minimum(search: Search, weights: Floats) -> Solution | None:
+    """The minimum, also learnt; None where HiGHS found nothing in time. InfeasibleError is the caller's."""
+    names = (objective.name for objective in search.model.objectives)
+    try:
+        found = solve(search.model, dict(zip(names, weights.tolist(), strict=True)), time_limit_s=search.limits.milp_s)
+    except ProblemError as error:
+        if type(error) is not ProblemError:
+            raise
+        return None
+    search.learn(np.array([found.assignment], dtype=np.intp))
+    return found
+
+
+def _plane(search: Search, scale: Floats) -> float:
+    def ask(weights: Floats) -> tuple[Floats, Floats, Ints]:
+        bounds = np.full(len(weights), -np.inf)
+        costs = np.full((len(weights), 2), np.inf)
+        assignments = np.zeros((len(weights), len(search.model.space.slots)), dtype=np.intp)
+        for i, row in enumerate(weights):
+            found = None if search.out_of_time() else _minimum(search, row)
+            if found is not None:
+                loose = _TOLERANCE if found.method == "milp" else search.slack(row)
+                bounds[i], costs[i], assignments[i] = found.bound - loose, found.cost, found.assignment
+        return bounds, costs, assignments
+
+    def go_on(hull: Hull) -> bool:
+        if search.out_of_time() or len(hull.weights) >= search.limits.weightings:
+            return False
+        proved = proven_factor(search.costs, hull.weights, hull.bounds)
+        search.show(proved)
+        return search.factor == 1 or proved > search.factor
+
+    hull = support(ask, scale, _TOLERANCE, go_on, search.factor)
+    if hull is None:
+        return float("inf")
+    # A factor of 1 from bounds within a tolerance would be a claim of exactness.
+    return max(proven_factor(search.costs, hull.weights, hull.bounds), 1.0 + _TOLERANCE)

@@ -1,0 +1,227 @@
+"""Prices of crossings: ground truth recovered from runs, designs, and the exact problem against exhaustive search."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.solve import solve
+from gnomon.core.transfers import (
+    AWAY,
+    HOME,
+    PlacedRun,
+    TransferPrices,
+    alternating,
+    fit_transfers,
+    nonnegative_least_squares,
+    random_sides,
+    transfer_model,
+    wiring_of,
+)
+
+
+def network(count: int, seed: int) -> Graph:
+    """An Input, then layers that read one or two blobs which nothing has read yet; a Split now and then."""
+    rng = random.Random(seed)
+    tensors: list[Tensor] = []
+    operators: list[Operator] = []
+    free: list[int] = []
+
+    def write(number: int) -> tuple[int, ...]:
+        for _ in range(number):
+            size = 4 * rng.choice([64, 1000, 5000, 20000])
+            tensors.append(Tensor(name=f"t{len(tensors)}", shape=(size // 4,), dtype="float32", size_bytes=size))
+        return tuple(range(len(tensors) - number, len(tensors)))
+
+    for index in range(count):
+        if index == 0:
+            kind, reads, number = "Input", [], 1
+        elif rng.random() < 0.2:
+            kind, reads, number = "Split", [rng.choice(free)], 2
+        else:
+            kind, number = "Layer", 1
+            reads = rng.sample(free, min(len(free), rng.choice([1, 1, 2])))
+        made = write(number)
+        free = [t for t in free if t not in reads] + list(made)
+        operators.append(
+            Operator(index=index, name=f"op{index}", type=kind, inputs=tuple(reads), outputs=made, macs=None)
+        )
+    return Graph(
+        name="net",
+        format="ncnn",
+        digest="",
+        tensors=tuple(tensors),
+        operators=tuple(operators),
+        inputs=operators[0].outputs,
+        outputs=tuple(free),
+    )
+
+
+FREE = {"Input", "Split"}
+
+
+def truth(graph: Graph, seed: int, *, ratio: float = 3.0) -> TransferPrices:
+    """Times that a device might have; a crossing costs about as much as a layer."""
+    rng = np.random.default_rng(seed)
+    wiring = wiring_of(graph, FREE)
+    home = rng.uniform(0.1e-3, 2e-3, wiring.count)
+    own = np.stack([home, home * np.exp(rng.normal(np.log(ratio), 1.0, wiring.count))], axis=1)
+    own[sorted(wiring.free)] = 0.0
+    own[0, AWAY] = np.inf
+    return TransferPrices(
+        wiring=wiring, own_s=own, bring_s=(0.2e-3, 5e-9), fetch_s=(0.4e-3, 8e-9), base_s=0.3e-3, error=0.0
+    )
+
+
+STEP_HOME_S, STEP_AWAY_S = 20e-6, 50e-6
+
+
+def observed(real: TransferPrices, sides: tuple[int, ...], noise: float, seed: int) -> PlacedRun:
+    """What a whole run and its steps would take, the reader's turning being a quarter of a way home."""
+    rng = np.random.default_rng(seed)
+    steps = []
+    for k, side in enumerate(sides):
+        if graph_input(real, k):
+            steps.append(0.0)
+            continue
+        time_s = float(real.own_s[k, side]) + (STEP_AWAY_S if side == AWAY else STEP_HOME_S)
+        if side == AWAY:
+            time_s += sum(0.75 * real.crossing_s(size, away=False) for size in real.wiring.written[k])
+        for writer, reader, size in real.wiring.edges:
+            if reader == k and sides[writer] != side:
+                away = side == AWAY
+                time_s += real.crossing_s(size, away=away) * (1 if away else 0.25)
+        steps.append(time_s * float(rng.lognormal(0, noise)))
+    total = real.total_s(sides) * float(rng.lognormal(0, noise))
+    return PlacedRun(sides=sides, total_s=total, steps_s=tuple(steps))
+
+
+def graph_input(real: TransferPrices, k: int) -> bool:
+    return bool(np.isinf(real.own_s[k, AWAY]))
+
+
+def profile(graph: Graph, real: TransferPrices, noise: float) -> TransferPrices:
+    """What the design asks for, run on the device of `real`, and fitted."""
+    movable = set(range(1, len(graph.operators)))
+    home = (HOME,) * len(graph.operators)
+    away = tuple(AWAY if k in movable else HOME for k in range(len(graph.operators)))
+    traced = [home, away, *alternating(graph, movable)]
+    drawn = random_sides(len(graph.operators), movable, 8, seed=1)
+    runs = [observed(real, sides, noise, seed) for seed, sides in enumerate(traced)]
+    for seed, sides in enumerate(drawn, start=100):
+        seen = observed(real, sides, noise, seed)
+        runs.append(PlacedRun(sides=sides, total_s=seen.total_s))
+    return fit_transfers(real.wiring, runs)
+
+
+def errors(real: TransferPrices, fitted: TransferPrices, number: int = 30) -> list[float]:
+    """Relative errors for placements that the fit has not seen."""
+    drawn = random_sides(real.wiring.count, range(1, real.wiring.count), number, seed=77)
+    return [abs(fitted.total_s(sides) / real.total_s(sides) - 1) for sides in drawn]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_noise_every_placement_is_predicted(seed: int) -> None:
+    graph = network(40, seed)
+    real = truth(graph, seed)
+    fitted = profile(graph, real, 0.0)
+    assert max(errors(real, fitted)) < 0.01
+    assert fitted.error < 0.005
+    for size in (0.0, 80000.0):
+        for away in (True, False):
+            assert fitted.crossing_s(size, away=away) == pytest.approx(real.crossing_s(size, away=away), rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ratio", [1.0, 20.0])
+def test_with_the_noise_of_a_machine_predictions_stay_close(seed: int, ratio: float) -> None:
+    graph = network(60, seed)
+    real = truth(graph, seed, ratio=ratio)
+    fitted = profile(graph, real, 0.08)
+    assert float(np.median(errors(real, fitted))) < 0.08
+    assert (fitted.own_s >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_plan_of_a_noisy_profile_is_nearly_the_best(seed: int) -> None:
+    graph = network(60, seed)
+    real = truth(graph, seed, ratio=1.0)
+    fitted = profile(graph, real, 0.05)
+    names = [op.name for op in graph.operators]
+    plan = solve(transfer_model(names, ("cpu", "gpu"), fitted)).assignment
+    best = solve(transfer_model(names, ("cpu", "gpu"), real))
+    singles = [real.total_s([side if k else HOME for k in range(len(names))]) for side in (HOME, AWAY)]
+    assert real.total_s(plan) <= 1.1 * best.value
+    assert best.value < 0.95 * min(singles), "a case in which there is nothing to gain tells nothing"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 10), st.integers(0, 10**6))
+def test_the_exact_problem_is_the_prices_own_sum(count: int, seed: int) -> None:
+    graph = network(count, seed)
+    real = truth(graph, seed, ratio=1.0)
+    model = transfer_model([op.name for op in graph.operators], ("cpu", "gpu"), real)
+    everything = list(itertools.product((HOME, AWAY), repeat=count))
+    allowed = [sides for sides in everything if sides[0] == HOME]
+    costs = dict(zip(everything, model.evaluate(everything)[:, 0], strict=True))
+    for sides in allowed:
+        assert costs[sides] == pytest.approx(real.total_s(sides), rel=1e-9)
+    best = solve(model)
+    assert best.optimal
+    assert best.value == pytest.approx(min(costs.values()), rel=1e-9)
+
+
+def test_an_operator_that_was_never_seen_away_is_not_put_there() -> None:
+    graph = network(8, 3)
+    real = truth(graph, 3)
+    home = (HOME,) * 8
+    fitted = fit_transfers(real.wiring, [observed(real, home, 0.0, 0)])
+    assert np.isinf(fitted.own_s[:, AWAY]).all()
+    assert np.isfinite(fitted.own_s[:, HOME]).all()
+    plan = solve(transfer_model([op.name for op in graph.operators], ("cpu", "gpu"), fitted))
+    assert plan.assignment == home
+    with pytest.raises(ValueError, match="no whole run"):
+        fit_transfers(real.wiring, [PlacedRun(sides=home, steps_s=(1.0,) * 8)])
+
+
+@given(st.integers(1, 40), st.integers(0, 10**6), st.sets(st.integers(0, 39)))
+def test_designs_move_only_what_may_move(count: int, seed: int, movable: set[int]) -> None:
+    graph = network(count, seed)
+    even, odd = alternating(graph, movable)
+    drawn = random_sides(count, movable, 4, seed)
+    assert drawn == random_sides(count, movable, 4, seed)
+    for sides in (even, odd, *drawn):
+        assert len(sides) == count
+        assert all(side == HOME for k, side in enumerate(sides) if k not in movable)
+    assert all((a == AWAY) != (b == AWAY) for k, (a, b) in enumerate(zip(even, odd, strict=True)) if k in movable)
+
+
+def test_alternation_crosses_at_every_edge_of_a_chain() -> None:
+    tensors = tuple(Tensor(name=f"t{k}", shape=(1,), dtype="float32", size_bytes=None) for k in range(6))
+    operators = tuple(
+        Operator(index=k, name=f"o{k}", type="L", inputs=(k - 1,) if k else (), outputs=(k,), macs=None)
+        for k in range(6)
+    )
+    graph = Graph(name="", format="", digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=(5,))
+    for sides in alternating(graph, range(6)):
+        assert all(a != b for a, b in itertools.pairwise(sides))
+    assert wiring_of(graph).edges[0] == (0, 1, 0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 10**6))
+def test_least_squares_meets_its_conditions(unknown: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    left = np.vstack([rng.normal(size=(unknown + 3, unknown)), 1e-3 * np.eye(unknown)])
+    right = np.concatenate([rng.normal(size=unknown + 3), np.zeros(unknown)])
+    x = nonnegative_least_squares(left, right)
+    gradient = left.T @ (left @ x - right)
+    assert (x >= 0).all()
+    assert (gradient >= -1e-8).all()
+    assert abs(float(x @ gradient)) < 1e-8
