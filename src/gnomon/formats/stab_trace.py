@@ -1,0 +1,197 @@
+"""onert's ``trace.json``: the SNPE benchmark layout, version "2", that the backend scheduler stab reads.
+
+Source: ``SNPEEventWriter.cc`` in ``runtime/onert/core/src/util`` and ``tools/stab`` of Samsung ONE. Times are integer
+microseconds, the average rounded down. Operators are named "$3 ADD" (oldest), "$0 subgraph $3 Add", or, where a process
+had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` beside ``Execution_Data``, which other
+readers do not look at, holds where the trace comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from gnomon.core.traces import Origin, Spread, Trace, TraceOperator
+from gnomon.errors import ProblemError
+
+MOST_LETTERS = 16 << 20
+"""The longest text that is read: some hundred thousand operators."""
+_NAME = re.compile(
+    r"(?:(?:\$([0-9]{1,9}) session )?\$([0-9]{1,9}) subgraph )?"
+    r"\$([0-9]{1,9}) (?!(?:subgraph|session) )(\S(?:.*\S)?)"
+)
+_NOT_BACKENDS = ("memory", "runtime")
+_STATISTICS = ("Avg_Time", "Min_Time", "Max_Time")
+_MOST_US = 10**15
+_HINT = "give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile"
+_TEXTS = ("model_sha256", "device", "backend", "runtime")
+
+
+def read_trace(text: str | bytes) -> Trace:
+    """Reads a trace, as JSON text (UTF-8 if bytes).
+
+    Raises ProblemError, which names the path inside the file, for whatever is wrong with it.
+    """
+    data = _object(_parse(text), "$")
+    version = data.get("version", "1")
+    if version not in ("1", "2"):
+        _fail("$.version", f"'2' expected, {_shown(version)} found")
+    if "Execution_Data" not in data:
+        _fail("$.Execution_Data", "missing, so this is no trace of onert")
+    whole = _object(data["Execution_Data"], "$.Execution_Data")
+    _object(whole.get("memory", {}), "$.Execution_Data.memory")
+    operators: dict[tuple[int | None, int | None, int, str], TraceOperator] = {}
+    for backend, entries in whole.items():
+        if backend in _NOT_BACKENDS:
+            continue
+        here = f"$.Execution_Data[{_shown(backend)}]"
+        for name, entry in _object(entries, here).items():
+            operator = _operator(name, backend, entry, f"{here}[{_shown(name)}]")
+            key = (operator.session, operator.subgraph, operator.index, backend)
+            if key in operators:
+                _fail(f"{here}[{_shown(name)}]", f"operator {operator.index} has a time on {_shown(backend)} already")
+            operators[key] = operator
+    _check_types(list(operators.values()))
+    graph = _graph(whole.get("runtime", {}))
+    if not operators and graph is None:
+        _fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
+    ordered = sorted(operators.values(), key=lambda op: (op.session or 0, op.subgraph or 0, op.index, op.backend))
+    return Trace(operators=tuple(ordered), graph=graph, version=version, origin=_origin(data.get("gnomon")))
+
+
+def write_trace(trace: Trace) -> str:
+    """The JSON text of a trace, as onert lays it out: what `read_trace` reads back as an equal one."""
+    data: dict[str, Any] = {"memory": {}, "runtime": {}}
+    if trace.graph is not None:
+        data["runtime"]["Graph"] = {**_times(trace.graph), "Runtime": "runtime"}
+    for operator in trace.operators:
+        entry = {**_times(operator.time), "Runtime": operator.backend}
+        data.setdefault(operator.backend, {})[operator.name] = entry
+    document: dict[str, Any] = {"Execution_Data": data, "version": trace.version}
+    if trace.origin is not None:
+        origin = trace.origin
+        texts = {name: getattr(origin, name) for name in _TEXTS}
+        document["gnomon"] = {
+            **texts,
+            "threads": origin.threads,
+            "taken_at_s": origin.taken_at_s,
+            "runs": origin.runs,
+        }
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _parse(text: str | bytes) -> Any:
+    if len(text) > MOST_LETTERS:
+        _fail("$", f"{len(text)} letters, and no more than {MOST_LETTERS} are read")
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        _fail("$", f"no UTF-8 text (byte {error.start})")
+    except json.JSONDecodeError as error:
+        _fail("$", f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}")
+    except RecursionError:
+        _fail("$", "nested too deeply")
+    except ValueError:  # an integer of more digits than the interpreter converts
+        _fail("$", "a number of too many digits")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            _fail("$", f"the key {_shown(name)} is given twice in one object")
+        found[name] = value
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    _fail("$", f"{name} is not a number of JSON")
+
+
+def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        _fail(path, "a name such as '$0 subgraph $3 Conv2D' expected")
+    session, subgraph = (None if part is None else int(part) for part in match.group(1, 2))
+    time = _spread(entry, path)
+    if any(not _encodable(part) for part in (backend, match[4])):
+        _fail(path, "half a surrogate pair is no text")
+    return TraceOperator(
+        index=int(match[3]), type=match[4], backend=backend, time=time, subgraph=subgraph, session=session
+    )
+
+
+def _check_types(operators: list[TraceOperator]) -> None:
+    types: dict[tuple[int | None, int | None, int], TraceOperator] = {}
+    for operator in operators:
+        first = types.setdefault((operator.session, operator.subgraph, operator.index), operator)
+        if first.type != operator.type:
+            told = f"operator {operator.index} is {_shown(operator.type)} here and {_shown(first.type)} elsewhere"
+            _fail(f"$.Execution_Data[{_shown(operator.backend)}]", told)
+
+
+def _graph(data: Any) -> Spread | None:
+    found = _object(data, "$.Execution_Data.runtime")
+    return _spread(found["Graph"], "$.Execution_Data.runtime.Graph") if "Graph" in found else None
+
+
+def _spread(data: Any, path: str) -> Spread:
+    entry = _object(data, path)
+    values = []
+    for key in _STATISTICS:
+        value = entry.get(key)
+        if type(value) is not int or not 0 <= value <= _MOST_US:
+            _fail(f"{path}.{key}", f"a whole number of microseconds expected, {_shown(value)} found")
+        values.append(value)
+    avg, least, most = values
+    if not least <= avg <= most:
+        _fail(path, f"the average {avg} does not lie between {least} and {most}")
+    return Spread(avg_us=avg, min_us=least, max_us=most)
+
+
+def _origin(data: Any) -> Origin | None:
+    if data is None:
+        return None
+    found = _object(data, "$.gnomon")
+    for key in _TEXTS:
+        if not isinstance(found.get(key), str) or not _encodable(found[key]):
+            _fail(f"$.gnomon.{key}", f"a text expected, {_shown(found.get(key))} found")
+    for key in ("threads", "runs"):
+        if type(found.get(key)) is not int or found[key] < 0:
+            _fail(f"$.gnomon.{key}", f"a whole number expected, {_shown(found.get(key))} found")
+    taken = found.get("taken_at_s")
+    if not isinstance(taken, int | float) or isinstance(taken, bool) or not 0 <= taken < 1e15:
+        _fail("$.gnomon.taken_at_s", f"seconds since 1970 expected, {_shown(taken)} found")
+    numbers = {key: found[key] for key in ("threads", "runs")}
+    return Origin(**{key: found[key] for key in _TEXTS}, **numbers, taken_at_s=float(taken))
+
+
+def _object(data: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        _fail(path, f"an object expected, {_shown(data)} found")
+    return data
+
+
+def _times(time: Spread) -> dict[str, int]:
+    return {"Avg_Time": time.avg_us, "Max_Time": time.max_us, "Min_Time": time.min_us}
+
+
+def _encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**18:
+        return "a number beyond any time"
+    text = "nothing" if value is None else ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _fail(path: str, what: str) -> NoReturn:
+    raise ProblemError(f"the trace is malformed: {path}: {what}", hint=_HINT)

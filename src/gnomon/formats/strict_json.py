@@ -1,0 +1,94 @@
+"""JSON of other tools, read strictly: no key twice, no NaN, no number or nesting that hurts; errors have a path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gnomon.errors import ProblemError
+
+_MOST_DIGITS = 4300
+_KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "nothing"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strict:
+    """How one kind of file is read: what it is called in errors, what to do about them, how long it may be."""
+
+    what: str
+    hint: str
+    most_letters: int
+
+    def parse(self, text: str | bytes) -> Any:
+        """The JSON value of a text (UTF-8 if bytes). Raises ProblemError for whatever is wrong with it."""
+        if len(text) > self.most_letters:
+            self.fail("$", f"{len(text)} letters, and no more than {self.most_letters} are read")
+        try:
+            if isinstance(text, bytes):
+                text = text.decode("utf-8-sig")
+            return json.loads(
+                text, object_pairs_hook=self._unique, parse_constant=self._constant, parse_int=self._integer
+            )
+        except UnicodeDecodeError as error:
+            self.fail("$", f"no UTF-8 text (byte {error.start})")
+        except json.JSONDecodeError as error:
+            self.fail("$", f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}")
+        except RecursionError:
+            self.fail("$", "nested too deeply")
+
+    def object(self, data: Any, path: str) -> Mapping[str, Any]:
+        """The value, if it is an object."""
+        if not isinstance(data, dict):
+            self.fail(path, f"an object expected, {shown(data)} found")
+        return data
+
+    def items(self, data: Any, path: str, most: int) -> Sequence[Any]:
+        """The value, if it is a list of one to `most` items."""
+        if not isinstance(data, list):
+            self.fail(path, f"a list expected, {shown(data)} found")
+        if not data:
+            self.fail(path, "at least one item expected")
+        if len(data) > most:
+            self.fail(path, f"{len(data)} items, and no more than {most} are read")
+        return data
+
+    def whole(self, data: Any, path: str, what: str) -> int:
+        """The value, if it is an integer from 0."""
+        if type(data) is not int or data < 0:
+            self.fail(path, f"{what} expected, {shown(data)} found")
+        return data
+
+    def fail(self, path: str, what: str, hint: str | None = None) -> NoReturn:
+        """Raise the ProblemError of what is wrong at a path of the file."""
+        raise ProblemError(f"the {self.what} is malformed: {path}: {what}", hint=self.hint if hint is None else hint)
+
+    def _unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                self.fail("$", f"the key {shown(name)} is given twice in one object")
+            found[name] = value
+        return found
+
+    def _constant(self, name: str) -> NoReturn:
+        self.fail("$", f"{name} is not a number of JSON")
+
+    def _integer(self, digits: str) -> int:
+        if len(digits) > _MOST_DIGITS:
+            self.fail("$", f"a number of more than {_MOST_DIGITS} digits")
+        return int(digits)
+
+
+def shown(value: Any) -> str:
+    """A value of a file as an error tells it, short and in ASCII."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"
+    text = _KINDS.get(type(value)) or ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be encoded: JSON may hold half a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
