@@ -1,0 +1,100 @@
+"""The backend settings in a dump of pareto_profiler, such as ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``.
+
+By name there is one ``OP_BACKEND_<type>`` for each type; by index one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` over all
+nodes. Source: ``fetch_config_by_name`` and ``fetch_config_by_indx`` in ``tools/pareto_profiler/estimator/utils.py`` of
+Samsung ONE.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gnomon.formats.oplist import MOST_NODES, is_type
+from gnomon.formats.strict_json import Strict, shown
+
+_SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
+_MOST_BACKENDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What one such line sets: the backends to load, as there, and the backend of each slot of a code."""
+
+    backends: tuple[str, ...]
+    chosen: tuple[str, ...]
+
+
+def read_config(text: str, slots: Sequence[str], opmap: Sequence[int] | None, path: str, file: Strict) -> Config:
+    """Reads a line of settings for slots by name (`opmap` is None) or by index. ProblemError tells the path."""
+    found: dict[str, str] = {}
+    at, text = 0, text.strip()
+    while at < len(text):
+        match = _SETTING.match(text, at)
+        if match is None or match[1] in found:
+            what = "set twice" if match else "BACKENDS=.. and OP_BACKEND_..=.. expected"
+            file.fail(path, f"{what}: {shown(text[at : at + 40])}")
+        if len(found) > len(slots):
+            file.fail(path, f"more settings than the {len(slots)} of the oplist, and BACKENDS")
+        found[match[1]] = match[3] if match[2] is None else match[2]
+        at = match.end()
+    if "BACKENDS" not in found:
+        file.fail(path, "it does not say which BACKENDS are loaded")
+    backends = tuple(found.pop("BACKENDS").split(";"))
+    check_backends(backends, path, file)
+    chosen = _by_name(found, slots, path, file) if opmap is None else _by_index(found, slots, opmap, path, file)
+    for slot, backend in zip(slots, chosen, strict=True):
+        if backend not in backends:
+            file.fail(path, f"{shown(slot)} is on {shown(backend)}, which is not among its BACKENDS")
+    return Config(backends=backends, chosen=chosen)
+
+
+def check_backends(backends: Sequence[str], path: str, file: Strict) -> None:
+    """Raise ProblemError unless these are one to ten names of backends, each once."""
+    if not 1 <= len(backends) <= _MOST_BACKENDS or not all(map(is_type, backends)):
+        file.fail(
+            path, f"1 to {_MOST_BACKENDS} names of backends expected, {shown(';'.join(map(str, backends)))} found"
+        )
+    if len(set(backends)) != len(backends):
+        file.fail(path, f"a backend is named twice in {shown(';'.join(backends))}")
+
+
+def write_config(
+    slots: Sequence[str], opmap: Sequence[int] | None, backends: Sequence[str], chosen: Sequence[str]
+) -> str:
+    """The line of settings that gives each slot its backend, letter for letter as pareto_profiler writes it."""
+    head = f'BACKENDS="{";".join(sorted(backends))}" '
+    if opmap is None:
+        return head + "".join(f"OP_BACKEND_{slot}={backend} " for slot, backend in zip(slots, chosen, strict=True))
+    return head + 'OP_BACKEND_MAP="' + ";".join(f"{node}={chosen[group]}" for node, group in enumerate(opmap)) + '"'
+
+
+def _by_name(found: dict[str, str], slots: Sequence[str], path: str, file: Strict) -> tuple[str, ...]:
+    chosen = []
+    for slot in slots:
+        if f"OP_BACKEND_{slot}" not in found:
+            file.fail(path, f"OP_BACKEND_{slot} is missing")
+        chosen.append(found.pop(f"OP_BACKEND_{slot}"))
+    if found:
+        file.fail(path, f"{shown(next(iter(found)))} is of no type in the oplist")
+    return tuple(chosen)
+
+
+def _by_index(
+    found: dict[str, str], slots: Sequence[str], opmap: Sequence[int], path: str, file: Strict
+) -> tuple[str, ...]:
+    if set(found) != {"OP_BACKEND_MAP"}:
+        file.fail(path, "one OP_BACKEND_MAP alone expected, since the nodes are given by index")
+    parts = found["OP_BACKEND_MAP"].split(";", MOST_NODES)
+    if len(parts) != len(opmap):
+        file.fail(path, f"the backends of {len(opmap)} nodes expected, {len(parts)} found")
+    chosen: dict[int, str] = {}
+    for node, (part, group) in enumerate(zip(parts, opmap, strict=True)):
+        number, _, backend = part.partition("=")
+        if number != str(node):
+            file.fail(path, f"'{node}=..' expected, {shown(part)} found")
+        if chosen.setdefault(group, backend) != backend:
+            told = f"node {node} is on {shown(backend)}, and others of group {group} on {shown(chosen[group])}"
+            file.fail(path, told)
+    return tuple(chosen[group] for group in range(len(slots)))

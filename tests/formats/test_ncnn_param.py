@@ -1,0 +1,131 @@
+"""The .param text of ncnn: round trips, what is refused, and masks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.errors import ModelError
+from gnomon.formats.ncnn_param import ARRAY, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+
+SMALL = """7767517
+5 6
+Input                    in0                      0 1 in0 0=8 1=8 2=3
+Convolution              conv_0                   1 1 in0 1 0=4 1=3 -23310=2,0.0,6.0 6=108 9=3
+Split                    splitncnn_0              1 2 1 2 3
+ReLU                     relu_0                   1 1 2 4 31=4
+BinaryOp                 add_0                    2 1 4 3 out0 0=0
+"""
+
+WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
+NUMBER = st.one_of(
+    st.integers(-(10**9), 10**9).map(str),
+    st.floats(allow_nan=False, allow_infinity=False, width=32).map(lambda f: f"{f:e}"),
+)
+
+
+@st.composite
+def params(draw: st.DrawFn) -> NcnnParam:
+    """A chain and branches of layers in which every blob is written once and read once at most."""
+    free: list[str] = []
+    layers = []
+    made = 0
+    for k in range(draw(st.integers(1, 12))):
+        reads = draw(st.lists(st.sampled_from(free), unique=True, max_size=3)) if free else []
+        writes = [f"b{made + j}" for j in range(draw(st.integers(1, 3)))]
+        made += len(writes)
+        keys = draw(st.lists(st.integers(0, 31), unique=True, max_size=4))
+        scalars = [(key, draw(NUMBER)) for key in keys]
+        arrays = [
+            (ARRAY - key, ",".join([str(len(values)), *values]))
+            for key in draw(st.lists(st.integers(0, 31), unique=True, max_size=2))
+            for values in [draw(st.lists(NUMBER, max_size=3))]
+        ]
+        layers.append(
+            Layer(
+                type=draw(WORD),
+                name=f"{draw(WORD)}{k}",
+                inputs=tuple(reads),
+                outputs=tuple(writes),
+                parameters=tuple(draw(st.permutations([*scalars, *arrays]))),
+            )
+        )
+        free = [blob for blob in free if blob not in reads] + writes
+    return NcnnParam(layers=tuple(layers))
+
+
+@given(params())
+def test_what_is_written_is_read_back(param: NcnnParam) -> None:
+    text = write_ncnn_param(param)
+    assert parse_ncnn_param(text) == param
+    assert write_ncnn_param(parse_ncnn_param(text)) == text
+
+
+def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
+    assert write_ncnn_param(parse_ncnn_param(SMALL)) == SMALL
+
+
+@given(st.data())
+def test_a_damaged_text_is_a_model_or_a_clear_error(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(SMALL)))
+    end = data.draw(st.integers(start, len(SMALL)))
+    text = SMALL[:start] + data.draw(st.text(max_size=20)) + SMALL[end:]
+    try:
+        parsed = parse_ncnn_param(text)
+    except ModelError as error:
+        assert error.hint
+    else:
+        assert parse_ncnn_param(write_ncnn_param(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("7767517", "7767518", "does not begin"),
+        ("5 6", "5", "no line with the numbers"),
+        ("5 6", "999999999 6", "claims 999999999 layers"),
+        ("5 6", "6 6", "claims 6 layers and has 5"),
+        ("5 6", "5 5", "claims 5 blobs and has 6"),
+        ("1 1 2 4", "1 1 9 4", "reads '9', which none before it writes"),
+        ("2 1 4 3", "2 1 4 2", "two layers that read '2'"),
+        ("1 1 2 4", "1 1 2 3", "two layers that write '3'"),
+        ("1 1 2 4", "1 70 2 4", "fewer blobs"),
+        ("1 1 2 4", "1 -1 2 4", "no layer"),
+        ("-23310=2", "-23310=3", "another length"),
+        ("0=4 1=3", "0=4 0=3", "twice"),
+        ("0=4", "0 4", "where a key=value should be"),
+    ],
+)
+def test_what_is_wrong_is_said(old: str, new: str, why: str) -> None:
+    assert old in SMALL
+    with pytest.raises(ModelError, match=re.escape(why)):
+        parse_ncnn_param(SMALL.replace(old, new, 1))
+
+
+def test_a_text_without_end_is_refused_before_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.formats.ncnn_param.MAX_CHARACTERS", 10)
+    with pytest.raises(ModelError, match="longer than 10"):
+        parse_ncnn_param(SMALL)
+
+
+def test_masks_keep_other_bits_and_other_layers() -> None:
+    param = parse_ncnn_param(SMALL)
+    masked = param.masked({1, 3})
+    assert [layer.integer(31) for layer in masked.layers] == [0, 16, 0, 20, 0]
+    assert [layer for k, layer in enumerate(masked.layers) if k not in {1, 3}] == [
+        layer for k, layer in enumerate(param.layers) if k not in {1, 3}
+    ]
+    assert masked.masked({1, 3}) == masked
+
+
+def test_parameters_are_read_by_kind() -> None:
+    conv = parse_ncnn_param(SMALL).layers[1]
+    assert (conv.integer(0), conv.integer(31, 7)) == (4, 7)
+    assert conv.text(99) is None
+    with pytest.raises(ModelError, match="does not hold integers"):
+        conv.integers(10)
+    with pytest.raises(ModelError, match="no integer"):
+        conv.with_integer(0, 1).integer(ARRAY - 10)
