@@ -1,0 +1,1 @@
+"""Ask/tell strategies over a Space, for objectives that only whole runs give."""

@@ -1,0 +1,104 @@
+"""What a search strategy is, and the ledger of results that the built-in ones share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gnomon.core.space import Space
+from gnomon.errors import ProblemError, UsageError
+
+Assignment = tuple[int, ...]
+Cost = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The result of one assignment: what each objective cost, all to be made small; None: it failed."""
+
+    assignment: Assignment
+    cost: Cost | None
+
+
+class Strategy(Protocol):
+    """Chooses what to evaluate next in a space; it is made for one space and one seed.
+
+    - `ask` and `tell` are called in any order, by one thread. What was asked may be told in any order, late, or never.
+    - What is asked is a deterministic function of the space, the seed, the options and the results told: a new
+      strategy that is told the same results goes on as the old one would have, so that nothing needs to be saved.
+      What was asked but never told is lost with the old one and asked again by the new one.
+    - Failures are results. A failed assignment is not asked again, and nothing is expected of it.
+    - A strategy starts nothing, opens no file, and reads no clock. It owns nothing that must be closed.
+    """
+
+    def ask(self, n: int) -> Sequence[Assignment]:
+        """At most `n` assignments that were neither asked of this strategy nor told to it before, all different.
+
+        Fewer mean that the strategy wants results first. None, while nothing that was asked is still untold, means
+        that it is exhausted, and stays so. UsageError for a negative `n`.
+        """
+        ...
+
+    def tell(self, assignment: Assignment, cost: Cost | None) -> None:
+        """Take a result in; the assignment need not have been asked. Of several results of one the first counts.
+
+        ProblemError for an assignment outside the space, a cost that is not finite, or another number of
+        objectives than before; the strategy is then unchanged.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was told and what is asked and still untold; checks what comes in."""
+
+    space: Space
+    known: dict[Assignment, Cost | None] = field(default_factory=dict)
+    pending: set[Assignment] = field(default_factory=set)
+    _objectives: int = 0
+
+    def take(self, assignment: Sequence[int], cost: Sequence[float] | None) -> Told:
+        """Check and enter a result, as `Strategy.tell` has it; returns what counts for that assignment."""
+        told = self.checked(assignment, cost)
+        self.pending.discard(told.assignment)
+        first = self.known.setdefault(told.assignment, told.cost)
+        return Told(assignment=told.assignment, cost=first)
+
+    def checked(self, assignment: Sequence[int], cost: Sequence[float] | None) -> Told:
+        """The result in plain numbers. ProblemError as `Strategy.tell` has it."""
+        self.space.encode(assignment)
+        plain = tuple(int(i) for i in assignment)
+        if cost is None:
+            return Told(assignment=plain, cost=None)
+        numbers = tuple(float(c) for c in cost)
+        if not numbers or not all(math.isfinite(c) for c in numbers):
+            raise ProblemError(
+                f"the cost {numbers} of an assignment is not finite", hint="tell None for an assignment that failed"
+            )
+        if self._objectives and len(numbers) != self._objectives:
+            raise ProblemError(
+                f"a cost has {len(numbers)} objectives where earlier ones had {self._objectives}",
+                hint="tell the same objectives of each assignment, in the same order",
+            )
+        self._objectives = len(numbers)
+        return Told(assignment=plain, cost=numbers)
+
+    def fresh(self, assignment: Assignment) -> bool:
+        """Whether it is neither told nor asked."""
+        return assignment not in self.known and assignment not in self.pending
+
+
+def checked_count(n: int) -> int:
+    """The number of assignments wanted. UsageError if it is negative."""
+    if n < 0:
+        raise UsageError(f"{n} assignments cannot be asked for", hint="ask for 0 or more")
+    return n
+
+
+def checked_seed(seed: int) -> int:
+    """The seed. UsageError if it is negative."""
+    if seed < 0:
+        raise UsageError(f"the seed {seed} is negative", hint="use a whole number from 0")
+    return seed

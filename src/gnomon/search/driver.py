@@ -1,0 +1,110 @@
+"""The loop around a strategy: budget, batches, results, and going on where an earlier run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gnomon.errors import UsageError
+from gnomon.search.archive import Archive
+from gnomon.search.base import Assignment, Cost, Strategy, Told
+
+Evaluate = Callable[[Sequence[Assignment]], Iterable[Cost | None]]
+"""Evaluates a batch: yields a cost, or None for a failure, for each assignment of it, in its order.
+
+A generator's costs are told one by one as they come, so that an interruption loses none that is complete.
+"""
+
+_END = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """What a search did.
+
+    `told` has the result of each assignment once, in the order in which they were told, the first `replayed` of them
+    from earlier. `exhausted` says that the strategy had nothing more to ask, so that a larger budget changes nothing.
+    """
+
+    told: tuple[Told, ...]
+    replayed: int = 0
+    exhausted: bool = False
+    front: tuple[Told, ...] = field(init=False)
+    """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
+
+    def __post_init__(self) -> None:
+        archive = Archive()
+        for told in self.told:
+            if told.cost is not None:
+                archive.add(told.assignment, told.cost)
+        found = sorted(archive, key=archive.cost)
+        front = tuple(Told(assignment=assignment, cost=archive.cost(assignment)) for assignment in found)
+        object.__setattr__(self, "front", front)
+
+    @property
+    def failed(self) -> int:
+        """How many assignments failed."""
+        return sum(told.cost is None for told in self.told)
+
+
+def run(
+    strategy: Strategy,
+    evaluate: Evaluate,
+    *,
+    budget: int,
+    told: Iterable[Told] = (),
+    batch: int = 1,
+    on_told: Callable[[Told], None] | None = None,
+) -> Trail:
+    """Ask, evaluate and tell until the budget is spent or the strategy is exhausted.
+
+    `budget` counts assignments with a result, those of `told` among them. `told` are the results of an earlier run
+    of the same strategy and seed, in any order: the search goes on as that run would have. At most `batch`
+    assignments are evaluated at a time. `on_told` gets each new result as soon as it is accepted: an interrupted run
+    that recorded them repeats only the evaluations that were under way. Errors of `evaluate` and `on_told` pass
+    through. UsageError for a negative budget, a batch below 1, and a strategy or an evaluation that breaks its
+    contract; ProblemError for results that `Strategy.tell` refuses.
+    """
+    if budget < 0 or batch < 1:
+        raise UsageError(
+            f"a budget of {budget} in batches of {batch} cannot be", hint="give a budget from 0 and a batch from 1"
+        )
+    known: dict[Assignment, Told] = {}
+    for earlier in told:
+        strategy.tell(earlier.assignment, earlier.cost)
+        known.setdefault(earlier.assignment, earlier)
+    replayed = len(known)
+    while len(known) < budget:
+        wanted = min(batch, budget - len(known))
+        asked = strategy.ask(wanted)
+        if not asked:
+            return Trail(told=tuple(known.values()), replayed=replayed, exhausted=True)
+        if len(asked) > wanted or len(set(asked)) < len(asked) or any(a in known for a in asked):
+            raise UsageError(
+                "the strategy asked for too much, or for what it knows",
+                hint="This is a defect of the strategy: run gnomon.testing.strategy on it.",
+            )
+        for new in _results(evaluate, asked):
+            strategy.tell(new.assignment, new.cost)
+            known[new.assignment] = new
+            if on_told is not None:
+                on_told(new)
+    return Trail(told=tuple(known.values()), replayed=replayed)
+
+
+def _results(evaluate: Evaluate, asked: Sequence[Assignment]) -> Iterable[Told]:
+    costs = iter(evaluate(asked))
+    for index, assignment in enumerate(asked):
+        try:
+            cost = next(costs)
+        except StopIteration:
+            raise UsageError(
+                f"the evaluation of {len(asked)} assignments gave {index} results",
+                hint="Give one cost, or None, for each assignment.",
+            ) from None
+        yield Told(assignment=assignment, cost=None if cost is None else tuple(float(c) for c in cost))
+    # A generator has something to do after its last result, too: it is run to its end.
+    if next(costs, _END) is not _END:
+        raise UsageError(
+            f"the evaluation of {len(asked)} assignments gave more results", hint="Give one for each assignment."
+        )

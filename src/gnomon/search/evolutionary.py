@@ -1,0 +1,202 @@
+"""NSGA-II and SPEA2, as pymoo has them, over assignments. The one place where pymoo is imported."""
+# mypy: disable-error-code="import-untyped, import-not-found, misc"
+# pymoo comes without types.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.space import Space
+from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.search.base import Assignment, Cost
+from gnomon.search.draws import generator, shuffled
+from gnomon.search.rounds import Plan, Planned
+from gnomon.search.starts import common_starts
+
+try:
+    from pymoo.algorithms.moo.nsga2 import NSGA2
+    from pymoo.algorithms.moo.spea2 import SPEA2, SPEA2Survival
+    from pymoo.core.duplicate import DuplicateElimination
+    from pymoo.core.evaluator import Evaluator
+    from pymoo.core.mutation import Mutation
+    from pymoo.core.population import Population
+    from pymoo.core.problem import Problem
+    from pymoo.core.termination import NoTermination
+    from pymoo.operators.crossover.ux import UniformCrossover
+    from pymoo.problems.static import StaticProblem
+except ImportError as error:
+    raise RuntimeMissingError(
+        f"NSGA-II and SPEA2 need pymoo, which cannot be imported: {error}", hint="pip install 'gnomon[search]'"
+    ) from error
+
+POPULATION = 12  # small: each evaluation is a run on a device
+
+
+class Evolutionary(Planned):
+    """An evolutionary algorithm of pymoo; a `Strategy`. `nsga2` and `spea2` make it.
+
+    The first generation is `common_starts`, at most half of it, and random assignments. A gene is the choice of a slot
+    that has several. Parents are mixed slot by slot (uniform crossover), and each slot takes another of its choices,
+    each as likely, with the probability 1 / slots. Children that were met before are bred anew; where that finds too
+    few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space that
+    is small enough is searched whole. Failures are infeasible to the algorithm: they
+    lose against everything. A generation is waited for as a whole. UsageError for a population below 4.
+    """
+
+    def __init__(self, space: Space, breed: Callable[..., Any], *, seed: int, population: int) -> None:
+        if population < 4:
+            raise UsageError(f"the population is {population}", hint="give a population of 4 or more")
+        common = common_starts(space)[: population // 2]
+        order = chain(common, shuffled(space, generator(seed)))
+        super().__init__(space, _plan(space, breed, seed, population, order))
+
+
+def nsga2(space: Space, *, seed: int = 0, population: int = POPULATION) -> Evolutionary:
+    """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002): rank, then crowding distance."""
+    return Evolutionary(space, NSGA2, seed=seed, population=population)
+
+
+def spea2(space: Space, *, seed: int = 0, population: int = POPULATION) -> Evolutionary:
+    """SPEA2 (Zitzler, Laumanns and Thiele, TIK report 103, 2001): strength, then distance to the nearest others.
+
+    Objectives are scaled by their range in the first generation, as distances add them up.
+    """
+
+    def breed(**options: Any) -> Any:
+        # pymoo's default survival is one object for all of a process, and scales by what it saw in all runs.
+        return SPEA2(survival=SPEA2Survival(normalize=False), **options)
+
+    return Evolutionary(space, breed, seed=seed, population=population)
+
+
+class _Unmet(DuplicateElimination):
+    """Drops the individuals whose genes were met before, in this batch or ever."""
+
+    def __init__(self, met: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._met = met
+
+    def do(self, pop: Any, *others: Any, **_: Any) -> Any:
+        seen = {tuple(row) for other in others for row in other.get("X")}
+        kept = []
+        for index, row in enumerate(pop.get("X")):
+            if tuple(row) not in seen and not self._met(row):
+                kept.append(index)
+            seen.add(tuple(row))
+        return pop[kept]
+
+
+class _AnotherChoice(Mutation):
+    """Gives each gene, with the probability 1 / genes, another value, all as likely."""
+
+    def __init__(self, radices: Any) -> None:
+        super().__init__(prob=1.0)
+        self._radices = radices
+
+    def _do(self, problem: Any, X: Any, *args: Any, random_state: Any = None, **kwargs: Any) -> Any:
+        steps = random_state.integers(1, self._radices, size=X.shape)
+        chosen = random_state.random(X.shape) < 1 / X.shape[1]
+        return np.where(chosen, (X + steps) % self._radices, X)
+
+
+class _Genes:
+    """Assignments as rows of the slots that have several choices, and which of them were met."""
+
+    def __init__(self, space: Space) -> None:
+        self.slots = [i for i, slot in enumerate(space.slots) if len(slot.choices) > 1]
+        self.radices = np.array([len(space.slots[i].choices) for i in self.slots], dtype=np.int64)
+        self.met: set[Assignment] = set()
+        self._length = len(space.slots)
+
+    def assignment(self, row: Any) -> Assignment:
+        full = [0] * self._length
+        for slot, choice in zip(self.slots, row, strict=True):
+            full[slot] = int(choice)
+        return tuple(full)
+
+    def rows(self, assignments: list[Assignment]) -> Any:
+        return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
+
+    def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
+        """The next `n` of an order that were not met and are not among `but`, all different."""
+        found: dict[Assignment, None] = {}
+        while len(found) < n and (assignment := next(order, None)) is not None:
+            if assignment not in self.met and assignment not in but:
+                found[assignment] = None
+        return list(found)
+
+
+class _Scale:
+    """Costs as pymoo gets them: by the range of the first generation; failures stand at the worst so far."""
+
+    def __init__(self, costs: list[Cost]) -> None:
+        first = np.array(costs)
+        self._low = first.min(axis=0)
+        span = first.max(axis=0) - self._low
+        self._span = np.where(span > 0, span, 1.0)
+        self.objectives = first.shape[1]
+
+    def outcomes(self, costs: list[Cost | None]) -> dict[str, Any]:
+        """F and the constraint G, which failures alone violate."""
+        told = [
+            np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
+        ]
+        values = np.array(told)
+        failed = np.isnan(values[:, 0])
+        values[failed] = 0.0  # never compared: a violated constraint decides before
+        return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
+
+
+def _plan(space: Space, breed: Callable[..., Any], seed: int, population: int, order: Iterator[Assignment]) -> Plan:
+    genes = _Genes(space)
+    first: dict[Assignment, Cost | None] = {}
+    while not any(cost is not None for cost in first.values()):
+        batch = genes.unmet(order, population)
+        if not batch:
+            return
+        genes.met.update(batch)
+        first.update(zip(batch, (yield batch), strict=True))
+    if len(genes.met) == space.size:
+        return
+    # Of many that failed before the first success a population is enough.
+    costs = dict(list(first.items())[-population:])
+    scale = _Scale([cost for cost in costs.values() if cost is not None])
+    problem = Problem(
+        n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
+    )
+    algorithm = breed(
+        pop_size=population,
+        sampling=genes.rows(list(costs)),
+        crossover=UniformCrossover(prob=0.9),
+        mutation=_AnotherChoice(genes.radices),
+        eliminate_duplicates=_Unmet(lambda row: algorithm.is_initialized and genes.assignment(row) in genes.met),
+    )
+    algorithm.setup(problem, termination=NoTermination(), seed=seed)
+    _tell(algorithm, problem, algorithm.ask(), scale.outcomes(list(costs.values())))
+    while len(genes.met) < space.size:
+        children = _children(algorithm, genes, population, order)
+        batch = [genes.assignment(row) for row in children.get("X")]
+        genes.met.update(batch)
+        _tell(algorithm, problem, children, scale.outcomes(list((yield batch))))
+
+
+def _children(algorithm: Any, genes: _Genes, population: int, order: Iterator[Assignment]) -> Any:
+    bred = algorithm.ask()
+    if bred is None:
+        algorithm.termination.force_termination = False
+        bred = Population.empty()
+    lacking = population - len(bred)
+    if lacking:
+        present = {genes.assignment(row) for row in bred.get("X")} if len(bred) else set()
+        strangers = genes.unmet(order, lacking, present)
+        bred = Population.merge(bred, Population.new("X", genes.rows(strangers))) if strangers else bred
+    return bred
+
+
+def _tell(algorithm: Any, problem: Any, individuals: Any, outcomes: dict[str, Any]) -> None:
+    Evaluator().eval(StaticProblem(problem, **outcomes), individuals)
+    algorithm.tell(infills=individuals)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.search.searchkit import Priced, drive, space_of
+
+pytest.importorskip("pymoo", reason="pymoo is not installed")
+
+from gnomon.errors import UsageError
+from gnomon.search.evolutionary import nsga2, spea2
+
+BOTH = pytest.mark.parametrize("make", [nsga2, spea2], ids=["nsga2", "spea2"])
+
+
+@BOTH
+@pytest.mark.parametrize("radices", [(2, 3, 1, 4), (5, 5), (2,) * 6], ids=str)
+def test_a_small_space_is_searched_whole_and_nothing_twice(make: Any, radices: tuple[int, ...]) -> None:
+    priced = Priced(space_of(*radices), 1)
+    asked = drive(make(priced.space, seed=2, population=6), priced, 10**6)
+    assert len(asked) == len(set(asked)) == priced.space.size
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_a_quarter_of_the_runs_finds_most_of_the_exact_front(make: Any, seed: int) -> None:
+    priced = Priced(space_of(*[2] * 10), seed)
+    exact = priced.front()
+    asked = drive(make(priced.space, seed=seed), priced, 256)
+    assert len(exact & set(asked)) >= 0.6 * len(exact)
+
+
+@BOTH
+def test_where_most_fails_it_is_avoided(make: Any) -> None:
+    space = space_of(*[3] * 6)
+    strategy = make(space, seed=1)
+    asked: list[tuple[int, ...]] = []
+    while len(asked) < 240:
+        for assignment in strategy.ask(50):
+            asked.append(assignment)
+            fails = 2 in assignment[:3]
+            strategy.tell(assignment, None if fails else (float(sum(assignment)), -float(sum(assignment[::2]))))
+    failed = [2 in a[:3] for a in asked]
+    # 19 of 27 fail by chance, and 64 * 3.375 = 216 assignments of the space do not.
+    assert sum(failed[60:180]) / 120 < 0.5
+
+
+@BOTH
+def test_instances_do_not_share_what_they_have_seen(make: Any) -> None:
+    priced, other = Priced(space_of(*[2] * 8), 1), Priced(space_of(*[3] * 5), 2)
+    alone = drive(make(priced.space, seed=3), priced, 100)
+    first, second = make(priced.space, seed=3), make(other.space, seed=4)
+    asked: list[tuple[int, ...]] = []
+    for _ in range(100):
+        for strategy, price in ((first, priced), (second, other)):
+            (assignment,) = strategy.ask(1)
+            strategy.tell(assignment, price(assignment))
+            if strategy is first:
+                asked.append(assignment)
+    assert asked == alone
+
+
+@BOTH
+def test_slots_without_a_choice_are_left_alone(make: Any) -> None:
+    priced = Priced(space_of(1, 3, 1, 3, 3), 0)
+    asked = drive(make(priced.space), priced, 10**6)
+    assert len(asked) == 27
+    assert {(a[0], a[2]) for a in asked} == {(0, 0)}
+
+
+@BOTH
+@pytest.mark.parametrize("population", [3, 0, -2])
+def test_a_population_that_is_too_small_is_refused(make: Any, population: int) -> None:
+    with pytest.raises(UsageError):
+        make(space_of(2, 2), population=population)
+
+
+@BOTH
+def test_each_generation_is_full_of_what_was_not_met(make: Any) -> None:
+    priced = Priced(space_of(*[2] * 8), 1)
+    strategy = make(priced.space, seed=5, population=10)
+    for _ in range(20):
+        generation = strategy.ask(1000)
+        assert len(generation) == 10
+        for assignment in generation:
+            strategy.tell(assignment, priced(assignment))

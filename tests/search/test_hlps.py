@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.search.searchkit import Priced, distance, drive, space_of
+
+from gnomon.core.dominance import nondominated
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.search import hlps
+from gnomon.search.base import Assignment, Cost
+from gnomon.search.coarse import Coarse, grouped
+from gnomon.search.draws import generator
+from gnomon.search.hlps import Hlps
+from gnomon.search.registry import make_strategy
+from gnomon.search.starts import common_starts
+
+
+def found_front(priced: Priced, asked: list[Assignment]) -> set[Assignment]:
+    return {asked[int(i)] for i in nondominated([priced(a) for a in asked])}
+
+
+@pytest.mark.parametrize("radices", [(2,) * 8, (3,) * 5, (2, 3, 4, 2, 3), (6, 2, 5, 1, 3)], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_it_ends_with_a_front_that_no_single_change_improves(radices: tuple[int, ...], seed: int) -> None:
+    priced = Priced(space_of(*radices), seed)
+    asked = drive(Hlps(priced.space, seed=seed, rounds=3), priced, 10**6)
+    front = found_front(priced, asked)
+    beside = {priced.space.decode(code) for code in range(priced.space.size)}
+    assert {b for b in beside if any(distance(a, b) == 1 for a in front)} <= set(asked)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_most_of_the_exact_front_is_found_with_a_quarter_of_the_runs(seed: int) -> None:
+    priced = Priced(space_of(*[2] * 10), seed)
+    asked = drive(Hlps(priced.space, seed=seed), priced, 256)
+    exact = priced.front()
+    assert len(exact & set(asked)) >= 0.9 * len(exact)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_finds_a_whole_front_without_looking_at_everything(seed: int) -> None:
+    priced = Priced(space_of(*[3] * 7), seed)
+    asked = drive(Hlps(priced.space, seed=0, rounds=9), priced, 10**6)
+    assert found_front(priced, asked) == priced.front()
+    assert len(asked) < priced.space.size // 2
+
+
+def test_without_rounds_it_goes_on_until_the_samples_or_the_space_are_spent() -> None:
+    priced = Priced(space_of(*[2] * 7), 1)
+    assert len(drive(Hlps(priced.space), priced, 10**6)) == 128
+    assert len(drive(Hlps(priced.space, samples=100), priced, 10**6)) == 100
+
+
+def phase_of(priced: Priced, rounds: int = 1, radius: int = 1) -> hlps._Phase:
+    options = hlps._Options(samples=10**6, rounds=rounds, radius=radius, batch=1)
+    return hlps._Phase(priced.space, generator(3), options, lambda assignment: assignment)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [0, 4, 11])
+def test_its_archive_is_the_front_of_what_it_saw(rounds: int, seed: int) -> None:
+    # With seeds 0 and 11 the second round, which has an archive of its own, finds what the first did not.
+    priced = Priced(space_of(*[3] * 6), seed)
+    phase = phase_of(priced, rounds)
+    plan, seen = phase.plan(()), list[Assignment]()
+    costs: list[Cost] | None = None
+    with contextlib.suppress(StopIteration):
+        while True:
+            batch = next(plan) if costs is None else plan.send(costs)
+            seen.extend(batch)
+            costs = [priced(a) for a in batch]
+    assert set(phase.archive) == found_front(priced, seen)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(0, 3), st.data())
+def test_neighbours_are_as_far_as_they_should_be(radices: list[int], farther: int, data: st.DataObject) -> None:
+    phase = phase_of(Priced(space_of(*radices), 0), radius=2)
+    centre = tuple(data.draw(st.integers(0, r - 1)) for r in radices)
+    others, movable = max(radices) - 1, sum(r > 1 for r in radices)
+    around = list(phase._around(centre, farther))
+    reached = range(1, min(2 + farther, movable) + 1)
+    assert [distance(a, centre) for a in around] == [d for d in reached for _ in range(others)]
+    beside = list(phase._beside(centre))
+    assert {distance(a, centre) for a in beside} <= {1}
+    assert len(set(beside)) == len(beside) == sum(r - 1 for r in radices)
+    for a in (*around, *beside):
+        phase._space.encode(a)
+
+
+def test_what_is_beaten_is_not_searched_on() -> None:
+    priced = Priced(space_of(*[2] * 8), 0)
+    phase = phase_of(priced)
+    centre = (1,) * 8
+    phase.archive.add(centre, (9.0,))
+    plan = phase._try(phase._beside(centre), centre)
+    next(plan)
+    plan.send([(9.5,)])
+    with pytest.raises(StopIteration):
+        plan.send([(8.0,)])
+
+
+def test_every_other_choice_is_drawn_as_often() -> None:
+    phase = phase_of(Priced(space_of(4, 4), 0))
+    drawn = Counter(a for _ in range(1000) for a in phase._around((1, 3), 0))
+    assert set(drawn) == {(0, 3), (2, 3), (3, 3), (1, 0), (1, 1), (1, 2)}
+    assert max(drawn.values()) < 1.2 * min(drawn.values())
+
+
+def test_it_begins_with_each_single_choice() -> None:
+    priced = Priced(space_of(3, 3, 3, 3, 3), 0)
+    assert drive(Hlps(priced.space), priced, 3) == [(c,) * 5 for c in range(3)]
+
+
+def test_common_starts_are_the_choices_that_half_of_the_slots_have() -> None:
+    three = ("cpu", "gpu", "npu")
+    slots = [Slot("conv", three), Slot("pool", ("gpu", "cpu")), Slot("fixed", ("npu",)), Slot("threads", ("1", "4"))]
+    assert common_starts(Space(tuple(slots))) == ((0, 0, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0))
+    assert common_starts(space_of()) == ((),)
+    assert common_starts(space_of(1, 5)) == ((0, 0),)
+
+
+@pytest.mark.parametrize("radius", [1, 2, 4])
+def test_in_the_first_round_steps_are_no_longer_than_the_radius(radius: int) -> None:
+    priced = Priced(space_of(*[3] * 6), 1)
+    asked = drive(Hlps(priced.space, seed=3, rounds=1, radius=radius), priced, 10**6)
+    steps = [min(distance(a, b) for b in asked[:i]) for i, a in enumerate(asked) if i >= 4]
+    assert max(steps) <= radius
+
+
+def test_samples_limit_what_is_asked() -> None:
+    priced = Priced(space_of(*[3] * 6), 1)
+    assert len(drive(Hlps(priced.space, samples=50, batch=7), priced, 10**6)) == 50
+
+
+@pytest.mark.parametrize("option", ["samples", "rounds", "radius", "batch"])
+def test_options_start_from_1(option: str) -> None:
+    with pytest.raises(UsageError, match=option):
+        make_strategy("hlps", space_of(2, 2), **{option: 0})
+
+
+def test_a_start_is_sought_until_one_succeeds() -> None:
+    space = space_of(*[2] * 8)
+    strategy = Hlps(space, seed=0)
+    good = space.decode(77)
+    asked: list[Assignment] = []
+    while more := strategy.ask(1):
+        asked.extend(more)
+        near = distance(more[0], good) <= 1
+        strategy.tell(more[0], (1.0 + distance(more[0], good),) if near else None)
+    assert good in asked
+
+
+def test_the_coarse_space_comes_first_and_its_front_starts_the_finer_search() -> None:
+    space = space_of(*[2] * 12)
+    priced = Priced(space, 2)
+    coarse = grouped(space, [f"g{i % 4}" for i in range(12)])
+    asked = drive(Hlps(space, seed=1, coarse=coarse, radius=1, rounds=1), priced, 10**6)
+    above = [a for a in asked if a[:4] == a[4:8] == a[8:]]
+    assert asked[: len(above)] == above
+    front = found_front(priced, above)
+    assert len(front) > 1
+    below = asked[len(above) :]
+    assert min(distance(below[0], a) for a in front) == 1
+    # A random start would be as near as that once in a hundred times only.
+    near = [a for i, a in enumerate(below) if min(distance(a, b) for b in (*front, *below[:i])) == 1]
+    assert near == below
+
+
+def test_samples_limit_each_phase_and_nothing_is_asked_twice() -> None:
+    space = space_of(*[2] * 12)
+    priced = Priced(space, 0)
+    coarse = grouped(space, [f"g{i % 6}" for i in range(12)])
+    asked = drive(Hlps(space, coarse=coarse, samples=20), priced, 10**6)
+    # The finer phase counts the front that it starts from too, but that is known.
+    assert 20 < len(asked) <= 40
+    assert len(set(asked)) == len(asked)
+    assert all(a[:6] == a[6:] for a in asked[:20])
+
+
+def test_choices_are_matched_by_name() -> None:
+    fine = Space((Slot("a", ("gpu", "cpu")), Slot("b", ("cpu", "npu", "gpu"))))
+    made = grouped(fine, ["conv", "conv"])
+    assert made.space.slots == (Slot("conv", ("gpu", "cpu")),)
+    assert [made.refine(fine, (c,)) for c in (0, 1)] == [(0, 2), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("follows", "fine"),
+    [((0, 0, 1), space_of(2, 2)), ((0, 1), space_of(2, 1))],
+    ids=["another number of slots", "a missing choice"],
+)
+def test_a_mapping_that_does_not_fit_is_refused(follows: tuple[int, ...], fine: Space) -> None:
+    with pytest.raises(ProblemError):
+        Hlps(fine, coarse=Coarse(space=space_of(2, 2), follows=follows))
+
+
+@pytest.mark.parametrize("follows", [(0, 0), (0, 2), (-1, 0, 1)])
+def test_a_mapping_reaches_each_coarse_slot(follows: tuple[int, ...]) -> None:
+    with pytest.raises(ProblemError):
+        Coarse(space=space_of(2, 2), follows=follows)
+
+
+def test_groups_without_a_common_choice_are_refused() -> None:
+    fine = Space((Slot("a", ("gpu",)), Slot("b", ("cpu",))))
+    with pytest.raises(ProblemError, match="'x'"):
+        grouped(fine, ["x", "x"])
+    with pytest.raises(ProblemError, match="labels"):
+        grouped(fine, ["x"])

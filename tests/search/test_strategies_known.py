@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+from tests.search.searchkit import space_of
+
+from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.search import registry
+from gnomon.search.random_search import RandomSearch
+from gnomon.search.registry import known_strategies, make_strategy
+
+SPACE = space_of(2, 3)
+
+
+def test_the_built_in_ones_are_known() -> None:
+    assert {"exhaustive", "hlps", "nsga2", "random", "spea2"} <= set(known_strategies())
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'annealing'") as refused:
+        make_strategy("annealing", SPACE)
+    assert "hlps" in refused.value.hint
+
+
+def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
+    with pytest.raises(UsageError, match="radius is 0"):
+        make_strategy("hlps", SPACE, radius=0)
+    with pytest.raises(UsageError, match="'radius'"):
+        make_strategy("random", SPACE, radius=1)
+
+
+def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [
+        EntryPoint(name="mine", value="gnomon.search.random_search:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="hlps", value="gnomon.search.random_search:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="gone", value="no.such.module:Thing", group=registry.GROUP),
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    assert isinstance(make_strategy("mine", SPACE), RandomSearch)
+    assert not isinstance(make_strategy("hlps", SPACE), RandomSearch)
+    with pytest.raises(UsageError, match=r"'gone' cannot be loaded: ModuleNotFoundError") as refused:
+        make_strategy("gone", SPACE)
+    assert "no.such.module:Thing" in refused.value.hint
+
+
+def test_without_pymoo_the_hint_is_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gnomon.search.evolutionary", raising=False)
+    for name in [m for m in sys.modules if m.split(".")[0] == "pymoo"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pymoo", None)
+    with pytest.raises(RuntimeMissingError) as missing:
+        make_strategy("nsga2", SPACE)
+    assert missing.value.hint == "pip install 'gnomon[search]'"
+
+
+def test_pymoo_is_loaded_by_those_alone_that_need_it() -> None:
+    code = (
+        "import sys\n"
+        "from gnomon.core.space import Slot, Space\n"
+        "from gnomon.search.registry import known_strategies, make_strategy\n"
+        "space = Space((Slot('a', ('x', 'y')),))\n"
+        "known_strategies(); make_strategy('hlps', space); make_strategy('random', space)\n"
+        "print('pymoo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
