@@ -11,27 +11,42 @@ import hashlib
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
+
+_MOST_CORES = 4096
 
 
 def fingerprint(root: str = "/") -> dict[str, Any]:
     """Read the fingerprint of the machine whose /proc and /sys lie below `root`: a map of JSON values.
 
-    Keys: machine, cpu_model, cores (that this process may use), cores_online, cpu_flags_sha256,
+    Keys: machine, cpu_model (of Arm the board's name, as many boards share a processor), cores (that this
+    process may use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types),
     memory_bytes, os, kernel, libc, python, governor (the set over the cores), smt, hypervisor.
     What cannot be known is None.
+
+    `core_kinds` groups equal cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
+    "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its
+    clock, and the kernel's cpu_capacity (1024 for the fastest); of x86 implementer and part are vendor and
+    family-model-stepping. `soc` holds what is known of compatible (the device tree's list, the board first),
+    machine, family and soc_id.
     """
     base = Path(root)
-    info = _fields(_read(base / "proc/cpuinfo"))
+    cpuinfo = _read(base / "proc/cpuinfo")
+    info = _fields(cpuinfo)
     flags = (info.get("flags") or info.get("Features") or "").split()
     governors = {_read(p) for p in base.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")}
     pretty = [line for line in _read(base / "etc/os-release").splitlines() if line.startswith("PRETTY_NAME=")]
     return {
         "machine": platform.machine(),
-        "cpu_model": info.get("model name") or info.get("Model") or info.get("Hardware") or _board(base),
+        "cpu_model": _model(base, info),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cores_online": os.cpu_count(),
+        "core_kinds": _core_kinds(base, cpuinfo) or None,
+        "soc": _soc(base) or None,
+        "gpus": _gpus(base) or None,
+        "thermal_zones": _thermal_zones(base) or None,
         "cpu_flags_sha256": hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest() if flags else None,
         "memory_bytes": _memory_bytes(base),
         "os": pretty[0].partition("=")[2].strip("\"'") if pretty else platform.system(),
@@ -62,14 +77,77 @@ def _fields(text: str) -> dict[str, str]:
     return fields
 
 
-def _board(base: Path) -> str | None:
-    """The board's name, where the processor gives none (Arm)."""
-    return _read(base / "proc/device-tree/model") or _read(base / "sys/devices/soc0/machine") or None
+def _model(base: Path, info: dict[str, str]) -> str | None:
+    """The processor's name; the board's where the kernel only tells the processor's architecture (Arm)."""
+    board = info.get("Model") or _read(base / "proc/device-tree/model") or info.get("Hardware")
+    name = info.get("model name")
+    found = board or name if "CPU part" in info else name or board
+    return found or _read(base / "sys/devices/soc0/machine") or None
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path)
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
+
+
+def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, Any]]:
+    """The cores that are switched on, equal ones together, in the order of their first core."""
+    kinds: dict[tuple[Any, ...], list[int]] = {}
+    shared = _fields(cpuinfo)  # old Arm kernels tell the design once, behind all cores
+    for block in re.split(r"\n\s*\n", cpuinfo):
+        info = _fields(block)
+        number = info.get("processor", "")
+        if not re.fullmatch("[0-9]{1,5}", number) or int(number) >= _MOST_CORES:
+            continue
+        implementer, part = info.get("CPU implementer"), info.get("CPU part")
+        if "vendor_id" in info:
+            named = [info.get(key, "?") for key in ("cpu family", "model", "stepping")]
+            implementer, part = info["vendor_id"], "-".join(named)
+        folder = base / "sys/devices/system/cpu" / ("cpu" + number)
+        limits = [_number(folder / "cpufreq" / name) for name in ("cpuinfo_min_freq", "cpuinfo_max_freq")]
+        kind = (
+            implementer or shared.get("CPU implementer"),
+            part or shared.get("CPU part"),
+            *limits,
+            _number(folder / "cpu_capacity"),
+        )
+        kinds.setdefault(kind, []).append(int(number))
+    names = ("implementer", "part", "min_khz", "max_khz", "capacity")
+    found = [{"cores": sorted(cores), **dict(zip(names, kind))} for kind, cores in kinds.items()]  # noqa: B905 - 3.8
+    return sorted(found, key=lambda kind: kind["cores"])
+
+
+def _soc(base: Path) -> dict[str, Any]:
+    """The system on a chip, where the device tree or its driver tells; no serial number."""
+    compatible = [name for name in _read(base / "proc/device-tree/compatible").split("\0") if name]
+    found: dict[str, Any] = {"compatible": compatible}
+    for name in ("machine", "family", "soc_id"):
+        found[name] = _read(base / "sys/devices/soc0" / name)
+    return {key: value for key, value in found.items() if value}
+
+
+def _gpus(base: Path) -> list[str]:
+    """What can render or compute: driver and device, or the model's name where the driver tells it."""
+    folders = [*base.glob("sys/class/drm/renderD*/device"), *base.glob("sys/class/misc/mali[0-9]*/device")]
+    found = []
+    for folder in folders:
+        uevent = dict(line.partition("=")[::2] for line in _read(folder / "uevent").splitlines())
+        device = _read(folder / "gpuinfo") or uevent.get("OF_COMPATIBLE_0") or uevent.get("PCI_ID") or ""
+        found.append((uevent.get("DRIVER", "") + " " + device).strip())
+    for model in base.glob("sys/class/kgsl/kgsl-3d*/gpu_model"):
+        found.append(("kgsl " + _read(model)).strip())
+    return sorted(filter(None, found))
+
+
+def _thermal_zones(base: Path) -> list[str]:
+    """The types of the thermal zones; those that drivers number on each start without that number."""
+    types = {_read(path) for path in base.glob("sys/class/thermal/thermal_zone*/type")}
+    return sorted({re.sub(r"_\d+$", "", kind) for kind in types} - {""})
 
 
 def _memory_bytes(base: Path) -> int | None:
     total = _fields(_read(base / "proc/meminfo")).get("MemTotal", "").split()
-    return int(total[0]) * 1024 if total and total[0].isdigit() else None
+    return int(total[0]) * 1024 if total and re.fullmatch("[0-9]{1,15}", total[0]) else None
 
 
 if __name__ == "__main__":

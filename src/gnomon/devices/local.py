@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import Completed, DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.devices.guard import Guard
@@ -19,12 +21,21 @@ from gnomon.errors import DeviceError
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
 
+_ASK_S = 60.0
+
 
 class LocalDevice:
-    """The machine that gnomon itself runs on; see `Device` for what the methods promise."""
+    """The machine that gnomon itself runs on; see `Device` for what the methods promise.
 
-    def __init__(self, name: str = "local") -> None:
+    `python` is the Python that has the runtimes (None: gnomon's own); `environment` holds for every command.
+    """
+
+    def __init__(
+        self, name: str = "local", *, python: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._name = name
+        self._python = python
+        self._environment = dict(environment or {})
         self._folder: Path | None = None
         self._guard: Guard | None = None
 
@@ -68,7 +79,7 @@ class LocalDevice:
         """Run a command in the private folder; see `Device.run`."""
         return run_process(
             argv,
-            env={**inherited(os.environ), **env},
+            env={**inherited(os.environ), **self._environment, **env},
             stdin=stdin,
             timeout_s=timeout_s,
             on_line=on_line,
@@ -104,8 +115,26 @@ class LocalDevice:
             ) from error
 
     def describe(self) -> DeviceInfo:
-        """This machine's name and fingerprint."""
-        return DeviceInfo(name=self._name, fingerprint=fingerprint(), python=sys.executable)
+        """This machine's name and fingerprint. DeviceError if the chosen Python cannot say which it is."""
+        if self._python is None:
+            return DeviceInfo(name=self._name, fingerprint=fingerprint(), python=sys.executable)
+        return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
+
+    def _asked(self, python: str) -> dict[str, Any]:
+        """The fingerprint as another Python sees it: its version and C library are its own."""
+        program = Path(fingerprint_module.__file__).read_bytes()
+        done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
+        try:
+            found = json.loads(done.stdout) if done.ok else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            told = done.stderr.strip().splitlines()
+            raise DeviceError(
+                f"{python} is no Python that can be used: {told[-1][:200] if told else 'it did not answer'}",
+                hint="Name another by `python` in the file of devices, or leave it out.",
+            )
+        return found
 
 
 if TYPE_CHECKING:

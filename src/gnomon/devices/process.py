@@ -23,32 +23,37 @@ _GRACE_S = 2.0
 _STUCK_S = 10.0
 _POLL_S = 0.05
 _CHUNK_BYTES = 1 << 16
+#: Python raises nothing in a thread that waits in the kernel: at least so often it looks up.
+_LOOK_UP_S = 1.0
 
 
-class _Tail:
-    """The last bytes of a stream."""
+class Tail:
+    """The last bytes of a stream, at most the limit, as text."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
+        """Take the next bytes, and forget what is too old."""
         self._bytes += chunk
         if len(self._bytes) > 2 * self._limit:
             del self._bytes[: -self._limit]
 
     def text(self) -> str:
+        """The last bytes, with U+FFFD for what is not UTF-8."""
         return self._bytes[-self._limit :].decode(errors="replace")
 
 
-class _Lines:
-    """Splits a stream into lines as it comes."""
+class Lines:
+    """Splits a stream into lines as it comes; `on_line` gets each without its end."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._on_line = on_line
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
+        """Take the next bytes. DeviceError for a line that is too long."""
         searched = len(self._bytes)
         self._bytes += chunk
         start = 0
@@ -64,6 +69,7 @@ class _Lines:
             )
 
     def finish(self) -> None:
+        """There is no more: what is left is a line."""
         if self._bytes:
             rest = bytes(self._bytes)
             self._bytes.clear()
@@ -114,12 +120,15 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess
         ) from error
 
 
+_Tail, _Lines = Tail, Lines  # as other devices still name them
+
+
 class _Running:
     def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None) -> None:
         self._process = process
         self._to_write = memoryview(stdin)
-        self._stdout, self._stderr = _Tail(STDOUT_TAIL_BYTES), _Tail(STDERR_TAIL_BYTES)
-        self._lines = _Lines(on_line) if on_line else None
+        self._stdout, self._stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
+        self._lines = Lines(on_line) if on_line else None
         self._started_s = time.monotonic()
         self._selector = selectors.DefaultSelector()
         assert process.stdin and process.stdout and process.stderr  # noqa: S101
@@ -190,7 +199,7 @@ class _Running:
             if left_s <= 0:
                 return False
             wait_s = left_s if self._pidfd is not None else min(left_s, _POLL_S)
-            for key, _ in self._selector.select(min(wait_s, 3600.0)):
+            for key, _ in self._selector.select(min(wait_s, _LOOK_UP_S)):
                 key.data()
         return True
 

@@ -1,0 +1,112 @@
+"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of kinds that others add."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+
+from gnomon.errors import UsageError
+
+LOCAL = "local"
+
+_MOST = 512
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
+# A host or user that begins with "-" would be an option of the program that is given it.
+_USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
+_FORMS = "Give local, ssh://[user@]host[:port], or sdb://[serial]."
+_ALONE = frozenset({"sdb"})
+"""Kinds whose program knows the one device there is, so that an address need not name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a device is: how it is reached (`kind`: "local", "ssh", ...), and the way there.
+
+    `host` is empty for "local" alone. An IPv6 address stands in it without brackets. `user` and `port` are None
+    where the address leaves them to the program that connects, whose own configuration knows them.
+    """
+
+    kind: str
+    user: str | None = None
+    host: str = ""
+    port: int | None = None
+
+    @property
+    def machine(self) -> tuple[str, str, int]:
+        """Equal for addresses that lead to one machine, as far as can be told from them; users do not count.
+
+        Where ssh's configuration knows a host by several names, only its owner knows.
+        """
+        return self.kind, self.host.lower(), self.port or 22
+
+    def __str__(self) -> str:
+        """The address as `parse_address` reads it."""
+        if self.kind == LOCAL:
+            return LOCAL
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.kind}://{user}{host}" + (f":{self.port}" if self.port else "")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is meant as an address rather than as the name of a device."""
+    return text == LOCAL or "://" in text
+
+
+def parse_address(text: str) -> Address:
+    """The address that a text means; UsageError if it is none.
+
+    The form is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path.
+    """
+    shown = ascii(text[:80])
+    if text == LOCAL:
+        return Address(kind=LOCAL)
+    kind, separator, rest = text.partition("://")
+    kind = kind.lower()
+    if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
+        raise UsageError(f"{shown} is no address of a device", hint=_FORMS)
+    if kind in _ALONE and not rest.strip("/"):
+        return Address(kind=kind)
+    user, at, place = rest.removesuffix("/").rpartition("@")
+    if ":" in user:
+        raise UsageError(
+            "the address holds a password, which gnomon does not take",
+            hint="Use a key (ssh-copy-id brings it to the device), and give ssh://user@host.",
+        )
+    if at and not _USER.fullmatch(user):
+        raise UsageError(f"{shown} names no user that can be meant", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
+    if "/" in place:
+        raise UsageError(f"{shown} holds a path, and a device has none", hint=_FORMS)
+    host, port = _host_and_port(place, shown)
+    return Address(kind=kind, user=user or None, host=host, port=port)
+
+
+def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:
+    if place.startswith("["):
+        host, bracket, port = place[1:].partition("]")
+        good = bool(bracket) and _is_ipv6(host) and (not port or port.startswith(":"))
+        port = port[1:] if port else "none"
+    else:
+        host, colon, port = place.partition(":")
+        good = bool(_HOST.fullmatch(host)) and ":" not in port
+        port = port if colon else "none"
+    if not good:
+        hint = "Put brackets around an IPv6 address: ssh://[fe80::1]:22." if place.count(":") > 1 else _FORMS
+        raise UsageError(f"{shown} names no host that can be meant", hint=hint)
+    if port == "none":
+        return host, None
+    if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        raise UsageError(f"the port in {shown} is no number from 1 to 65535", hint=_FORMS)
+    return host, int(port)
+
+
+def _is_ipv6(text: str) -> bool:
+    number, percent, zone = text.partition("%")
+    try:
+        IPv6Address(number)
+    except ValueError:
+        return False
+    return not percent or bool(_ZONE.fullmatch(zone))

@@ -1,0 +1,156 @@
+"""From what the user names to an open device: everything above this room sees `Device` only."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from gnomon.devices.address import LOCAL, is_address, parse_address
+from gnomon.devices.config import DeviceConfig, load_devices
+from gnomon.devices.lease import lease, lease_folder
+from gnomon.devices.local import LocalDevice
+from gnomon.devices.settings import shown
+from gnomon.errors import UsageError
+
+if TYPE_CHECKING:
+    from gnomon.devices.base import Device
+
+OnWait = Callable[[str], None]
+"""Told once in a sentence who holds the device, when it must be waited for. May raise, to not wait."""
+
+GROUP = "gnomon.devices"
+"""The entry-point group of kinds of devices: an address's scheme names a `Factory`."""
+
+
+class Factory(Protocol):
+    """Makes a device of one kind. Entering the device takes its lease, so that nobody else measures on it."""
+
+    def __call__(self, config: DeviceConfig, on_wait: OnWait | None) -> Device:
+        """The device that a configuration describes, not yet entered; UsageError if it cannot be meant."""
+        ...
+
+
+# gnomon's own kinds are loaded as any other's, but nobody else's package can take their place.
+_OWN = (
+    EntryPoint(name=LOCAL, value="gnomon.devices.opening:local_device", group=GROUP),
+    EntryPoint(name="ssh", value="gnomon.devices.opening:ssh_device", group=GROUP),
+    EntryPoint(name="sdb", value="gnomon.devices.sdb:sdb_device", group=GROUP),
+)
+
+
+def resolve(text: str, path: Path | None = None) -> DeviceConfig:
+    """The device that an address or the name of a table in the file of devices (None: the user's own) means.
+
+    An address makes a device that is named by it and has the default settings; "local" has those of the table
+    [devices.local], if there is one. UsageError if the text means no device, or the file is wrong.
+    """
+    if is_address(text) and text != LOCAL:
+        address = parse_address(text)
+        _entry(address.kind)
+        return DeviceConfig(name=str(address), address=address)
+    known = load_devices(path)
+    if text in known:
+        return known[text]
+    if text == LOCAL:
+        return DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
+    near = difflib.get_close_matches(text[:64], [LOCAL, *known], n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    raise UsageError(
+        f"there is no device named {shown(text)}",
+        hint=f"{meant}Devices: {', '.join(dict.fromkeys([LOCAL, *known]))}. "
+        "An address does too: ssh://user@host. To name one: gnomon devices add NAME ADDRESS",
+    )
+
+
+@contextmanager
+def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[Device]:
+    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached."""
+    with load_factory(config.address.kind)(config, on_wait) as device:
+        yield device
+
+
+def known_kinds() -> tuple[str, ...]:
+    """The schemes of addresses that can be opened."""
+    return tuple(_entries())
+
+
+def load_factory(kind: str) -> Factory:
+    """What makes devices of a kind; UsageError if there is no such kind, or it cannot be loaded."""
+    entry = _entry(kind)
+    try:
+        found: Factory = entry.load()
+    except Exception as error:  # a third party's module may raise anything at import
+        raise UsageError(
+            f"devices of the kind {kind!r} cannot be opened: {type(error).__name__}: {error}",
+            hint=f"Mend or remove the package that adds them ({entry.value}).",
+        ) from error
+    return found
+
+
+def _entry(kind: str) -> EntryPoint:
+    entries = _entries()
+    if kind not in entries:
+        raise UsageError(f"there is no kind of device {kind!r}", hint=f"Known kinds: {', '.join(entries)}.")
+    return entries[kind]
+
+
+def _entries() -> dict[str, EntryPoint]:
+    own = {entry.name: entry for entry in _OWN}
+    others = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return {**own, **{entry.name: entry for entry in others if entry.name not in own}}
+
+
+class LeasedLocalDevice(LocalDevice):
+    """This machine, which nobody else measures on while it is open."""
+
+    def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
+        super().__init__(config.name, python=config.python, environment=config.environment)
+        self._on_wait = on_wait
+        self._held: ExitStack | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(lease(lease_folder(), LOCAL, on_wait=self._on_wait))
+            super().__enter__()
+            self._held = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            super().__exit__(*exception)
+        finally:
+            if self._held is not None:
+                self._held.close()
+                self._held = None
+
+
+def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
+    """This machine as a configuration describes it."""
+    return LeasedLocalDevice(config, on_wait)
+
+
+def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
+    """A machine that is reached by OpenSSH, as a configuration describes it. The lease is taken on that machine.
+
+    Where it has no Python at all its shell serves it, and the `python` of its `DeviceInfo` is empty.
+    """
+    from gnomon.devices.ssh_any import AnySshDevice
+    from gnomon.devices.ssh_program import SshSettings
+
+    settings = SshSettings(
+        name=config.name,
+        user=config.address.user,
+        host=config.address.host,
+        port=config.address.port,
+        python=config.python,
+        folder=config.folder,
+        keep=config.keep,
+        environment=config.environment,
+        ssh_options=config.ssh_options,
+        connect_timeout_s=config.connect_timeout_s,
+    )
+    return AnySshDevice(settings, on_wait=on_wait)

@@ -1,0 +1,119 @@
+"""What a file or folder of this machine consists of, and its digest: how a device knows that it has it already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnomon.errors import DeviceError
+
+_CHUNK_BYTES = 1 << 18
+_SETTLED_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A folder ("d"), file ("f") or program ("x"), with its path below what is pushed ("" for that itself)."""
+
+    path: str
+    kind: str
+    size_bytes: int
+    digest: str
+    source: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """All parts, folders before what is in them, in an order that depends on their names only.
+
+    Links are resolved. `digest` is the SHA-256 of the parts' paths, kinds, sizes and digests: the name of what is
+    pushed is not in it, nor are times and owners.
+    """
+
+    parts: tuple[Part, ...]
+    digest: str
+
+    @property
+    def size_bytes(self) -> int:
+        """All the files together."""
+        return sum(part.size_bytes for part in self.parts)
+
+
+class Digests:
+    """Makes manifests, and remembers the digests of files that have not changed since."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], str] = {}
+
+    def manifest(self, source: Path) -> Manifest:
+        """Read a file, or a folder with all in it. DeviceError for what cannot be read or is neither."""
+        parts = tuple(self._parts(source, "", ()))
+        said = json.dumps([(part.path, part.kind, part.size_bytes, part.digest) for part in parts])
+        return Manifest(parts=parts, digest=hashlib.sha256(said.encode()).hexdigest())
+
+    def _parts(self, source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[Part]:
+        try:
+            found = source.stat()
+            if stat.S_ISREG(found.st_mode):
+                kind = "x" if found.st_mode & stat.S_IXUSR else "f"
+                digest = self._digest(source, found)
+                yield Part(path=path, kind=kind, size_bytes=found.st_size, digest=digest, source=source)
+                return
+            identity = (found.st_dev, found.st_ino)
+            if not stat.S_ISDIR(found.st_mode) or identity in above:
+                what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
+                raise DeviceError(
+                    f"{source} is {what}", hint="Push files and folders of plain files, and links to such, only."
+                )
+            names = sorted(below.name for below in source.iterdir())
+        except OSError as error:
+            raise unreadable(source, error) from error
+        yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
+        for name in names:
+            yield from self._parts(source / name, f"{path}/{name}" if path else name, (*above, identity))
+
+    def _digest(self, source: Path, found: os.stat_result) -> str:
+        key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if key in self._known:
+            return self._known[key]
+        # A change right after the last one may carry the same times: such a file is read anew each time.
+        settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
+        with source.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if settled:
+            self._known[key] = digest
+        return digest
+
+
+def contents(part: Part) -> Iterator[bytes]:
+    """The bytes of a file, bit by bit. DeviceError if they are no longer those of its digest."""
+    running, left = hashlib.sha256(), part.size_bytes
+    try:
+        with part.source.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                running.update(chunk)
+                yield chunk
+    except OSError as error:
+        raise unreadable(part.source, error) from error
+    if left or running.hexdigest() != part.digest:
+        raise DeviceError(
+            f"{part.source} changed while it was sent",
+            hint="Start again once whatever writes it has ended.",
+            transient=True,
+        )
+
+
+def unreadable(source: Path, error: OSError) -> DeviceError:
+    """The error of a file of this machine that cannot be read."""
+    return DeviceError(
+        f"{source} cannot be read: {error.strerror or error}", hint="Check the path and its permissions."
+    )

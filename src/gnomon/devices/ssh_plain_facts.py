@@ -1,0 +1,130 @@
+"""Files of a device that has only a shell, read there and laid out here as they lie there.
+
+So what reads /proc and /sys of this machine reads those of the device, by the same rules.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gnomon.devices.fingerprint import fingerprint
+from gnomon.errors import DeviceError
+
+MOST_BYTES = 16 << 20
+_FILES = (
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/device-tree/model",
+    "/proc/device-tree/compatible",
+    "/proc/self/status",
+    "/etc/os-release",
+    "/sys/devices/soc0/*",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/smt/active",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpu_capacity",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/*_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+    "/sys/class/drm/renderD*/device/uevent",
+    "/sys/class/misc/mali[0-9]*/device/gpuinfo",
+    "/sys/class/misc/mali[0-9]*/device/uevent",
+    "/sys/class/kgsl/kgsl-3d*/gpu_model",
+    "/sys/class/thermal/thermal_zone*/type",
+)
+_LIBRARIES = "/lib/ld-musl-* /lib/libc.so.6 /lib/*/libc.so.6 /lib64/libc.so.6 /usr/lib*/libc.so.6"
+
+
+def collect_script(patterns: tuple[str, ...]) -> str:
+    """Prints each file that is there: 0x1e, its path, 0x1f, its content."""
+    return (
+        f'for f in {" ".join(patterns)}; do [ -f "$f" ] && [ -r "$f" ] || continue; '
+        'printf \'\\036%s\\037\' "$f"; cat "$f" 2>/dev/null; done; true'
+    )
+
+
+FINGERPRINT = (
+    collect_script(_FILES)
+    + "; for o in m r s; do printf '\\036uname-%s\\037' $o; uname -$o; done"
+    + f'; for f in {_LIBRARIES}; do [ -e "$f" ] && printf \'\\036libc\\037%s\\n\' "$f" && break; done'
+    + "; printf '\\036ldd\\037'; ldd --version 2>&1 </dev/null; true"
+)
+"""Prints what the fingerprint of a machine is made of."""
+
+
+def parse_files(printed: bytes) -> dict[str, bytes]:
+    """What `collect_script` printed, by path."""
+    files: dict[str, bytes] = {}
+    for part in printed.split(b"\x1e")[1:]:
+        name, found, content = part.partition(b"\x1f")
+        if found and len(name) < 4096:
+            files.setdefault(name.decode(errors="replace"), content)
+    return files
+
+
+def lay_out(files: dict[str, bytes], root: Path) -> None:
+    """Write the files below a folder of this machine, those with a path that leads out of it left out."""
+    for name, content in files.items():
+        path = PurePosixPath(name)
+        if not path.is_absolute() or ".." in path.parts or "\0" in name:
+            continue
+        to = root / path.relative_to("/")
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(content)
+        except OSError as error:
+            raise DeviceError(
+                f"what the device says of itself cannot be kept in {root}: {error.strerror}",
+                hint="Free space there, or point TMPDIR to a directory that can be written.",
+            ) from error
+
+
+def described(printed: bytes, root: Path) -> dict[str, Any]:
+    """The fingerprint of the device that printed this; `root` is an empty folder of this machine.
+
+    Nothing of this machine is in it: what `fingerprint` asks its own kernel and Python is answered by the device.
+    """
+    files = parse_files(printed)
+    told = {name: files.pop(name, b"").decode(errors="replace").strip() for name in ("uname-m", "uname-r", "uname-s")}
+    libc = _libc(
+        files.pop("libc", b"").decode(errors="replace").strip(), files.pop("ldd", b"").decode(errors="replace")
+    )
+    lay_out(files, root)
+    found = fingerprint(str(root))
+    status = files.get("/proc/self/status", b"").decode(errors="replace")
+    online = _count(files.get("/sys/devices/system/cpu/online", b"").decode(errors="replace"))
+    allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    system = told["uname-s"] or None
+    return {
+        **found,
+        "machine": told["uname-m"] or None,
+        "cores": (_count(allowed[1]) if allowed else None) or online,
+        "cores_online": online,
+        "os": found["os"] if files.get("/etc/os-release", b"").strip() and found["os"] != platform.system() else system,
+        "kernel": told["uname-r"] or None,
+        "libc": libc,
+        "python": None,
+    }
+
+
+def _count(ranges: str) -> int | None:
+    """How many numbers a list such as "0-3,6" of the kernel holds."""
+    total = 0
+    for part in ranges.strip().split(","):
+        first, _, last = part.partition("-")
+        if not re.fullmatch("[0-9]{1,5}", first) or not re.fullmatch("[0-9]{0,5}", last):
+            return None
+        total += int(last or first) - int(first) + 1
+    return total
+
+
+def _libc(path: str, ldd: str) -> str | None:
+    """The C library as Python names it: "glibc 2.36", "musl"."""
+    version = re.search(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)", ldd)
+    if "musl" in path or ldd.startswith("musl"):
+        return f"musl {version[1]}" if version else "musl"
+    if "libc.so.6" in path or "GNU" in ldd or "GLIBC" in ldd:
+        first = re.search(r"\s([0-9]+\.[0-9]+)\s*$", ldd.splitlines()[0]) if ldd.strip() else None
+        return f"glibc {first[1]}" if first else "glibc"
+    return None

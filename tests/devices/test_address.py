@@ -1,0 +1,94 @@
+"""Addresses of devices: what is read is written alike, and nothing reads as an option or a password."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.devices.address import Address, is_address, parse_address
+from gnomon.errors import UsageError
+
+NAMES = st.from_regex(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,30}", fullmatch=True)
+ADDRESSES = st.builds(
+    Address,
+    kind=st.sampled_from(["ssh", "adb", "a+b"]),
+    user=st.none() | NAMES,
+    host=NAMES | st.ip_addresses(v=6).map(str) | st.just("fe80::1%eth0"),
+    port=st.none() | st.integers(1, 65535),
+)
+
+
+@given(ADDRESSES)
+def test_an_address_reads_as_it_is_written(address: Address) -> None:
+    assert parse_address(str(address)) == address
+    assert is_address(str(address))
+
+
+@given(st.text(max_size=80) | st.text("ssh:/@[]-.%a1", max_size=40).map("ssh://{}".format))
+def test_any_text_is_an_address_or_a_usage_error(text: str) -> None:
+    try:
+        found = parse_address(text)
+    except UsageError as error:
+        assert error.hint
+        assert error.message.isprintable()
+        return
+    assert parse_address(str(found)) == found
+    assert not found.host.startswith("-")
+    assert not (found.user or "").startswith("-")
+
+
+def test_local_is_this_machine() -> None:
+    assert parse_address("local") == Address(kind="local")
+    assert str(Address(kind="local")) == "local"
+
+
+def test_the_scheme_has_no_case_and_a_last_slash_says_nothing() -> None:
+    assert parse_address("SSH://Me@Host:22/") == Address(kind="ssh", user="Me", host="Host", port=22)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "no address"),
+        ("board", "no address"),
+        ("local://x", "no address"),
+        ("ssh://", "no host"),
+        ("ssh://-oProxyCommand=x", "no host"),
+        ("ssh://-x@host", "no user"),
+        ("ssh://me:secret@host", "password"),
+        ("ssh://host/etc", "path"),
+        ("ssh://host:0", "65535"),
+        ("ssh://host:65536", "65535"),
+        ("ssh://host:", "65535"),
+        ("ssh://fe80::1", "no host"),
+        ("ssh://[::1", "no host"),
+        ("ssh://[::1]x", "no host"),
+        ("ssh://[::1%a b]", "no host"),
+        ("ssh://a b", "no host"),
+        ("ssh://a\nb", "no host"),
+        ("ssh://" + "a" * 600, "no address"),
+    ],
+)
+def test_what_is_no_address_is_told(text: str, part: str) -> None:
+    with pytest.raises(UsageError, match=part) as told:
+        parse_address(text)
+    assert "secret" not in told.value.message
+
+
+@pytest.mark.parametrize("same", ["ssh://board", "ssh://Board", "ssh://me@board", "ssh://board:22"])
+def test_one_machine_is_known_by_more_than_one_address(same: str) -> None:
+    assert parse_address(same).machine == parse_address("ssh://you@board:22").machine
+
+
+@pytest.mark.parametrize("other", ["ssh://board:2222", "ssh://board2", "local"])
+def test_other_machines_are_told_apart(other: str) -> None:
+    assert parse_address(other).machine != parse_address("ssh://board").machine
+
+
+def test_sdb_needs_no_serial_where_there_is_one_device() -> None:
+    assert parse_address("sdb://") == Address(kind="sdb")
+    assert str(parse_address("sdb://")) == "sdb://"
+    assert parse_address("sdb://emulator-26101").host == "emulator-26101"
+    with pytest.raises(UsageError):
+        parse_address("ssh://")

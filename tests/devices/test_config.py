@@ -1,0 +1,310 @@
+"""The file of devices: all errors at once, hostile files, and edits that lose nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnomon.devices.address import Address, parse_address
+from gnomon.devices.config import DeviceConfig, add_device, device_from, devices_path, load_devices, remove_device
+from gnomon.errors import UsageError
+
+WHOLE = """
+# my devices
+[devices.board]
+address = "ssh://odroid@board:2222"    # in the cellar
+python = "/opt/py/bin/python3"
+folder = "/data/gnomon"
+keep = false
+environment = { LD_LIBRARY_PATH = "/opt/one/lib" }
+ssh_options = ["IdentityFile=/home/me/.ssh/board"]
+connect_timeout_s = 3
+threads = 4
+runtimes = ["onert"]
+pin = [4, 5]
+governor = "performance"
+fetch = true
+"""
+BOARD = DeviceConfig(
+    name="board",
+    address=Address(kind="ssh", user="odroid", host="board", port=2222),
+    python="/opt/py/bin/python3",
+    folder="/data/gnomon",
+    keep=False,
+    environment={"LD_LIBRARY_PATH": "/opt/one/lib"},
+    ssh_options=("IdentityFile=/home/me/.ssh/board",),
+    connect_timeout_s=3.0,
+    threads=4,
+    runtimes=("onert",),
+    pin=(4, 5),
+    governor="performance",
+    fetch=True,
+)
+OTHER = DeviceConfig(name="other", address=parse_address("ssh://other"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "devices.toml"
+
+
+def told(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as raised:
+        load_devices(path)
+    assert raised.value.hint
+    return raised.value.message
+
+
+def test_every_key_is_read(path: Path) -> None:
+    path.write_text(WHOLE, encoding="utf-8")
+    assert load_devices(path) == {"board": BOARD}
+
+
+def test_the_file_of_the_documents_is_right(path: Path) -> None:
+    document = Path(__file__).parents[2] / "docs" / "devices.md"
+    text = document.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    path.write_text(text, encoding="utf-8")
+    assert load_devices(path)["board"].pin == (4, 5, 6, 7)
+    keys = set(tomllib.loads(text)["devices"]["board"])
+    assert keys == {f.name for f in fields(DeviceConfig)} - {"name"}
+
+
+def test_no_file_is_no_device(path: Path) -> None:
+    assert load_devices(path) == {}
+
+
+def test_the_file_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+    assert devices_path() == tmp_path / "devices.toml"
+    monkeypatch.delenv("GNOMON_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert devices_path() == tmp_path / "data" / "gnomon" / "devices.toml"
+
+
+def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
+    message = told(
+        path,
+        """
+        extra = 1
+        [devices.a]
+        adress = "local"
+        threads = true
+        pin = [1, "2", 1, -1]
+        environment = { "a b" = "x", C = 3 }
+        [devices.b]
+        address = "ssh://-x"
+        ssh_options = ["x"]
+        keep = 1
+        connect_timeout_s = inf
+        python = "../python"
+        folder = "/a/../b"
+        governor = "a b"
+        [devices.local]
+        address = "ssh://x"
+        [devices.c]
+        address = "local"
+        ssh_options = ["A=b"]
+        folder = "/x"
+        [devices."d e"]
+        [devices]
+        f = 3
+        """.replace("[devices]\n", "").replace('[devices."d e"]', '[devices."d e"]\naddress = "local"\n[devices.f.g]'),
+    )
+    for part in (
+        "extra:",
+        "devices.a.adress: there is no such key; did you mean 'address'?",
+        "devices.a.address: it is missing",
+        "devices.a.threads:",
+        "devices.a.pin[1]:",
+        "devices.a.pin[2]: 1 is given twice",
+        "devices.a.pin[3]:",
+        "devices.a.environment.'a b':",
+        "devices.a.environment.C:",
+        "devices.b.address:",
+        "devices.b.ssh_options[0]:",
+        "devices.b.keep:",
+        "devices.b.connect_timeout_s:",
+        "devices.b.python:",
+        "devices.b.folder:",
+        "devices.b.governor:",
+        "devices.local.address:",
+        "devices.c.ssh_options:",
+        "devices.c.folder:",
+    ):
+        assert part in message
+    assert "and 5 more" in message or "devices.'d e'" in message
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(DeviceConfig) if f.name != "name"])
+@pytest.mark.parametrize("value", ["1979-05-27", "{}", "[[]]", "''", "1e400", "nan", "-1", "10000000000000000000"])
+def test_a_wrong_value_names_its_key(path: Path, name: str, value: str) -> None:
+    if (name, value) == ("environment", "{}"):
+        return
+    address = "" if name == "address" else 'address = "ssh://x"\n'
+    assert f"devices.x.{name}" in told(path, f"[devices.x]\n{address}{name} = {value}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "devices = 3",
+        "[devices]\nx = 3",
+        "a = [" * 20000,
+        "x = " + "9" * 5000,
+        "[a",
+        "[devices.x]\n" * 2,
+        "\ufeff[",
+        "a=1\0",
+    ],
+    ids=range(8),
+)
+def test_what_is_no_such_file_is_one_error(path: Path, text: str) -> None:
+    assert len(told(path, text)) < 2000
+
+
+def test_many_errors_are_counted(path: Path) -> None:
+    message = told(path, "".join(f"[devices.d{n}]\n" for n in range(900)))
+    assert message.endswith("and 880 more")
+
+
+def test_hostile_files_are_refused(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="UTF-8"):
+        load_devices(path)
+    path.write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(UsageError, match="1 MiB"):
+        load_devices(path)
+    path.write_text(WHOLE)
+    path.chmod(0o666)
+    with pytest.raises(UsageError, match="every user"):
+        load_devices(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="regular"):
+        load_devices(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UsageError):
+        load_devices(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([f.name for f in fields(DeviceConfig)] + ["x"]), JSON), st.text(max_size=9))
+def test_any_table_is_a_device_or_a_usage_error(table: dict[str, Any], name: str) -> None:
+    try:
+        found = device_from(name, table)
+    except UsageError as error:
+        assert all(line.isprintable() for line in error.message.splitlines())
+        return
+    assert found.name == name
+
+
+CONFIGS = st.builds(
+    DeviceConfig,
+    name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True).filter(lambda n: n != "local"),
+    address=st.just(parse_address("ssh://me@host:2")),
+    python=st.none() | st.just("/a b/python"),
+    keep=st.booleans(),
+    environment=st.dictionaries(
+        st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), st.text(max_size=9).filter(lambda t: "\0" not in t), max_size=3
+    ),
+    pin=st.lists(st.integers(0, 200), unique=True, max_size=4).map(tuple),
+    threads=st.none() | st.integers(1, 1024),
+    connect_timeout_s=st.floats(0.1, 3600),
+)
+FILES = st.sampled_from(
+    [
+        "",
+        "# only a comment\n",
+        WHOLE,
+        'devices.x.address = "local"\n',
+        '[devices]\nx = {address="local"}\n# end',
+        WHOLE + "\n\n# end\n",
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(CONFIGS, FILES)
+def test_adding_and_removing_lose_nothing(path: Path, config: DeviceConfig, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    before = load_devices(path)
+    if config.name in before:
+        return
+    add_device(config, path)
+    assert load_devices(path) == {**before, config.name: config}
+    assert all(line in path.read_text(encoding="utf-8") for line in text.splitlines())
+    try:
+        remove_device(config.name, path)
+    except UsageError as error:  # a table spread over the file: nothing is better than half of it
+        assert text.startswith("devices.x.address") and "by hand" in error.hint
+        assert load_devices(path) == {**before, config.name: config}
+        return
+    assert load_devices(path) == before
+    assert all(line in path.read_text(encoding="utf-8") for line in text.splitlines())
+
+
+def test_a_file_that_cannot_be_edited_stays(path: Path) -> None:
+    text = 'devices = { x = { address = "local" } }\n'
+    path.write_text(text, encoding="utf-8")
+    try:
+        add_device(OTHER, path)
+    except UsageError as error:
+        assert "by hand" in error.message + error.hint
+        assert path.read_text(encoding="utf-8") == text
+    else:
+        assert set(tomllib.loads(path.read_text(encoding="utf-8"))["devices"]) == {"x", "other"}
+
+
+def test_adding_twice_and_removing_nothing_are_errors(path: Path) -> None:
+    add_device(OTHER, path)
+    with pytest.raises(UsageError, match="already"):
+        add_device(OTHER, path)
+    with pytest.raises(UsageError, match="no device"):
+        remove_device("x", path)
+    assert load_devices(path) == {"other": OTHER}
+    assert [p.name for p in path.parent.iterdir() if p.name.startswith(".devices")] == []
+
+
+def test_a_link_stays_a_link_and_the_mode_stays(path: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.toml"
+    real.write_text(WHOLE, encoding="utf-8")
+    real.chmod(0o640)
+    path.symlink_to(real)
+    add_device(OTHER, path)
+    assert path.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert set(load_devices(path)) == {"board", "other"}
+
+
+def test_many_at_once_are_all_added(path: Path) -> None:
+    configs = [DeviceConfig(name=f"d{n}", address=parse_address(f"ssh://h{n}")) for n in range(12)]
+    threads = [threading.Thread(target=add_device, args=(config, path)) for config in configs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert load_devices(path) == {c.name: c for c in load_devices(path).values()}
+    assert set(load_devices(path)) == {c.name for c in configs}
+
+
+def test_where_nothing_can_be_written_nothing_is_lost(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        add_device(OTHER, blocked / "devices.toml")

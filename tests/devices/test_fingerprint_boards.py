@@ -1,0 +1,194 @@
+"""The fingerprints of boards and a laptop, whose /proc and /sys were written by hand after the kernel's documents."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnomon.devices import fingerprint as fingerprint_file
+from gnomon.devices.fingerprint import fingerprint
+
+CPU = "sys/devices/system/cpu/cpu"
+
+
+def arm_core(number: int, part: str, features: str, model_name: str = "") -> str:
+    name = f"model name\t: {model_name}\n" if model_name else ""
+    return (
+        f"processor\t: {number}\n{name}BogoMIPS\t: {100 + number}.00\nFeatures\t: {features}\nCPU implementer\t: 0x41\n"
+        f"CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: {part}\nCPU revision\t: 3\n\n"
+    )
+
+
+def clocks(cores: range, low: int, high: int, capacity: int | None = None) -> dict[str, str]:
+    files = {}
+    for core in cores:
+        files[f"{CPU}{core}/cpufreq/cpuinfo_min_freq"] = f"{low}\n"
+        files[f"{CPU}{core}/cpufreq/cpuinfo_max_freq"] = f"{high}\n"
+        files[f"{CPU}{core}/cpufreq/scaling_cur_freq"] = f"{random.randint(low, high)}\n"  # must not matter
+        files[f"{CPU}{core}/cpufreq/scaling_governor"] = "ondemand\n"
+        if capacity is not None:
+            files[f"{CPU}{core}/cpu_capacity"] = f"{capacity}\n"
+    return files
+
+
+RASPBERRY_PI_4 = {
+    "proc/cpuinfo": "".join(arm_core(k, "0xd08", "fp asimd evtstrm crc32 cpuid") for k in range(4))
+    + "Hardware\t: BCM2835\nRevision\t: c03112\nSerial\t\t: 10000000feedbeef\n"
+    "Model\t\t: Raspberry Pi 4 Model B Rev 1.2\n",
+    "proc/meminfo": "MemTotal:        3884292 kB\n",
+    "proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.2\0",
+    "proc/device-tree/compatible": "raspberrypi,4-model-b\0brcm,bcm2711\0",
+    **clocks(range(4), 600000, 1500000, 1024),
+    "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
+    "sys/class/thermal/thermal_zone0/temp": "48686\n",
+    "sys/class/drm/card0/device/uevent": "DRIVER=vc4-drm\nOF_COMPATIBLE_0=brcm,bcm2711-vc5\n",
+    "sys/class/drm/card1/device/uevent": "DRIVER=v3d\nOF_COMPATIBLE_0=brcm,2711-v3d\n",
+    "sys/class/drm/renderD128/device/uevent": "DRIVER=v3d\nOF_NAME=v3d\nOF_COMPATIBLE_0=brcm,2711-v3d\n",
+}
+ODROID_XU4 = {
+    "proc/cpuinfo": "".join(
+        arm_core(k, "0xc07" if k < 4 else "0xc0f", "half thumb neon vfpv4", "ARMv7 Processor rev 3 (v7l)")
+        for k in range(8)
+    )
+    + "Hardware\t: ODROID-XU4\nRevision\t: 0100\nSerial\t\t: 0000000000000000\n",
+    "proc/meminfo": "MemTotal:        2043720 kB\n",
+    "proc/device-tree/model": "Hardkernel Odroid XU4\0",
+    "proc/device-tree/compatible": "hardkernel,odroid-xu4\0samsung,exynos5800\0samsung,exynos5\0",
+    "sys/devices/soc0/family": "Samsung Exynos\n",
+    "sys/devices/soc0/machine": "Hardkernel Odroid XU4\n",
+    "sys/devices/soc0/soc_id": "EXYNOS5422\n",
+    "sys/devices/soc0/serial_number": "feedbeef\n",
+    **clocks(range(4), 200000, 1400000, 448),
+    **clocks(range(4, 8), 200000, 2000000, 1024),
+    **{f"sys/class/thermal/thermal_zone{k}/type": f"cpu{k}-thermal\n" for k in range(4)},
+    "sys/class/thermal/thermal_zone4/type": "gpu-thermal\n",
+    "sys/class/misc/mali0/device/uevent": "DRIVER=mali\nOF_COMPATIBLE_0=arm,malit628\n",
+    "sys/class/misc/mali0/device/gpuinfo": "Mali-T62x 6 cores r0p1 0x0620\n",
+}
+LAPTOP = {
+    "proc/cpuinfo": "".join(
+        f"processor\t: {k}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 154\nmodel name\t: 12th Gen Intel "
+        f"Core i5\nstepping\t: 3\ncpu MHz\t\t: {random.randint(400, 4400)}.0\nflags\t\t: avx2\n\n"
+        for k in range(6)
+    ),
+    **clocks(range(2), 400000, 4400000),
+    **clocks(range(2, 6), 400000, 3300000),
+    "sys/class/thermal/thermal_zone0/type": "acpitz\n",
+    "sys/class/thermal/thermal_zone1/type": "x86_pkg_temp\n",
+    "sys/class/thermal/thermal_zone2/type": "iwlwifi_3\n",
+    "sys/class/drm/renderD128/device/uevent": "DRIVER=i915\nPCI_CLASS=30000\nPCI_ID=8086:46A6\n",
+}
+#: The form that old kernels had on Arm.
+OLD_ARM = {
+    "proc/cpuinfo": "Processor\t: ARMv7 Processor rev 0 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1992.29\n\nprocessor\t: 1\n"
+    "BogoMIPS\t: 1992.29\n\nFeatures\t: swp half neon\nCPU implementer\t: 0x41\nCPU part\t: 0xc09\n\n"
+    "Hardware\t: ODROID-U2\n"
+}
+
+
+def build(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return str(root)
+
+
+def kind(cores: list[int], part: str | None, low: int | None, high: int | None, capacity: int | None) -> dict[str, Any]:
+    named = {"cores": cores, "implementer": "0x41", "part": part}
+    return {**named, "min_khz": low, "max_khz": high, "capacity": capacity}
+
+
+def test_a_raspberry_pi_4(tmp_path: Path) -> None:
+    seen = fingerprint(build(tmp_path, RASPBERRY_PI_4))
+    assert seen["cpu_model"] == "Raspberry Pi 4 Model B Rev 1.2"
+    assert seen["soc"] == {"compatible": ["raspberrypi,4-model-b", "brcm,bcm2711"]}
+    assert seen["core_kinds"] == [kind([0, 1, 2, 3], "0xd08", 600000, 1500000, 1024)]
+    assert seen["gpus"] == ["v3d brcm,2711-v3d"]  # what only drives a screen is none
+    assert seen["thermal_zones"] == ["cpu-thermal"]
+    assert "feedbeef" not in json.dumps(seen)  # it tells what a board is, not which one
+
+
+def test_an_odroid_xu4(tmp_path: Path) -> None:
+    seen = fingerprint(build(tmp_path, ODROID_XU4))
+    assert seen["cpu_model"] == "Hardkernel Odroid XU4"
+    assert seen["soc"] == {
+        "compatible": ["hardkernel,odroid-xu4", "samsung,exynos5800", "samsung,exynos5"],
+        "machine": "Hardkernel Odroid XU4",
+        "family": "Samsung Exynos",
+        "soc_id": "EXYNOS5422",
+    }
+    assert seen["core_kinds"] == [
+        kind([0, 1, 2, 3], "0xc07", 200000, 1400000, 448),
+        kind([4, 5, 6, 7], "0xc0f", 200000, 2000000, 1024),
+    ]
+    assert seen["gpus"] == ["mali Mali-T62x 6 cores r0p1 0x0620"]
+    assert seen["thermal_zones"] == ["cpu0-thermal", "cpu1-thermal", "cpu2-thermal", "cpu3-thermal", "gpu-thermal"]
+    assert "feedbeef" not in json.dumps(seen)
+
+
+def test_a_laptop_with_two_kinds_of_cores(tmp_path: Path) -> None:
+    seen = fingerprint(build(tmp_path, LAPTOP))
+    intel = {"implementer": "GenuineIntel", "part": "6-154-3", "min_khz": 400000, "capacity": None}
+    assert seen["core_kinds"] == [
+        {"cores": [0, 1], **intel, "max_khz": 4400000},
+        {"cores": [2, 3, 4, 5], **intel, "max_khz": 3300000},
+    ]
+    assert seen["cpu_model"] == "12th Gen Intel Core i5"
+    assert (seen["soc"], seen["gpus"]) == (None, ["i915 8086:46A6"])
+    assert seen["thermal_zones"] == ["acpitz", "iwlwifi", "x86_pkg_temp"]
+
+
+def test_an_old_kernel_tells_the_design_once(tmp_path: Path) -> None:
+    seen = fingerprint(build(tmp_path, OLD_ARM))
+    assert seen["core_kinds"] == [kind([0, 1], "0xc09", None, None, None)]
+    assert seen["cpu_model"] == "ODROID-U2"
+
+
+def test_a_phones_gpu(tmp_path: Path) -> None:
+    seen = fingerprint(build(tmp_path, {"sys/class/kgsl/kgsl-3d0/gpu_model": "Adreno640v2\n"}))
+    assert seen["gpus"] == ["kgsl Adreno640v2"]
+
+
+@pytest.mark.parametrize("board", [RASPBERRY_PI_4, ODROID_XU4, LAPTOP])
+def test_what_changes_from_minute_to_minute_does_not_matter(tmp_path: Path, board: dict[str, str]) -> None:
+    first = fingerprint(build(tmp_path, board))
+    for name, text in board.items():
+        if name.endswith("cpuinfo"):
+            (tmp_path / name).write_text(text.replace("cpu MHz\t\t: ", "cpu MHz\t\t: 1"))
+        elif name.endswith(("cur_freq", "/temp")):
+            (tmp_path / name).write_text("999")
+    assert fingerprint(str(tmp_path)) == first
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([RASPBERRY_PI_4, ODROID_XU4, LAPTOP, OLD_ARM]),
+    st.dictionaries(
+        st.sampled_from(sorted({**ODROID_XU4, **LAPTOP})), st.text(st.characters(exclude_categories=["Cs"])), max_size=6
+    ),
+)
+def test_nonsense_gives_values_and_no_error(board: dict[str, str], nonsense: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        seen = fingerprint(build(Path(folder), {**board, **nonsense}))
+        assert json.loads(json.dumps(seen)) == seen
+        listed = [core for entry in seen["core_kinds"] or [] for core in entry["cores"]]
+        assert len(listed) == len(set(listed)) or "proc/cpuinfo" in nonsense
+
+
+def test_a_hostile_number_of_cores_is_no_number() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        text = "processor : 99999999999999999999\n\nprocessor : ٣\n\nprocessor : 2\n"
+        seen = fingerprint(build(Path(folder), {"proc/cpuinfo": text}))
+    assert [entry["cores"] for entry in seen["core_kinds"]] == [[2]]
+
+
+def test_it_is_written_for_old_pythons() -> None:
+    ast.parse(Path(fingerprint_file.__file__).read_text(), feature_version=(3, 8))
