@@ -14,10 +14,12 @@ import pytest
 
 from gnomon.core.campaign import Context
 from gnomon.errors import DeviceError
-from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Question
+from gnomon.measure.campaign import CampaignRunner, Candidate, Known, Measured, Question
 from gnomon.measure.effort import Effort
+from gnomon.measure.environment import worst
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Progress
+from gnomon.measure.recorded import RecordedRunner
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(
@@ -130,6 +132,31 @@ def whole(keys: tuple[str, ...], processes: int, rounds: int) -> Counter[tuple[s
     return Counter((k, p, b) for k in keys for p in range(processes) for b in range(rounds))
 
 
+def unwatched(known: Known) -> list[bool]:
+    return [doubt.kind == "unwatched" for doubt in worst(known.environments)]
+
+
+def test_visits_whose_session_never_ended_are_doubted_for_good(store: SqliteStore) -> None:
+    link = StandIn(steady)
+    link.events_left = 3  # "opened", and two visits of twelve
+    first = runner(link, store)
+    with pytest.raises(DeviceError):
+        first.measure("x", candidates("fast"), EFFORT)
+    assert unwatched(RecordedRunner(store, first.campaign)) == [True]
+    again = runner(StandIn(steady), store)
+    assert again.resumed
+    again.measure("x", candidates("fast"), EFFORT)
+    again.finish({})
+    assert unwatched(again) == [True]
+    assert unwatched(RecordedRunner(store, first.campaign)) == [True]
+
+
+def test_visits_of_whole_sessions_are_not_doubted(store: SqliteStore) -> None:
+    first = runner(StandIn(steady), store)
+    first.measure("x", candidates("fast"), EFFORT)
+    assert unwatched(first) == unwatched(runner(StandIn(steady), store)) == []
+
+
 def test_each_visit_is_taken_once_and_recorded(store: SqliteStore) -> None:
     link = StandIn(steady)
     measured = runner(link, store).measure("x", candidates("fast", "slow"), EFFORT)
@@ -230,8 +257,18 @@ def test_it_stops_at_the_budget_but_not_before_the_least(store: SqliteStore) -> 
 def test_who_is_far_behind_gets_few_visits(store: SqliteStore) -> None:
     measured = runner(StandIn(steady), store).measure("x", candidates("fast", "slow", "lame"), EFFORT)
     by_process = Counter(process for key, process, _ in visits(measured) if key == "lame")
-    assert by_process == {0: 4, 1: 1}  # a real agent stops it within the first process, too
+    assert by_process == {0: 4, 1: 1, 2: 1}  # a real agent stops it after one visit of the first process, too
     assert visits({"slow": measured["slow"]}) == whole(("slow",), 3, 4)
+
+
+def test_who_has_no_rival_needs_no_narrower_interval(store: SqliteStore) -> None:
+    def times(key: str, rng: random.Random) -> int:
+        return noisy("fast", rng) * (9 if key == "lame" else 1)
+
+    for names, processes in ((("fast", "lame"), 3), (("fast", "slow"), 6)):
+        link = StandIn(times)
+        runner(link, store, fresh=True).measure("x", candidates(*names), EFFORT)
+        assert len(link.requests) == processes
 
 
 def test_who_was_known_to_lag_gets_one_visit_in_each_of_three_processes(store: SqliteStore) -> None:

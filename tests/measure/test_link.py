@@ -14,6 +14,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import AgentError, DeviceError
+from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 
 
@@ -111,7 +112,7 @@ def test_an_agent_that_ends_early_is_told_with_its_last_words(start: Start, scri
     with pytest.raises(DeviceError, match=told) as refused:
         start(script).request({}, seen.append, timeout_s=60)
     assert refused.value.transient
-    assert "numpy" in refused.value.hint
+    assert "devices check" in refused.value.hint
     assert seen == [BLOCK]
 
 
@@ -157,3 +158,11 @@ def test_no_python_on_the_device(tmp_path: Path) -> None:
         with pytest.raises(DeviceError) as refused:
             link.ask({"a": {"do": "probe"}})
         assert refused.value.hint
+
+
+def test_settings_that_cannot_be_made_are_an_error_of_the_device() -> None:
+    with LocalDevice() as device, AgentLink(device, machine={"pin": [60000]}) as link:
+        request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
+        with pytest.raises(DeviceError, match="60000") as refused:
+            link.request(request, lambda event: None, timeout_s=30)
+    assert refused.value.hint

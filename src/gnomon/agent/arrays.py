@@ -12,6 +12,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Buffers = dict[str, Array]
 
 
+_ALIGNMENT, _SPARE = 64, 128
+
+
 class InputError(ValueError):
     """The file of an input cannot be used as it is; the message names the input and says what to do."""
 
@@ -27,16 +30,21 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
         if spec.get("slab") is not None:
             size = math.prod(spec["shape"]) * np.dtype(spec["dtype"]).itemsize
             sizes[spec["slab"]] = max(sizes.get(spec["slab"], 0), size)
-    slabs = {slab: np.zeros(size, np.uint8) for slab, size in sizes.items()}
+    slabs = {slab: _aligned(size) for slab, size in sizes.items()}
     buffers: Buffers = {}
     for name, spec in tensors.items():
         dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
-        if spec.get("slab") is None:
-            buffers[name] = np.zeros(shape, dtype)
-        else:
-            size = math.prod(shape) * dtype.itemsize
-            buffers[name] = slabs[spec["slab"]][:size].view(dtype).reshape(shape)
+        size = math.prod(shape) * dtype.itemsize
+        memory = _aligned(size) if spec.get("slab") is None else slabs[spec["slab"]]
+        buffers[name] = memory[:size].view(dtype).reshape(shape)
     return buffers
+
+
+def _aligned(size: int) -> Array:
+    """Zeroed bytes at an address that every runtime can read and write in place, with room behind for wide loads."""
+    memory = np.zeros(size + _ALIGNMENT + _SPARE, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + size]
 
 
 def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = False) -> None:

@@ -61,8 +61,11 @@ def run(argv: list[str]) -> int:
             parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
     renew(job.get("environment", {}))
-    from .arrays import InputError
-
+    try:
+        from .arrays import InputError
+    except ImportError as error:
+        sys.stderr.write(f"{error.name} is not installed for {sys.executable}: README.txt says what the plan needs\n")
+        return 5
     try:
         print(json.dumps(_timed(job, given.output, given.seconds)))
     except InputError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .arrays import Buffers
+if TYPE_CHECKING:  # a device without numpy can be asked what it has
+    from .arrays import Buffers
 
 
 class Refused(Exception):
@@ -52,6 +53,8 @@ class Driver(Protocol):
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
+        "litert": ".driver_litert:LiteRtDriver",
+        "ncnn": ".driver_ncnn:NcnnDriver",
         "onert": ".driver_onert:OnertDriver",
         "onnxruntime": ".driver_onnxruntime:OnnxRuntimeDriver",
         "openvino": ".driver_openvino:OpenVinoDriver",

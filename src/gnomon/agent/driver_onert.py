@@ -42,6 +42,8 @@ _VARIABLES = (
     "TRACING_MODE",
     "WORKSPACE_DIR",
 )
+#: What onert says where a backend has no kernel for a kind of operation at all: no operator of it is worth a trial.
+_NO_KERNEL = re.compile(r"NYI for operation")
 _EVENT = re.compile(r"^@(\d+) (\S+)$")
 _PLACE = re.compile(r"^\$\d+ sess, \$(\d+) subg, (\S+)$")
 
@@ -241,8 +243,8 @@ class OnertDriver:
 
         The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
         indices of operators that the default lacks, which every trial places there). A type is tried whole, then
-        operator by operator, because what a kernel takes can depend on its attributes. The default backend takes all
-        that is not moved, or stops at the first operator that its backend lacks and says which.
+        operator by operator where a kernel is there, because what it takes can depend on attributes. The default
+        backend takes all that is not moved, or stops at the first operator that it lacks and says which.
         Returns ``{"operators": [indices], "reason": what onert said of the default backend's trial, or ""}``.
         """
         options = segment["options"]
@@ -253,15 +255,16 @@ class OnertDriver:
             indices = [i for group in options["types"].values() for i in group if i not in moved]
             return {"operators": [] if reason else sorted(indices), "reason": reason}
 
-        def takes(indices: list[int]) -> bool:
-            return not self._refusal(segment, default, {**moved, **dict.fromkeys(indices, backend)})
+        def refusal(indices: list[int]) -> str:
+            return self._refusal(segment, default, {**moved, **dict.fromkeys(indices, backend)})
 
         taken: list[int] = []
         for indices in options["types"].values():
-            if takes(indices):
+            told = refusal(indices)
+            if not told:
                 taken += indices
-            elif len(indices) > 1:
-                taken += [i for i in indices if takes([i])]
+            elif len(indices) > 1 and not _NO_KERNEL.search(told):
+                taken += [i for i in indices if not refusal([i])]
         return {"operators": sorted(taken), "reason": ""}
 
     def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:

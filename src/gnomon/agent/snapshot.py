@@ -21,7 +21,11 @@ def snapshot(root: str = "/") -> dict[str, Any]:
     cores since boot), cpu_steal_s (taken by other virtual machines), own_cpu_s (this process and its
     ended children), memory_available_bytes, swap_used_bytes, swapped_pages (in and out since boot),
     governors and frequencies_khz ([current, lowest, highest allowed, highest of the hardware] a core),
-    throttle_count, temperatures_c by zone, cgroup_throttled and cgroup_throttled_s, on_battery.
+    throttle_count, temperatures_c by zone, trip_points_c by zone ({type: lowest temperature} of the points from
+    which the kernel slows down or stops the machine: passive, hot, critical), slowed_to_cool ({what the kernel
+    slows down against heat: how far}, only what it does slow down now), firmware_limits (the Raspberry Pi's
+    bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft temperature limit), cgroup_throttled and
+    cgroup_throttled_s, on_battery.
     """
     base = Path(root)
     own = os.times()
@@ -37,6 +41,9 @@ def snapshot(root: str = "/") -> dict[str, Any]:
         **_throttling(base),
         **_cgroup(base),
         "temperatures_c": _temperatures(base),
+        "trip_points_c": _trip_points(base),
+        "slowed_to_cool": _slowed(base),
+        "firmware_limits": _firmware_limits(base),
         "on_battery": _on_battery(base),
     }
     return {key: value for key, value in found.items() if value not in (None, {}, [])}
@@ -52,7 +59,7 @@ def _read(path: Path) -> str:
 
 def _number(text: str) -> int | None:
     try:
-        return int(text)
+        return int(text) if len(text) < 20 else None
     except ValueError:
         return None
 
@@ -62,7 +69,7 @@ def _table(text: str) -> dict[str, int]:
     table: dict[str, int] = {}
     for line in text.splitlines():
         words = line.replace(":", " ").split()
-        if len(words) > 1 and words[1].isdigit():
+        if len(words) > 1 and words[1].isdecimal():
             table.setdefault(words[0], int(words[1]))
     return table
 
@@ -77,7 +84,7 @@ def _load(base: Path) -> dict[str, Any]:
 
 def _cpu_times(base: Path) -> dict[str, Any]:
     lines = _read(base / "proc/stat").splitlines()
-    ticks = [int(w) for w in lines[0].split()[1:9] if w.isdigit()] if lines else []
+    ticks = [int(w) for w in lines[0].split()[1:9] if w.isdecimal()] if lines else []
     if len(ticks) < 8:
         return {}
     per_second = os.sysconf("SC_CLK_TCK")
@@ -105,7 +112,7 @@ def _memory(base: Path) -> dict[str, Any]:
 
 def _cores(base: Path) -> list[Path]:
     folders = (base / "sys/devices/system/cpu").glob("cpu[0-9]*")
-    return sorted(folders, key=lambda p: int(p.name[3:]) if p.name[3:].isdigit() else -1)
+    return sorted(folders, key=lambda p: int(p.name[3:]) if p.name[3:].isdecimal() else -1)
 
 
 def _frequencies(base: Path) -> dict[str, Any]:
@@ -138,6 +145,43 @@ def _temperatures(base: Path) -> dict[str, float]:
         if value is not None:
             found[f"{zone.name}:{_read(zone / 'type')}"] = value / 1000
     return found
+
+
+def _trip_points(base: Path) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for zone in sorted((base / "sys/class/thermal").glob("thermal_zone*")):
+        points: dict[str, float] = {}
+        for path in zone.glob("trip_point_*_temp"):
+            value, kind = _number(_read(path)), _read(path.with_name(path.name[: -len("temp")] + "type"))
+            # Points that are switched off hold 0 or less, or a temperature that nothing reaches.
+            if kind in ("passive", "hot", "critical") and value is not None and 30_000 <= value <= 150_000:
+                points[kind] = min(points.get(kind, 1e9), value / 1000)
+        if points:
+            found[f"{zone.name}:{_read(zone / 'type')}"] = points
+    return found
+
+
+def _slowed(base: Path) -> dict[str, int]:
+    """The cooling devices at work that cool by slowing something down (not fans)."""
+    found: dict[str, int] = {}
+    for device in sorted((base / "sys/class/thermal").glob("cooling_device*")):
+        kind, state = _read(device / "type"), _number(_read(device / "cur_state"))
+        slows = any(word in kind.lower() for word in ("cpufreq", "cpuidle", "devfreq", "processor", "powerclamp"))
+        if slows and state is not None and state > 0:
+            found[f"{device.name}:{kind}"] = state
+    return found
+
+
+def _firmware_limits(base: Path) -> int | None:
+    """The bits of the Raspberry Pi's firmware that hold now; of mainline kernels only the voltage."""
+    try:
+        return int(_read(base / "sys/devices/platform/soc/soc:firmware/get_throttled"), 16) & 15
+    except ValueError:
+        pass
+    for alarm in (base / "sys/class/hwmon").glob("hwmon*/in0_lcrit_alarm"):
+        if _read(alarm.with_name("name")) == "rpi_volt":
+            return _number(_read(alarm))
+    return None
 
 
 def _cgroup(base: Path) -> dict[str, Any]:

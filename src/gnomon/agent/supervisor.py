@@ -18,6 +18,7 @@ import time
 from typing import IO, Any
 
 from .lifeline import die_with_parent
+from .settings import Settings, SettingsRefused
 from .snapshot import snapshot
 
 _LOG_TAIL_BYTES = 2000
@@ -124,10 +125,14 @@ def say(event: dict[str, Any]) -> None:
 
 
 class Session:
-    """One request: candidates in fresh processes, measured in interleaved rounds."""
+    """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    `told` are the machine's settings that hold meanwhile.
+    """
+
+    def __init__(self, request: dict[str, Any], told: dict[str, Any]) -> None:
         self.request = request
+        self.told = {"settings": told} if told else {}
         self.candidates: dict[str, dict[str, Any]] = {c["key"]: c for c in request["candidates"]}
         self.workers: dict[str, WorkerProcess] = {}
         self.times: dict[str, list[float]] = {}
@@ -146,7 +151,7 @@ class Session:
         for worker in self.workers.values():
             worker.stop()
         # This process took both snapshots and waited for its workers: their time is told from that of others.
-        say({"event": "environment", "data": {"before": before, "after": snapshot()}})
+        say({"event": "environment", "data": {"before": before, "after": snapshot(), **self.told}})
 
     def _shuffled(self) -> list[str]:
         keys = sorted(self.candidates)
@@ -166,7 +171,8 @@ class Session:
     def _lags(self, key: str) -> bool:
         """Whether it had two visits and is far slower than the fastest: the host asks for no more of it either."""
         own, fastest = self.times.get(key, []), min(map(min, self.times.values()), default=0.0)
-        return len(own) >= 2 and min(own) > self.request["laggard"] * fastest
+        limit = self.request["laggard"] if len(own) >= 2 else self.request["hopeless"]
+        return bool(own) and min(own) > limit * fastest
 
     def _open(self, key: str) -> None:
         candidate = self.candidates[key]
@@ -213,15 +219,27 @@ def _single(request: dict[str, Any]) -> None:
             worker.stop()
 
 
+def _serve(request: dict[str, Any]) -> None:
+    """Serve a request with the machine set as it asks; where the machine refuses that, nothing runs."""
+    settings = Settings(request.get("machine", {}), waiting=lambda: say({"event": "alive"}))
+    try:
+        if "commands" in request:
+            _single(request)
+        else:
+            Session(request, settings.told).run()
+    finally:
+        settings.undo()
+
+
 def supervise() -> int:
     """Serve the one request on standard input."""
     die_with_parent()
     request = json.loads(sys.stdin.readline())
     try:
-        if "commands" in request:
-            _single(request)
-        else:
-            Session(request).run()
+        try:
+            _serve(request)
+        except SettingsRefused as refusal:
+            say(refusal.event())
         say({"event": "end"})
     except BrokenPipeError:
         # Nobody listens: the workers die with this process.

@@ -8,12 +8,14 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import Refused, driver_for
-from .job import Job
 from .lifeline import die_with_parent
 from .timing import inner_loop, take, warm_up
+
+if TYPE_CHECKING:
+    from .job import Job
 
 
 def peak_rss_bytes() -> int | None:
@@ -39,6 +41,8 @@ class Worker:
 
     def open(self, command: dict[str, Any]) -> dict[str, Any]:
         """Load the job, call it once and apart, then warm it up."""
+        from .job import Job  # with numpy, which a device that is only asked what it has may lack
+
         imported = peak_rss_bytes()
         self.profiled = bool(command.get("profiled"))
         start = time.perf_counter_ns()

@@ -15,7 +15,9 @@ from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
 from gnomon.core.stats import blocks_of, summarise
 from gnomon.measure.clock import Clock, cpu_tells
 from gnomon.measure.effort import Effort
+from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import AgentLink, Event, failure_of
+from gnomon.measure.outputs import REFERENCE, compute_reference
 from gnomon.measure.progress import Meter, Watch
 from gnomon.store.base import EventQuery, RunQuery, Store, latest_unfinished
 
@@ -72,15 +74,42 @@ class Measured:
         return None
 
 
-#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio; two are enough
-#: where it is more than `_HOPELESS` times slower than the fastest.
-_LAGGARD_VISITS = (2, 1, 1)
-_HOPELESS, _HOPELESS_VISITS = 3.0, (2, 1)
+#: Visits of a laggard in each process: two tell that it lags, or one that it is hopeless, and three processes bound
+#: its ratio. Profiled, a hopeless one needs no third: what its operators take there is all that is asked of it.
+_LAGGARD_VISITS, _HOPELESS_VISITS, _HOPELESS_PROFILED = (2, 1, 1), (1, 1, 1), (1, 1)
 #: Visits of one that was known to lag before: nothing needs to be found out, but its ratio needs its processes.
 _KNOWN_VISITS = (1, 1, 1)
 
 
-class CampaignRunner:
+class Known:
+    """The runs of one campaign that are known, and what machine they saw."""
+
+    def __init__(self, store: Store, campaign: Campaign) -> None:
+        self.campaign = campaign
+        self.environments: list[Mapping[str, Any]] = []
+        self._runs: dict[str, list[Run]] = {}
+        for run in store.query(RunQuery(campaign=campaign.id)):
+            self._runs.setdefault(run.candidate, []).append(run)
+        watched_s = 0.0
+        for event in store.query(EventQuery(campaign=campaign.id, name="environment")):
+            self.environments.append(event.data)
+            watched_s = event.at_s
+        # The agent tells of the environment when all visits of a session are done, which may never have come.
+        taken_s = [run.started_at_s for runs in self._runs.values() for run in runs if run.samples is not None]
+        self.unwatched = max(taken_s, default=0.0) > watched_s
+        if self.unwatched:
+            self.environments.append(UNWATCHED)
+
+    def known(self, key: str) -> Measured:
+        """What is known of a candidate so far."""
+        runs = tuple(self._runs.get(key, ()))
+        failures = [run.failure for run in runs if run.failure is not None]
+        final = [f for f in failures if not f.transient]
+        failure = final[0] if final else failures[-1] if len(failures) > 1 else None
+        return Measured(key=key, runs=runs, failure=failure)
+
+
+class CampaignRunner(Known):
     """One campaign on one device: whatever a job measures goes through `measure`.
 
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
@@ -103,20 +132,17 @@ class CampaignRunner:
         key = question_key(question.kind, context, question.details)
         found = None if fresh else latest_unfinished(store, key)
         self.resumed = found is not None
-        self.campaign = found or Campaign(
+        campaign = found or Campaign(
             id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
         )
-        store.open_campaign(self.campaign)
+        store.open_campaign(campaign)
+        super().__init__(store, campaign)
         self.link, self._store, self._watch = link, store, watch
+        if self.unwatched:
+            self.note("environment", UNWATCHED)  # else what comes next would hide it
         self._sources = sources or (lambda name: None)
         self._reference = ""
-        self._seeds = [context.seed, context.seed + 1]
-        self.environments: list[Mapping[str, Any]] = []
-        self._runs: dict[str, list[Run]] = {}
-        for run in store.query(RunQuery(campaign=self.campaign.id)):
-            self._runs.setdefault(run.candidate, []).append(run)
-        for event in store.query(EventQuery(campaign=self.campaign.id, name="environment")):
-            self.environments.append(event.data)
+        self.seeds = [context.seed, context.seed + 1]
 
     def note(self, name: str, data: Mapping[str, Any]) -> None:
         """Add a finding to the record that is not a run."""
@@ -132,35 +158,14 @@ class CampaignRunner:
 
         The reference is computed anew when a campaign is resumed: it is not measured.
         """
-        path = "reference.npz"  # in the device's private folder, where the agent's processes run
-        found: dict[str, Any] = {}
-        failed: list[Failure] = []
+        found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s)
+        if found is not None:
+            self._reference = REFERENCE
+        return found, failure
 
-        def on_event(event: Event) -> None:
-            if event["event"] == "opened":
-                found.update(event["sensitivity"])
-            elif event["event"] == "failure":
-                failed.append(failure_of(event))
-
-        opening = {"job": job, "save": path, "seeds": self._seeds}
-        request = {
-            **Effort(rounds=0, timeout_s=timeout_s).request(),
-            "seed": 0,
-            "candidates": [{"key": "reference", "open": opening}],
-        }
-        self.link.request(request, on_event, timeout_s=timeout_s * 3)
-        if failed:
-            return None, failed[0]
-        self._reference = path
-        return found, None
-
-    def known(self, key: str) -> Measured:
-        """What is known of a candidate so far."""
-        runs = tuple(self._runs.get(key, ()))
-        failures = [run.failure for run in runs if run.failure is not None]
-        final = [f for f in failures if not f.transient]
-        failure = final[0] if final else failures[-1] if len(failures) > 1 else None
-        return Measured(key=key, runs=runs, failure=failure)
+    def check_against(self, reference: str) -> None:
+        """Check all candidates from now on against reference outputs made elsewhere, by their path on the device."""
+        self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """Measure until the effort's stop rule holds; failed candidates stay out, the others go on."""
@@ -191,7 +196,8 @@ class CampaignRunner:
         most = _visits(candidate, effort)
         behind = self._behind(candidate, field, effort)
         if behind > effort.laggard:
-            visits = _HOPELESS_VISITS if behind > max(_HOPELESS, effort.laggard) else _LAGGARD_VISITS
+            hopeless = _HOPELESS_PROFILED if candidate.profiled else _HOPELESS_VISITS
+            visits = hopeless if behind > effort.hopeless else _LAGGARD_VISITS
             visits = _KNOWN_VISITS if candidate.laggard else visits
             most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
@@ -210,16 +216,21 @@ class CampaignRunner:
                 levels[other.key] = min(min(r.samples.wall_s) for r in runs if r.samples is not None)
         if candidate.key not in levels:
             return effort.laggard * 1.01 if candidate.laggard else 1.0
-        return levels[candidate.key] / min(levels.values())
+        return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
     def _enough(self, candidates: Sequence[Candidate], effort: Effort, start: float) -> bool:
-        """Whether every candidate that works is known well enough, or the budget is over."""
+        """Whether every candidate that works is known well enough, none has a rival left, or the budget is over."""
         if time.monotonic() - start > effort.budget_s:
             return True
-        for candidate in candidates:
+        rivals = [
+            c
+            for c in candidates
+            if not c.profiled and self.known(c.key).ok and self._behind(c, candidates, effort) <= effort.laggard
+        ]
+        if len(rivals) == 1 < len(candidates):
+            return True
+        for candidate in rivals:
             known = self.known(candidate.key)
-            if candidate.profiled or not known.ok or self._behind(candidate, candidates, effort) > effort.laggard:
-                continue
             clock: Clock = "cpu" if cpu_tells(known.runs) else "wall"
             if summarise(blocks_of(known.runs, clock=clock)).relative_half_width > effort.half_width:
                 return False
@@ -271,7 +282,7 @@ class CampaignRunner:
     def _entry(self, candidate: Candidate, blocks: list[int], effort: Effort) -> dict[str, Any]:
         opening: dict[str, Any] = {"job": candidate.job, "profiled": candidate.profiled}
         if candidate.check and self._reference:
-            opening.update(check=self._reference, seeds=self._seeds)
+            opening.update(check=self._reference, seeds=self.seeds)
         return {
             "key": candidate.key,
             "environment": dict(candidate.environment),
@@ -300,7 +311,8 @@ class CampaignRunner:
             candidate=event["candidate"],
             process=process,
             block=event["block"],
-            started_at_s=event["started_at_s"],
+            # By the clock here: a board's own may never have been set.
+            started_at_s=time.time() - sum(event["wall_ns"]) * 1e-9,
             samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
             profiled=profiled,
             operators=operators,

@@ -15,7 +15,8 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
     """Whether the CPU time of these runs tells the whole story.
 
     It does if it is never more than the wall time of the same calls (one thread does the work) and the process never
-    gives its core up by itself to wait for something; being interrupted is not waiting.
+    gives its core up by itself to wait for something; being interrupted is not waiting. Samples without any CPU time
+    are those of a program that does not tell it (docs/without-python.md).
     """
     parallel: list[float] = []
     calls = waits = 0
@@ -25,4 +26,5 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
         parallel += [c / max(w, 1) for c, w in zip(run.samples.cpu_ns, run.samples.wall_ns, strict=True)]
         calls += run.samples.inner * len(run.samples.wall_ns)
         waits += run.facts.get("waits") or 0
-    return bool(parallel) and quantile(parallel, 0.9) <= 1.03 and waits <= 0.5 * calls
+    told = max(parallel, default=0.0) > 0
+    return told and quantile(parallel, 0.9) <= 1.03 and waits <= 0.5 * calls

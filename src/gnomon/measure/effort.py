@@ -38,11 +38,17 @@ class Effort:
     budget_s: float = 60.0
     timeout_s: float = 60.0
 
+    @property
+    def hopeless(self) -> float:
+        """How many times slower than the fastest a candidate is for which one visit tells that it lags."""
+        return max(3.0, self.laggard)
+
     def request(self) -> dict[str, Any]:
         """The part of a request to the agent that the protocol decides."""
         return {
             "rounds": self.rounds,
             "laggard": self.laggard,
+            "hopeless": self.hopeless,
             "timeout_s": self.timeout_s,
             "warm": {"warm_count": self.warm_count, "warm_s": self.warm_s},
             "block": {

@@ -11,6 +11,11 @@ BUSY_SHARE = 0.10
 """Share of the cores' time that others may take before a run is doubted."""
 
 HOT_C = 85.0
+"""Temperature from which a zone is hot that does not tell where the kernel slows the machine down."""
+
+NEAR_C = 5.0
+"""How near below that point a zone is hot."""
+
 LOW_MEMORY_BYTES = 256 << 20
 
 
@@ -18,8 +23,8 @@ LOW_MEMORY_BYTES = 256 << 20
 class Doubt:
     """A reason not to trust a run: what was seen, and the next step.
 
-    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory" or
-    "battery"; jobs add "insensitive" and "not-finite".
+    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
+    "battery" or "unwatched"; jobs add "insensitive" and "not-finite".
     """
 
     kind: str
@@ -37,6 +42,10 @@ def judge(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Doubt]:
     return [doubt for _, doubt in _weighed(before, after)]
 
 
+UNWATCHED: Mapping[str, Any] = {"before": {}, "after": {}, "unwatched": True}
+"""Stands for the snapshots of a session that ended before they were told."""
+
+
 def worst(pairs: Iterable[Mapping[str, Any]]) -> list[Doubt]:
     """Each kind of doubt about several runs once, where it was worst; a pair has snapshots `before` and `after`."""
     found: dict[str, _Weighed] = {}
@@ -44,6 +53,14 @@ def worst(pairs: Iterable[Mapping[str, Any]]) -> list[Doubt]:
         for weight, doubt in _weighed(pair["before"], pair["after"]):
             if doubt.kind not in found or weight > found[doubt.kind][0]:
                 found[doubt.kind] = weight, doubt
+        if pair.get("unwatched"):
+            found["unwatched"] = _seen(
+                0.0,
+                kind="unwatched",
+                message="the device or gnomon vanished while it measured, and nobody knows whether the device was busy "
+                "or hot then",
+                hint="Measure again with --fresh if that may have been so.",
+            )
     return [doubt for _, doubt in found.values()]
 
 
@@ -143,14 +160,56 @@ def _clock(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Wei
 
 def _heat(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
     hint = "Let the device cool down or cool it better, and pause between rounds."
+    slowed: dict[str, int] = {**before.get("slowed_to_cool", {}), **after.get("slowed_to_cool", {})}
+    limits = before.get("firmware_limits", 0) | after.get("firmware_limits", 0)
     if count := _grown(before, after, "throttle_count"):
         yield _seen(count, kind="throttled", message=f"the processor throttled {count:.0f} times from heat", hint=hint)
-    zones = {name: value for name, value in after.get("temperatures_c", {}).items() if value < 150}
-    if zones and max(zones.values()) >= HOT_C:
-        hottest = max(zones, key=lambda name: zones[name])
+    elif slowed:
+        name, step = max(slowed.items(), key=lambda item: item[1])
+        message = f"the kernel slowed the machine down against heat ({name} at step {step})"
+        yield _seen(step, kind="throttled", message=message, hint=hint)
+    elif limits & 14:
+        yield _seen(limits & 14, kind="throttled", message="the firmware slowed the processor down", hint=hint)
+    if limits & 1:
         yield _seen(
-            zones[hottest], kind="hot", message=f"{hottest} reached {zones[hottest]:.0f} degrees Celsius", hint=hint
+            0.0,
+            kind="voltage",
+            message="the supply's voltage is too low, which makes the firmware slow the processor down",
+            hint="Use a stronger power supply and a shorter cable.",
         )
+    yield from _hot(before, after, hint)
+
+
+def _hot(before: Mapping[str, Any], after: Mapping[str, Any], hint: str) -> Iterator[_Weighed]:
+    """The zone that is the furthest above where it counts as hot, if any is."""
+    seen: list[tuple[float, str, float]] = []
+    for snapshot in (before, after):
+        for name, value in snapshot.get("temperatures_c", {}).items():
+            if value < 150:
+                seen.append((value - _hot_from(snapshot.get("trip_points_c", {}).get(name, {})), name, value))
+    over, name, value = max(seen, default=(-1.0, "", 0.0))
+    if over >= 0:
+        points = after.get("trip_points_c", before.get("trip_points_c", {})).get(name, {})
+        acts = _acting(points)
+        yield _seen(over, kind="hot", message=f"{name} reached {value:.0f} degrees Celsius{acts}", hint=hint)
+
+
+def _acting(points: Mapping[str, float]) -> str:
+    """What the kernel does at the first of these trip points, to go on with a message; "" without any."""
+    if not points:
+        return ""
+    kind = min(points, key=lambda kind: points[kind])
+    act = "switches the machine off" if kind == "critical" else "slows the machine down"
+    return f"; the kernel {act} from {points[kind]:.0f} on"
+
+
+def _hot_from(points: Mapping[str, float]) -> float:
+    """The temperature from which a zone with these trip points is hot.
+
+    A zone that only tells where the machine is switched off slows down earlier, by its firmware.
+    """
+    slowing = [points[kind] - NEAR_C for kind in ("passive", "hot") if kind in points]
+    return min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
 
 
 def _memory(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:

@@ -11,34 +11,28 @@ from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
 from gnomon.devices.guard import guarded_folder
 from gnomon.errors import AgentError, DeviceError
+from gnomon.measure.effort import Effort
+from gnomon.measure.events import Event, check_asked, event_of
 from gnomon.measure.pack import packed_agent
 
-Event = dict[str, Any]
-
-_FAILURE = frozenset({"candidate", "stage", "kind", "transient", "message", "log_tail"})
-#: The events that the agent may write, and the fields that each must have.
-_FIELDS: Mapping[str, frozenset[str]] = {
-    "alive": frozenset(),
-    "end": frozenset(),
-    "answer": frozenset({"key", "answer"}),
-    "failure": _FAILURE,
-    "environment": frozenset({"data"}),
-    "opened": frozenset({"candidate"}),
-    "block": frozenset({"candidate", "block", "started_at_s", "wall_ns", "cpu_ns", "inner", "peak_rss_bytes"}),
-}
+__all__ = ["AgentLink", "Event", "failure_of"]
 
 
 class AgentLink:
     """Starts the agent's supervisor on a device. The device is the caller's and stays open.
 
     A context manager: the packed agent lies in a temporary folder while the link is open. `timeout_s` is how long
-    a process may take to answer a command of `ask`.
+    a process may take to answer a command of `ask`. `machine` are settings of the whole machine that hold while
+    something is measured (docs/agent.md). `paths` are folders on the device whose Python packages the agent shall find
+    first; they may be added to while the link is open.
     """
 
-    def __init__(self, device: Device, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None) -> None:
         self.device = device
         self._timeout_s = timeout_s
+        self._machine = dict(machine or {})
         self.info = device.describe()
+        self.paths: list[str] = []
         with ExitStack() as stack:
             packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
             packed.write_bytes(packed_agent())
@@ -58,19 +52,27 @@ class AgentLink:
         Whatever came before an error was delivered.
         """
         ended = False
+        asked = request.get("candidates")
+        visits = None if asked is None else {c["key"]: frozenset(c.get("visits", ())) for c in asked}
 
         def on_line(line: str) -> None:
             nonlocal ended
-            event = _parsed(line)
+            event = event_of(line)
             if event["event"] == "end":
                 ended = True
+            elif event["event"] == "failure" and event["stage"] == "settings":
+                # The machine's settings could not be made as asked: nothing that follows would mean anything.
+                raise DeviceError(event["message"], hint=event.get("hint", ""), transient=event["transient"])
             elif event["event"] != "alive":
+                if visits is not None:
+                    check_asked(event, visits)
                 on_event(event)
 
+        whole = {**request, "machine": self._machine} if self._machine and "candidates" in request else request
         done = self.device.run(
             [self.info.python, self._agent, "supervise"],
-            env={},
-            stdin=json.dumps(request).encode() + b"\n",
+            env={"PYTHONPATH": ":".join(self.paths)} if self.paths else {},
+            stdin=json.dumps(whole).encode() + b"\n",
             timeout_s=timeout_s,
             on_line=on_line,
         )
@@ -79,10 +81,16 @@ class AgentLink:
             how = "did not end in time" if done.timed_out else f"ended with {status}"
             raise DeviceError(
                 f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
-                hint="Check that Python 3.11 or later with numpy is on the device, and start the command again: "
-                "what was measured is kept.",
+                hint="Start the command again: what was measured is kept. If it stays, see what `gnomon devices check` "
+                "says of the device.",
                 transient=True,
             )
+
+    def hold(self) -> None:
+        """Make the settings of the machine and put them back: DeviceError if they cannot be made."""
+        if self._machine:
+            request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
+            self.request(request, lambda event: None, timeout_s=self._timeout_s)
 
     def ask(
         self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float | None = None
@@ -104,19 +112,6 @@ class AgentLink:
         if silent:
             raise AgentError(f"the agent gave no answer for {silent[0]!r}", hint="Please report this.")
         return {key: answers[key] for key in commands}
-
-
-def _parsed(line: str) -> Event:
-    """The event of a line; AgentError if it is none that the protocol knows."""
-    try:
-        event: Event = json.loads(line)
-        if _FIELDS[event["event"]] <= event.keys():
-            return event
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    raise AgentError(
-        f"the agent wrote a line that is no event: {line[:200]!r}", hint="Please report this, with the line."
-    )
 
 
 def failure_of(event: Event) -> Failure:

@@ -47,6 +47,7 @@ class Configuration:
     default one, which takes what no other is given. `tolerance` is the largest difference of outputs, relative to
     the reference's largest magnitude, that is not a wrong result in this precision. `reported` maps what the
     loaded runtime itself calls its backends to theirs here; empty where only a profiled run tells, in these names.
+    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied.
     """
 
     runtime: str
@@ -57,11 +58,16 @@ class Configuration:
     precision: str = "float32"
     tolerance: float = 1e-3
     reported: Mapping[str, str] = field(default_factory=dict)
+    transfers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedModel:
-    """A model on a device: its graph, the path there, and the names of its inputs and outputs in order."""
+    """A model on a device: its graph, the path there, and the tensors of a job that it reads and writes, in order.
+
+    `graph` is that of the file at `path`: for a converted model (ONNX to ncnn) not the graph of the user's own file,
+    while `inputs` and `outputs` always are named as in the user's own.
+    """
 
     graph: Graph
     path: str
@@ -95,8 +101,10 @@ class Runtime(Protocol):
     name: str
     #: Graph.format values that the runtime loads.
     formats: frozenset[str]
-    #: The pip requirement that installs it.
+    #: The pip requirement that installs it beside gnomon.
     requirement: str
+    #: The pip requirements that a device needs to run it: brought to a device that lacks them.
+    wheels: tuple[str, ...]
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """The configurations worth trying; UsageError where the wish names a backend that is not there."""

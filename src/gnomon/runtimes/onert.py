@@ -35,6 +35,7 @@ class Onert:
     name = "onert"
     formats = frozenset({"circle", "tflite"})
     requirement = "gnomon[onert]"
+    wheels: tuple[str, ...] = ("onert>=0.1.0",)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment; cpu, which takes most operators, is the default backend."""
@@ -161,11 +162,11 @@ def settings(configuration: Configuration, assignment: Assignment) -> Mapping[st
     """onert's own keys for an assignment.
 
     Every operator is named, also those on the default backend: a package may hold a map or per-type keys of its own,
-    which an entry for the operator itself overrides.
+    which an entry for the operator itself overrides. Settings of the configuration's own stand beside them.
     """
     default = configuration.backends[0]
     used = (default, *sorted(set(assignment.values()) - {default}))
-    made = {"BACKENDS": ";".join(used)}
+    made = {**configuration.options.get("settings", {}), "BACKENDS": ";".join(used)}
     if assignment:
         made["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(assignment.items()))
     return made

@@ -13,6 +13,7 @@ class OnnxRuntime(WholeModelRuntime):
 
     name = "onnxruntime"
     requirement = "gnomon[onnxruntime]"
+    wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32 on the CPU provider, an environment each."""

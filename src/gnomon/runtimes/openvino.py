@@ -17,6 +17,7 @@ class OpenVino(WholeModelRuntime):
 
     name = "openvino"
     requirement = "gnomon[openvino]"
+    wheels: tuple[str, ...] = ("openvino>=2025.3",)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32, and each wished precision that the processor has; a lower one is named as such."""

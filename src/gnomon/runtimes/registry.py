@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from gnomon.errors import UsageError
+from gnomon.models.convert import reachable
 from gnomon.runtimes.base import Runtime
 
 
@@ -30,11 +31,15 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
 
 
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
-    """The named runtimes, or all that load the format; UsageError where a name is unknown or does not fit."""
+    """The named runtimes, or all that load the format or one that it can be converted to.
+
+    UsageError where a name is unknown or does not fit.
+    """
     good, broken = all_runtimes()
     known = {runtime.name: runtime for runtime in good}
     reasons = {item.name: item.reason for item in broken}
-    fitting = [r for r in good if model_format in r.formats]
+    formats = reachable(model_format)
+    fitting = [r for r in good if formats & r.formats]
     advice = f"Runtimes for {model_format} models: {', '.join(r.name for r in fitting) or 'none'}."
     if not names:
         if not fitting:
@@ -45,6 +50,6 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
             raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)
         if name not in known:
             raise UsageError(f"unknown runtime {name!r}", hint=f"{advice} All: {', '.join(sorted(known))}.")
-        if model_format not in known[name].formats:
+        if not formats & known[name].formats:
             raise UsageError(f"runtime {name!r} does not load {model_format} models", hint=advice)
     return tuple(known[name] for name in dict.fromkeys(names))

@@ -1,0 +1,106 @@
+"""TFLite models by the classic interpreter of the package ai-edge-litert, without XNNPACK and without a profiler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Buffers
+from .driver import Refused
+from .litert_c import check_tensor
+
+MODES = ("xnnpack", "builtin", "reference")
+
+
+class LiteRtInterpreter:
+    """A model loaded by the classic interpreter without XNNPACK; the caller's arrays are copied."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers) -> None:
+        self._mode = kernels_of(segment)
+        self._interpreter = open_interpreter(segment)
+        self._count = len(self._interpreter._get_ops_details())  # there is no public way
+        self._wall_ns: list[int] = []
+        inputs = self._bound("input", self._interpreter.get_input_details(), segment["inputs"], buffers)
+        outputs = self._bound("output", self._interpreter.get_output_details(), segment["outputs"], buffers)
+        interpreter, copy, clock = self._interpreter, np.copyto, time.perf_counter_ns
+
+        def call() -> None:
+            before = clock()
+            for index, array in inputs:
+                copy(interpreter.tensor(index)(), array)
+            interpreter.invoke()
+            for index, array in outputs:
+                copy(array, interpreter.tensor(index)())
+            self._wall_ns.append(clock() - before)
+
+        self.call: Callable[[], object] = call
+
+    @staticmethod
+    def _bound(
+        kind: str, details: list[dict[str, Any]], wanted: list[Any], buffers: Buffers
+    ) -> list[tuple[int, Array]]:
+        if len(details) != len(wanted):
+            raise Refused(f"LiteRT: the model has {len(details)} {kind}s, the job {len(wanted)}")
+        found = []
+        for number, (detail, (_, name)) in enumerate(zip(details, wanted, strict=True)):
+            shape = tuple(int(n) for n in detail["shape_signature"])
+            check_tensor(f"{kind} {number}", buffers[name], np.dtype(detail["dtype"]).name, shape)
+            found.append((detail["index"], buffers[name]))
+        return found
+
+    def where(self) -> list[dict[str, Any]]:
+        """All of it on the one kind of kernels."""
+        return [{"operators": list(range(self._count)), "backend": self._mode}]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """One row of the whole graph: the interpreter has no profiler."""
+        self.close()
+        return whole_graph(self._mode, self._count, self._wall_ns[skip:])
+
+    def close(self) -> None:
+        """Drop the interpreter."""
+        self.call = _closed
+        self._interpreter = None
+
+
+def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[dict[str, Any]]:
+    """The one row of a graph whose operators cannot be told apart."""
+    return [{"name": "whole graph", "sources": list(range(count)), "backend": backend, "wall_ns": wall_ns}]
+
+
+def kernels_of(segment: dict[str, Any]) -> str:
+    """The kind of kernels that a segment asks for; Refused where there is none such."""
+    mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
+    if mode not in MODES:
+        raise Refused(f"LiteRT has no kernels {mode!r}; it has {', '.join(MODES)}")
+    return mode
+
+
+def threads_of(segment: dict[str, Any]) -> int:
+    """How many threads a segment asks for."""
+    return int(segment.get("options", {}).get("threads", 1))
+
+
+def open_interpreter(segment: dict[str, Any]) -> Any:
+    """The classic interpreter on builtin or reference kernels, ready to run."""
+    from ai_edge_litert import interpreter as package
+
+    kinds = package.OpResolverType
+    kernels = {"builtin": kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "reference": kinds.BUILTIN_REF}
+    try:
+        made = package.Interpreter(
+            model_path=segment["model"],
+            num_threads=threads_of(segment),
+            experimental_op_resolver_type=kernels[kernels_of(segment)],
+        )
+        made.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        raise Refused(f"LiteRT: {error}") from error
+    return made
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")

@@ -1,0 +1,160 @@
+"""Which operators of a TFLite model the events of LiteRT's profiler stand for.
+
+A builtin kernel's event names its operator. An event of XNNPACK names a kernel and its number within the delegate,
+which follow the order of the operators; which operators a kernel computes is found by going along both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Event types of tflite/core/api/profiler.h.
+OPERATOR, DELEGATE_KERNEL = 2, 8
+
+_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL = 3, 4, 9, 67, 126
+#: Operators that XNNPACK always computes with a kernel of their own, and the kernels that may be it.
+_HEAVY = {_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL}
+_HEAVY_KERNELS = {
+    "Convolution": {_CONV, _DEPTHWISE},
+    "Deconvolution": {_TRANSPOSED},
+    "Fully Connected": {_CONV, _DENSE},
+    "Dynamic Fully Connected": {_DENSE, _MATMUL},
+    "Batch Matrix Multiply": {_MATMUL, _DENSE},
+}
+_LIGHT_KERNELS = {
+    "Abs": {101},
+    "Add": {0},
+    "Average Pooling": {1},
+    "Bankers Rounding": {116},
+    "Ceiling": {104},
+    "Clamp": {19, 20, 21, 152, 55, 57},
+    "Concatenate": {2},
+    "Constant Pad": {34, 60},
+    "Convert": {6, 53, 114},
+    "Copy": {22, 43, 70},
+    "Depth To Space": {5},
+    "Divide": {42},
+    "ELU": {111},
+    "Exp": {47},
+    "Floor": {8},
+    "GELU": {150},
+    "Global Average Pooling": {1, 40},
+    "HardSwish": {117},
+    "Leaky ReLU": {98},
+    "Max Pooling": {17},
+    "Maximum": {55},
+    "Mean": {40},
+    "Minimum": {57},
+    "Multiply": {18},
+    "Negate": {59},
+    "PReLU": {54},
+    "Reciprocal Square Root": {76},
+    "Resize Bilinear": {23},
+    "Sigmoid": {14},
+    "Slice": {45, 65},
+    "Softmax": {25},
+    "Space To Depth": {26},
+    "Split": {49, 102},
+    "Square": {92},
+    "Square Root": {75},
+    "Squared Difference": {99},
+    "Static Reshape": {22, 43, 70},
+    "Static Slice": {45, 65},
+    "Subtract": {41},
+    "Sum": {74},
+    "Tanh": {28},
+    "Transpose": {39},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of the profiler: its name, its type, and the operator (or kernel) and subgraph that it names."""
+
+    name: str
+    type: int
+    index: int
+    subgraph: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of times: the events that are added up, and the operators that they compute."""
+
+    name: str
+    sources: tuple[int, ...]
+    backend: str
+    events: tuple[int, ...]
+
+
+def on_builtin(events: Sequence[Event], count: int) -> frozenset[int] | None:
+    """The operators (of `count`) that builtin kernels ran; None if the model has control flow of its own."""
+    own = [e for e in events if e.type == OPERATOR]
+    if any(e.subgraph for e in own):
+        return None
+    return frozenset(e.index for e in own if 0 <= e.index < count)
+
+
+def rows(events: Sequence[Event], codes: Sequence[int]) -> list[Row] | None:
+    """A row for each kernel in order of execution; None where the events do not tell the operators apart.
+
+    Where XNNPACK's kernels cannot be matched to its operators, all of them make one row.
+    """
+    builtin = on_builtin(events, len(codes))
+    if builtin is None:
+        return None
+    kernels = [k for k, e in enumerate(events) if e.type == DELEGATE_KERNEL]
+    delegated = [i for i in range(len(codes)) if i not in builtin]
+    if delegated and not kernels:
+        return None
+    found = match([events[k].name for k in kernels], {i: codes[i] for i in delegated})
+    made = []
+    for number, event in enumerate(events):
+        if event.type == OPERATOR and event.index in builtin:
+            made.append(
+                Row(name=f"{event.name} {event.index}", sources=(event.index,), backend="builtin", events=(number,))
+            )
+        elif event.type == DELEGATE_KERNEL and found is not None:
+            place = kernels.index(number)
+            made.append(Row(name=f"{event.name} #{place}", sources=found[place], backend="xnnpack", events=(number,)))
+    if kernels and found is None:
+        made.append(Row(name="xnnpack", sources=tuple(delegated), backend="xnnpack", events=tuple(kernels)))
+    return made
+
+
+def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, ...]] | None:
+    """The operators of each kernel of XNNPACK; None where the kernels that compute do not fit the operators.
+
+    `operators` maps indices, in order, to builtin codes. Convolutions and matrix products have one kernel each, in
+    the operators' order. Other kernels lie between those of their neighbours; one that fits no operator there (a
+    reshape or conversion that XNNPACK added) has none, and an operator may have none (folded into another).
+    """
+    order = list(operators)
+    anchors = [i for i in order if operators[i] in _HEAVY]
+    heavy = [k for k, name in enumerate(kernels) if _known(name, _HEAVY_KERNELS)]
+    if len(anchors) != len(heavy) or any(
+        operators[i] not in _known(kernels[k], _HEAVY_KERNELS) for i, k in zip(anchors, heavy, strict=True)
+    ):
+        return None
+    found: list[tuple[int, ...]] = [() for _ in kernels]
+    for i, k in zip(anchors, heavy, strict=True):
+        found[k] = (i,)
+    place = 0
+    for k, name in enumerate(kernels):
+        if found[k]:
+            place = order.index(found[k][0]) + 1
+            continue
+        wanted = _known(name, _LIGHT_KERNELS)
+        for later in range(place, len(order)):
+            if operators[order[later]] in _HEAVY:
+                break
+            if operators[order[later]] in wanted:
+                found[k], place = (order[later],), later + 1
+                break
+    return found
+
+
+def _known(name: str, table: dict[str, set[int]]) -> set[int]:
+    """What a kernel may compute, by its name up to the parenthesis of its layout and type."""
+    return table.get(name.partition(" (")[0].strip(), set())

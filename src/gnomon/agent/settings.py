@@ -1,0 +1,248 @@
+"""Settings of the whole machine that hold while something is measured: the cores to use, the frequency governor.
+
+Pinning is this process's own and is inherited by its workers, so that it ends with them. A governor outlives whoever
+wrote it. Therefore a warden, a process in a session of its own, holds the read end of a pipe whose other end only this
+process has: the pipe ends when this process does, in whatever way, and the warden writes the old values back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: How long to wait for another supervisor's governor: its warden needs moments, a whole campaign is not waited for.
+_WAIT_S = 5.0
+
+# Only what still holds the value that was set is put back: a later choice of somebody else stays.
+_WARDEN = r"""
+import json, os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+os.write(1, b"ready\n")
+while os.read(0, 4096):
+    pass
+for path, wanted, old, speed in json.loads(sys.argv[1]):
+    try:
+        with open(path) as file:
+            now = file.read().strip()
+        if now == wanted:
+            with open(path, "w") as file:
+                file.write(old)
+            if speed:
+                with open(os.path.join(os.path.dirname(path), "scaling_setspeed"), "w") as file:
+                    file.write(speed)
+    except OSError:
+        pass
+"""
+
+
+class SettingsRefused(Exception):
+    """The machine does not take a setting; `hint` is the next step, `transient` whether waiting may help."""
+
+    def __init__(self, message: str, hint: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.hint, self.transient = hint, transient
+
+    def event(self) -> dict[str, Any]:
+        """The failure that is told of it, which is no candidate's."""
+        record = {"kind": "refused", "message": str(self), "hint": self.hint, "transient": self.transient}
+        return {"event": "failure", "candidate": "", "stage": "settings", "log_tail": "", **record}
+
+
+class Settings:
+    """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
+
+    Making it applies them, or raises SettingsRefused with the machine as it was. `told` is what was set, for the
+    record. `waiting` is called now and then while another supervisor's governor is waited for.
+    """
+
+    def __init__(self, wanted: Any, waiting: Callable[[], None]) -> None:
+        self.told: dict[str, Any] = {}
+        self._changes: list[list[str]] = []
+        self._locks: list[int] = []
+        self._warden: subprocess.Popen[bytes] | None = None
+        if not isinstance(wanted, dict) or wanted.keys() - {"pin", "governor"}:
+            raise SettingsRefused(
+                f"the machine's settings {str(wanted)[:80]} are not understood", "Give 'pin', 'governor', or both."
+            )
+        cores = self._pin(wanted["pin"]) if wanted.get("pin") is not None else None
+        if wanted.get("governor") is not None:
+            try:
+                self._govern(wanted["governor"], _online() if cores is None else cores, waiting)
+            except BaseException:
+                self.undo()
+                raise
+
+    def _pin(self, pin: Any) -> list[int]:
+        """Keep this process and its workers to these cores."""
+        if not isinstance(pin, list) or not pin or not all(type(core) is int and core >= 0 for core in pin):
+            raise SettingsRefused(f"pin is {str(pin)[:80]}", "Give a list of core numbers, such as [0, 1].")
+        if not hasattr(os, "sched_setaffinity"):
+            raise SettingsRefused(f"{sys.platform} cannot keep a process to given cores", "Leave out 'pin'.")
+        cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
+        if missing := [core for core in cores if core not in allowed]:
+            some = [core for core in missing if os.path.isdir(os.path.join(_cpu_folder(), f"cpu{core}"))]
+            why = "may not be used (offline, or kept from this process)" if some == missing else "cannot be had here"
+            raise SettingsRefused(
+                f"cores {_listed(missing)} {why}", f"Pin to some of the cores {_listed(sorted(allowed))}."
+            )
+        os.sched_setaffinity(0, cores)
+        if os.sched_getaffinity(0) != set(cores):  # a control group may have been narrowed meanwhile
+            raise SettingsRefused(
+                f"the kernel keeps this process to the cores {_listed(sorted(os.sched_getaffinity(0)))}",
+                "Pin to some of these.",
+            )
+        self.told["pin"] = cores
+        return cores
+
+    def _govern(self, governor: Any, cores: list[int], waiting: Callable[[], None]) -> None:
+        """Set the governor of these cores, and of all that share their clock."""
+        if not isinstance(governor, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,15}", governor):
+            raise SettingsRefused(f"governor is {str(governor)[:80]!r}", "Give its name, such as 'performance'.")
+        paths = {
+            core: os.path.realpath(os.path.join(_cpu_folder(), f"cpu{core}/cpufreq/scaling_governor")) for core in cores
+        }
+        for core, path in paths.items():
+            _check(core, path, governor)
+        for path in sorted(set(paths.values())):
+            self._locks.append(_locked(path, waiting))
+        before = {path: _read(path) for path in paths.values()}
+        for path, old in before.items():
+            if old != governor:
+                # A governor that a program steers loses its frequency on the way.
+                speed = _read(os.path.join(os.path.dirname(path), "scaling_setspeed")) if old == "userspace" else ""
+                self._changes.append([path, governor, old, speed])
+        if self._changes:
+            self._start_warden()
+        for path, *_ in self._changes:
+            try:
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(governor)
+            except OSError as error:
+                raise _unwritable(path, error.strerror or str(error)) from error
+            if _read(path) != governor:
+                raise SettingsRefused(
+                    f"the kernel keeps the governor {_read(path)!r} where {governor!r} was written ({path})",
+                    "Leave out 'governor', and see what else on the machine sets it.",
+                )
+        self.told.update(governor=governor, governors_before={f"cpu{c}": before[path] for c, path in paths.items()})
+
+    def _start_warden(self) -> None:
+        """Start the warden and wait until it watches; it holds the locks too, until the values are back."""
+        self._warden = _warden(self._changes, subprocess.PIPE, self._locks)
+        assert self._warden.stdout is not None
+        if self._warden.stdout.readline() != b"ready\n":
+            raise SettingsRefused(
+                "the process that puts the governor back could not be started", "Leave out 'governor'."
+            )
+        self._warden.stdout.close()
+
+    def undo(self) -> None:
+        """Put the governors back and wait until they are; SettingsRefused where one is not. May be called twice."""
+        warden, self._warden = self._warden, None
+        changes, self._changes = self._changes, []
+        if warden is not None:
+            assert warden.stdin is not None
+            warden.stdin.close()
+            warden.wait()
+            if any(_read(path) == wanted for path, wanted, *_ in changes):  # somebody killed the warden
+                _warden(changes, subprocess.DEVNULL, []).communicate()
+        for lock in self._locks:
+            os.close(lock)
+        self._locks = []
+        for path, wanted, old, _ in changes:
+            if _read(path) == wanted:
+                raise SettingsRefused(f"the governor in {path} is still {wanted!r}", f"Write {old!r} to it.")
+
+
+def _cpu_folder() -> str:
+    """The kernel's folder of cores; GNOMON_SYSFS names a stand-in for /sys, for tests."""
+    return os.path.join(os.environ.get("GNOMON_SYSFS", "/sys"), "devices/system/cpu")
+
+
+def _online() -> list[int]:
+    """The cores that are switched on."""
+    found: list[int] = []
+    for part in filter(None, _read(os.path.join(_cpu_folder(), "online")).split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found or sorted(os.sched_getaffinity(0))
+
+
+def _listed(cores: list[int]) -> str:
+    return ", ".join(map(str, cores[:64]))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(4096).strip()
+    except OSError:
+        return ""
+
+
+def _check(core: int, path: str, governor: str) -> None:
+    """SettingsRefused where the governor of a core cannot be set, as far as that can be seen before trying."""
+    if not os.path.exists(path):
+        raise SettingsRefused(
+            f"core {core} has no frequency governor: {path} does not exist, as in virtual machines",
+            "Leave out 'governor' on this device.",
+        )
+    available = _read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
+    if available and governor not in available:
+        raise SettingsRefused(
+            f"core {core} has no governor {governor!r}", f"Choose one of {', '.join(available)}, or leave it out."
+        )
+    if _read(path) != governor and not os.access(path, os.W_OK):
+        raise _unwritable(path, "no permission")
+
+
+def _unwritable(path: str, why: str) -> SettingsRefused:
+    return SettingsRefused(
+        f"the governor cannot be set: {why} ({path})",
+        "Measure as root, let an administrator make that file writable, or leave out 'governor' and set it by hand "
+        "(cpupower frequency-set -g NAME).",
+    )
+
+
+def _locked(path: str, waiting: Callable[[], None]) -> int:
+    """A descriptor that holds the lock on a governor: whoever sets it holds it until the old value is back."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except OSError as error:
+            if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
+                os.close(descriptor)
+                raise SettingsRefused(
+                    f"another measurement on this device holds the governor in {path}",
+                    "Wait for its end, then start again.",
+                    transient=True,
+                ) from error
+        waiting()
+        time.sleep(0.1)
+
+
+def _warden(changes: list[list[str]], stdin: int, locks: list[int]) -> subprocess.Popen[bytes]:
+    """Start the process that puts the old values back as soon as `stdin` ends.
+
+    It is in a session of its own, out of reach of whoever kills this process's group, and away from the private folder.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _WARDEN, json.dumps(changes)],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=locks,
+        cwd="/",
+    )

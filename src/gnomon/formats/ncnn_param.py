@@ -1,0 +1,178 @@
+"""The ``.param`` text of an ncnn model: its layers, blobs and parameters, without the weights.
+
+Source: ``docs/developer-guide/param-and-model-file-structure.md`` and ``src/net.cpp``, ``src/paramdict.cpp`` of ncnn.
+The first line is the magic number, the second the numbers of layers and blobs, then each line is a layer: type,
+name, how many blobs it reads and writes, their names, and ``key=value`` parameters; an array of n numbers has the
+key -23300 - key and the value ``n,a,b,..``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from gnomon.errors import ModelError
+
+MAGIC = "7767517"
+MAX_CHARACTERS = 1 << 26
+MAX_LAYERS = 1 << 17
+MAX_BLOBS = 1 << 20
+ARRAY = -23300
+FEATURE_MASK = 31
+"""The parameter of every layer that switches options of the whole model off for this layer alone."""
+NO_VULKAN = 16
+"""The bit of a feature mask that keeps a layer off Vulkan."""
+
+_WORD = re.compile(r"[!-~\x80-\U0010ffff]{1,255}")  # ncnn reads words of at most 255 bytes
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_PARAMETER = re.compile(r"(0|-?[1-9][0-9]{0,5})=([!-~]{1,65536})")
+_HINT = "convert the model to ncnn again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: the names of the blobs that it reads and writes, and its parameters as they stand in the file."""
+
+    type: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: tuple[tuple[int, str], ...] = ()
+
+    def text(self, key: int) -> str | None:
+        """A parameter as it stands in the file, or None."""
+        return next((value for known, value in self.parameters if known == key), None)
+
+    def integer(self, key: int, default: int = 0) -> int:
+        """An integer parameter; ModelError where it is something else."""
+        value = self.text(key)
+        if value is None:
+            return default
+        if not _INTEGER.fullmatch(value):
+            _fail(f"layer {self.name!r} has the parameter {key}={value[:40]}, which is no integer")
+        return int(value)
+
+    def integers(self, key: int) -> tuple[int, ...]:
+        """An array of integers, empty where there is none; ModelError where it holds something else."""
+        value = self.text(ARRAY - key)
+        if value is None:
+            return ()
+        numbers = value.split(",")[1:]
+        if not all(_INTEGER.fullmatch(number) for number in numbers):
+            _fail(f"layer {self.name!r} has an array {key} that does not hold integers")
+        return tuple(int(number) for number in numbers)
+
+    def with_integer(self, key: int, value: int) -> Layer:
+        """A copy with another value of a parameter, in its place or at the end."""
+        own = (key, str(value))
+        if self.text(key) is None:
+            return replace(self, parameters=(*self.parameters, own))
+        return replace(self, parameters=tuple(own if known == key else (known, v) for known, v in self.parameters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcnnParam:
+    """The layers of a model in the file's order, which is an order of execution."""
+
+    layers: tuple[Layer, ...]
+
+    def masked(self, kept_off: Collection[int]) -> NcnnParam:
+        """A copy whose layers of these indices stay off Vulkan by their feature mask; other bits stay as they are."""
+        return NcnnParam(
+            layers=tuple(
+                layer.with_integer(FEATURE_MASK, layer.integer(FEATURE_MASK) | NO_VULKAN) if i in kept_off else layer
+                for i, layer in enumerate(self.layers)
+            )
+        )
+
+
+def parse_ncnn_param(text: str) -> NcnnParam:
+    """Reads a ``.param``. Raises ModelError where it is broken, or so large that no model is.
+
+    Beyond the form of each line it is checked that every blob is written once, before it is read, and read by one
+    layer at most: ncnn relies on it (a ``Split`` layer copies what several read) and does not check.
+    """
+    if len(text) > MAX_CHARACTERS:
+        _fail(f"is longer than {MAX_CHARACTERS} characters")
+    lines = text.split("\n")
+    if lines[0].strip() != MAGIC:
+        _fail(f"does not begin with {MAGIC}")
+    counts = lines[1].split() if len(lines) > 1 else []
+    if len(counts) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in counts):
+        _fail("has no line with the numbers of layers and blobs")
+    body = [line for line in lines[2:] if line.strip()]
+    layers, blobs = int(counts[0]), int(counts[1])
+    if not 0 < layers <= MAX_LAYERS or not 0 < blobs <= MAX_BLOBS:
+        _fail(f"claims {layers} layers and {blobs} blobs")
+    if len(body) != layers:
+        _fail(f"claims {layers} layers and has {len(body)}")
+    found = NcnnParam(layers=tuple(_layer(line) for line in body))
+    _check_blobs(found, blobs)
+    return found
+
+
+def write_ncnn_param(param: NcnnParam) -> str:
+    """The text of a ``.param``, laid out as ncnn's own tools do."""
+    blobs = sum(len(layer.outputs) for layer in param.layers)
+    lines = [MAGIC, f"{len(param.layers)} {blobs}"]
+    for layer in param.layers:
+        head = f"{layer.type:<24} {layer.name:<24} {len(layer.inputs)} {len(layer.outputs)}"
+        values = [f"{key}={value}" for key, value in layer.parameters]
+        lines.append(" ".join([head, *layer.inputs, *layer.outputs, *values]))
+    return "\n".join(lines) + "\n"
+
+
+def _layer(line: str) -> Layer:
+    words = line.split(" ")
+    words = [word for word in (w.strip("\t\r") for w in words) if word]
+    shown = line[:60]
+    if len(words) < 4 or not all(re.fullmatch("[0-9]{1,7}", number) for number in words[2:4]):
+        _fail(f"has a line that is no layer: {shown!r}")
+    reads, writes = int(words[2]), int(words[3])
+    if len(words) < 4 + reads + writes:
+        _fail(f"has a layer that names fewer blobs than it says: {shown!r}")
+    names = words[4 : 4 + reads + writes]
+    if not all(_WORD.fullmatch(word) for word in (*words[:2], *names)):
+        _fail(f"has a layer with a name that ncnn does not read: {shown!r}")
+    parameters = tuple(_parameter(word, shown) for word in words[4 + reads + writes :])
+    if len({key for key, _ in parameters}) != len(parameters):
+        _fail(f"has a layer that gives a parameter twice: {shown!r}")
+    return Layer(
+        type=words[0], name=words[1], inputs=tuple(names[:reads]), outputs=tuple(names[reads:]), parameters=parameters
+    )
+
+
+def _parameter(word: str, shown: str) -> tuple[int, str]:
+    match = _PARAMETER.fullmatch(word)
+    if match is None:
+        _fail(f"has {word[:40]!r} where a key=value should be: {shown!r}")
+    key, value = int(match[1]), match[2]
+    if key <= ARRAY:
+        count, *numbers = value.split(",")
+        if not re.fullmatch("[0-9]{1,6}", count) or int(count) != len(numbers) or "" in numbers:
+            _fail(f"has an array {word[:40]!r} of another length than it says: {shown!r}")
+    return key, value
+
+
+def _check_blobs(param: NcnnParam, claimed: int) -> None:
+    written: set[str] = set()
+    read: set[str] = set()
+    for layer in param.layers:
+        for name in layer.inputs:
+            if name not in written:
+                _fail(f"has a layer {layer.name!r} that reads {name!r}, which none before it writes")
+            if name in read:
+                _fail(f"has two layers that read {name!r}, without a Split")
+            read.add(name)
+        for name in layer.outputs:
+            if name in written:
+                _fail(f"has two layers that write {name!r}")
+            written.add(name)
+    if len(written) > claimed:
+        _fail(f"claims {claimed} blobs and has {len(written)}")
+
+
+def _fail(why: str) -> NoReturn:
+    raise ModelError(f"the ncnn .param {why}", hint=_HINT)

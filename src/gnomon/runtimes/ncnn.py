@@ -1,0 +1,154 @@
+"""ncnn: its layers are placed one by one on the CPU or on Vulkan, with copies between the two that cost time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+from gnomon.errors import PackageError, UsageError
+from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
+from gnomon.models.files import read_text
+from gnomon.models.model import Model
+from gnomon.models.ncnn import weights_of
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    PlacedModel,
+    Probe,
+    Runtime,
+    Support,
+    Wish,
+    environment_variants,
+)
+from gnomon.runtimes.onnx_whole import TOLERANCE, labelled
+
+_CPU, _VULKAN = "cpu", "vulkan"
+
+
+class Ncnn:
+    """The adapter of ncnn. It computes in float32 on both backends.
+
+    Inputs are handed over in the CPU's memory, so the cpu backend is always there: it is the default.
+    """
+
+    name = "ncnn"
+    formats = frozenset({"ncnn"})
+    requirement = "gnomon[ncnn]"
+    wheels: tuple[str, ...] = ("ncnn>=1.0.20250503",)
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """One configuration an environment, with the backends cpu and, where a real device is found or it is wished,
+        vulkan.
+        """
+        for name in wish.backends:
+            if name not in probe.backends:
+                raise UsageError(
+                    f"ncnn {probe.version} on this device has no backend {name!r}",
+                    hint=f"It has: {', '.join(probe.backends)}.",
+                )
+        if wish.backends and _CPU not in wish.backends:
+            raise UsageError(
+                "ncnn takes its inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
+            )
+        # Vulkan that is a program on the CPU is there to test placement: it is measured where it is asked for.
+        usual = (_CPU,) if probe.details.get("vulkan_on_cpu") else probe.backends
+        backends = tuple(b for b in (_CPU, _VULKAN) if b in (wish.backends or usual))
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=labelled(self.name, label),
+                backends=backends,
+                options={"threads": wish.threads},
+                environment=environment,
+                tolerance=TOLERANCE["float32"],
+                reported={backend: backend for backend in backends},
+                transfers=len(backends) > 1,
+            )
+            for label, environment in environment_variants(wish)
+        )
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """ncnn loads the model on each backend, in a process of its own, and tells which layers it left on the CPU.
+
+        Where it does not survive loading all layers on Vulkan, each type of layer is tried alone.
+        """
+        everything = frozenset(op.index for op in model.graph.operators)
+        asked = {_CPU: self._trial(model, configuration, ())}
+        if _VULKAN in configuration.backends:
+            asked[_VULKAN] = self._trial(model, configuration, everything)
+        answers = ask(asked)
+        operators = {backend: frozenset[int]() for backend in configuration.backends}
+        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
+        if _CPU in failures:
+            return Support(operators=operators, failures=failures)
+        operators[_CPU] = everything
+        found = answers.get(_VULKAN)
+        if isinstance(found, Failure):
+            operators[_VULKAN] = self._by_type(ask, model, configuration)
+        elif found is not None:
+            operators[_VULKAN] = frozenset(found[_VULKAN]) & everything
+        return Support(operators=operators, failures=failures)
+
+    def _by_type(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> frozenset[int]:
+        """The layers of the types that ncnn loads on Vulkan when they alone are there."""
+        types: dict[str, list[int]] = {}
+        for operator in model.graph.operators:
+            types.setdefault(operator.type, []).append(operator.index)
+        answers = ask({kind: self._trial(model, configuration, own) for kind, own in types.items()})
+        good: Collection[Mapping[str, Any]] = [a for a in answers.values() if not isinstance(a, Failure)]
+        return frozenset(index for answer in good for index in answer[_VULKAN])
+
+    def _trial(self, model: PlacedModel, configuration: Configuration, vulkan: Collection[int]) -> dict[str, Any]:
+        options = {**configuration.options, "vulkan": sorted(vulkan)}
+        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """The model with the list of layers that the driver leaves on Vulkan; all others it masks."""
+        graph = model.graph
+        return {
+            "runtime": self.name,
+            "model": model.path,
+            "options": _options(graph, configuration, assignment),
+            "inputs": [[graph.tensors[t].name, own] for t, own in zip(graph.inputs, model.inputs, strict=True)],
+            "outputs": [[graph.tensors[t].name, own] for t, own in zip(graph.outputs, model.outputs, strict=True)],
+        }
+
+    def package(
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """The ``.param`` with the masks of the assignment written in, for any program that uses ncnn, and the ``.bin``.
+
+        `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
+        """
+        options = _options(model.graph, configuration, assignment)
+        target = folder / model.path.name
+        try:
+            param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
+            if options["vulkan"]:
+                param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
+            target.write_text(write_ncnn_param(param), encoding="utf-8")
+            shutil.copyfile(weights_of(model.path), weights_of(target))
+        except OSError as error:
+            raise PackageError(
+                f"{model.path} cannot be copied to {folder}: {error.strerror}",
+                hint="Check the folder, its rights and space.",
+            ) from error
+        return {"runtime": self.name, "model": target.name, "options": options}
+
+
+def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    """Options of the driver: threads, the layers on Vulkan, and the shapes of the inputs' blobs."""
+    return {
+        **configuration.options,
+        "vulkan": sorted(index for index, backend in assignment.items() if backend == _VULKAN),
+        "shapes": [list(graph.tensors[t].shape or ()) for t in graph.inputs],
+    }
+
+
+if TYPE_CHECKING:
+    _: Runtime = Ncnn()

@@ -1,0 +1,107 @@
+"""Settings of a runtime that a search may choose: their values, and what a value changes in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Configuration
+
+Change = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+"""A configuration's options with a value of a tuning in them."""
+
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """A setting with several values.
+
+    `values` are all that there are, None for whole numbers from 1, of which `usual` are tried where none are named.
+    `change` puts a value into the options of a configuration. `parallel` says that with some value several threads
+    work, whose CPU time then is not the time of a call.
+    """
+
+    name: str
+    values: tuple[str, ...] | None
+    usual: tuple[str, ...]
+    change: Change
+    parallel: bool = False
+
+    def checked(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """The values to try: those named, or the usual ones. UsageError for what is no value of it."""
+        chosen = named or self.usual
+        for value in chosen:
+            if self.values is None:
+                good = value.isascii() and value.isdigit() and 1 <= int(value[:9]) <= MOST_THREADS and len(value) <= 4
+                known = f"a whole number from 1 to {MOST_THREADS}"
+            else:
+                good, known = value in self.values, f"one of: {', '.join(self.values)}"
+            if not good:
+                raise UsageError(f"{value!r} is no value of the option {self.name}", hint=f"Give {known}.")
+        if len(set(chosen)) != len(chosen):
+            raise UsageError(f"the option {self.name} names a value twice", hint="Name each value once.")
+        return chosen
+
+
+def _threads(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+    return {**options, "threads": int(value)}
+
+
+def _onert(key: str) -> Change:
+    """A key of onert's own configuration."""
+
+    def change(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+        return {**options, "settings": {**options.get("settings", {}), key: value}}
+
+    return change
+
+
+def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+    return {**options, "optimise": value == "on"}
+
+
+_THREADS = Tuning(name="threads", values=None, usual=("1", "2"), change=_threads, parallel=True)
+_PLANNERS = ("WIC", "FirstFit", "Bump")
+_EXECUTORS = ("Linear", "Dataflow", "Parallel")
+
+_TUNINGS: dict[str, tuple[Tuning, ...]] = {
+    "onert": (
+        _THREADS,
+        Tuning(name="planner", values=_PLANNERS, usual=_PLANNERS, change=_onert("CPU_MEMORY_PLANNER")),
+        Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_onert("EXECUTOR"), parallel=True),
+    ),
+    "onnxruntime": (
+        _THREADS,
+        Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
+    ),
+    "openvino": (_THREADS,),
+    "litert": (_THREADS,),
+    "ncnn": (_THREADS,),
+}
+
+
+def tunings(runtime: str) -> dict[str, Tuning]:
+    """The tunings of a runtime by name; none for one that gnomon knows no settings of."""
+    return {tuning.name: tuning for tuning in _TUNINGS.get(runtime, ())}
+
+
+def tuned(configuration: Configuration, values: Mapping[str, str]) -> Configuration:
+    """The configuration with these values of its runtime's tunings, and a name that tells them.
+
+    UsageError for a tuning that the runtime does not have.
+    """
+    known = tunings(configuration.runtime)
+    options: Mapping[str, Any] = configuration.options
+    for name, value in values.items():
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise UsageError(f"{configuration.runtime} has no option {name!r}", hint=f"It has: {has}.")
+        options = known[name].change(options, value)
+    if not values:
+        return configuration
+    base, bracket, inner = configuration.name.partition("[")
+    told = ",".join([*([inner.removesuffix("]")] if bracket else []), *(f"{n}={v}" for n, v in values.items())])
+    return replace(configuration, name=f"{base}[{told}]", options=options)

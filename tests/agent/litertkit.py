@@ -1,0 +1,47 @@
+"""Small TFLite models for the tests of LiteRT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from circle_schema import circle as schema
+from zoo.flat import ACTIVATION, OPERATOR, OPTIONS, FlatWriter, convolution
+
+SHAPE = (1, 4, 4, 8)
+
+
+def tflite(*kinds: str, shape: tuple[int, ...] = SHAPE, signature: tuple[int, ...] | None = None) -> bytes:
+    """A chain of operators over one shape: "conv", "softmax", "floor_mod" (which XNNPACK lacks), "custom" (unknown).
+
+    `signature` is the shape that the file declares beside it, with -1 for a dimension that it leaves open.
+    """
+    writer = FlatWriter()
+    source = last = writer.value("input", shape)
+    for number, kind in enumerate(kinds):
+        out = writer.value(f"t{number}", shape)
+        if kind == "conv":
+            weights = np.random.default_rng(number).standard_normal((shape[-1], 1, 1, shape[-1])).astype(np.float32)
+            w = writer.constant(f"w{number}", weights)
+            b = writer.constant(f"b{number}", np.full(shape[-1], 0.1, np.float32))
+            code, options_kind, options = convolution(1, ACTIVATION.RELU, depthwise=False)
+            writer.operator(code, [last, w, b], [out], options_kind, options)
+        elif kind == "floor_mod":
+            k = writer.constant(f"k{number}", np.full((1, 1, 1, shape[-1]), 0.7, np.float32))
+            writer.operator(OPERATOR.FLOOR_MOD, [last, k], [out], OPTIONS.FloorModOptions, _floor_mod())
+        elif kind == "softmax":
+            options = schema.SoftmaxOptions.SoftmaxOptionsT()
+            options.beta = 1.0
+            writer.operator(OPERATOR.SOFTMAX, [last], [out], OPTIONS.SoftmaxOptions, options)
+        else:
+            writer.operator(OPERATOR.CUSTOM, [last], [out], 0, None)
+            writer._codes[-1].customCode = "NoSuchOperator"
+        last = out
+    for tensor in writer._tensors:
+        if signature and tensor.buffer == 0:
+            tensor.shapeSignature = list(signature)
+    return writer.pack([source], [last], b"TFL3")
+
+
+def _floor_mod() -> Any:
+    return schema.FloorModOptions.FloorModOptionsT()

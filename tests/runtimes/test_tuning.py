@@ -1,0 +1,70 @@
+"""The options of runtimes that a search may choose: values, and what they change in a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.onert import settings
+from gnomon.runtimes.tuning import tuned, tunings
+
+ONERT = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})
+
+
+def test_each_runtime_has_threads_and_an_unknown_one_nothing() -> None:
+    for runtime in ("onert", "onnxruntime", "openvino", "litert", "ncnn"):
+        assert "threads" in tunings(runtime)
+    assert tunings("somebody's") == {}
+
+
+def test_usual_values_stand_where_none_are_named() -> None:
+    for runtime in ("onert", "onnxruntime"):
+        for tuning in tunings(runtime).values():
+            assert tuning.checked(()) == tuning.usual
+            assert tuning.checked(tuning.usual) == tuning.usual
+            assert tuning.checked(tuning.usual[:1]) == tuning.usual[:1]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "", "1025", "99999", "²"])
+def test_threads_are_whole_numbers(value: str) -> None:
+    with pytest.raises(UsageError, match="threads") as told:
+        tunings("onert")["threads"].checked((value,))
+    assert told.value.hint
+
+
+def test_what_is_no_value_or_named_twice_is_refused() -> None:
+    planner = tunings("onert")["planner"]
+    with pytest.raises(UsageError, match="best") as told:
+        planner.checked(("WIC", "best"))
+    assert "FirstFit" in told.value.hint
+    with pytest.raises(UsageError, match="twice"):
+        planner.checked(("WIC", "WIC"))
+    with pytest.raises(UsageError, match="no option 'planner'"):
+        tuned(Configuration(runtime="ncnn", name="ncnn", backends=("cpu",), options={}), {"planner": "WIC"})
+
+
+def test_onerts_own_settings_stand_beside_the_assignment() -> None:
+    made = tuned(ONERT, {"planner": "Bump", "executor": "Dataflow", "threads": "2"})
+    assert made.options["threads"] == 2
+    assert settings(made, {0: "ruy"}) == {
+        "CPU_MEMORY_PLANNER": "Bump",
+        "EXECUTOR": "Dataflow",
+        "BACKENDS": "cpu;ruy",
+        "OP_BACKEND_MAP": "0=ruy;",
+    }
+    assert settings(ONERT, {0: "ruy"}) == {"BACKENDS": "cpu;ruy", "OP_BACKEND_MAP": "0=ruy;"}
+    assert "settings" not in ONERT.options
+
+
+def test_names_tell_the_values_and_stay_unique() -> None:
+    assert tuned(ONERT, {}) is ONERT
+    assert tuned(ONERT, {"threads": "2"}).name == "onert[threads=2]"
+    variant = Configuration(runtime="onert", name="onert[RUY_PATHS=16]", backends=("cpu",), options={})
+    assert tuned(variant, {"planner": "WIC"}).name == "onert[RUY_PATHS=16,planner=WIC]"
+
+
+def test_graph_optimisation() -> None:
+    plain = Configuration(runtime="onnxruntime", name="onnxruntime", backends=("onnxruntime",), options={})
+    assert tuned(plain, {"optimise": "off"}).options == {"optimise": False}
+    assert tuned(plain, {"optimise": "on"}).options == {"optimise": True}
