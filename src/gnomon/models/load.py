@@ -8,11 +8,12 @@ from gnomon.errors import ModelError
 from gnomon.models.files import model_errors, open_regular, read_regular
 from gnomon.models.flat_graph import MAGICS, read_flat
 from gnomon.models.model import Limits, Model
+from gnomon.models.ncnn import NCNN_MAGIC, load_ncnn
 from gnomon.models.nnpackage import read_nnpackage
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
-    """Reads an ONNX, TFLite or Circle file, or an nnpackage folder.
+    """Reads an ONNX, TFLite or Circle file, an ncnn .param with its .bin beside, or an nnpackage folder.
 
     Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
     RuntimeMissingError for an ONNX file where the package onnx is not installed.
@@ -51,6 +52,8 @@ def _load_package(source: Path, limits: Limits) -> Model:
 def _load_file(path: Path, limits: Limits) -> Model:
     with open_regular(path, limits.max_bytes) as file:
         head = file.read(8)
+    if head.startswith(NCNN_MAGIC):
+        return load_ncnn(path, limits)
     if head[4:8] not in MAGICS:
         return _load_onnx(path, limits)
     data = read_regular(path, limits.max_bytes)

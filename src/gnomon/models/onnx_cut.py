@@ -1,24 +1,16 @@
-"""Cutting an ONNX model into segments: valid models that, run one after the other, compute the whole.
-
-Nodes stand in an order in which few tensors are alive at once (`gnomon.models.onnx_order`). What follows from
-the file alone (initializers, constants, and what is computed from them only) is never handed from segment to
-segment, but repeated in each that needs it.
-"""
+"""Cutting an ONNX model into segments. See `gnomon.models.cut`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.core.graph import Graph, Tensor
-from gnomon.errors import ModelError, UsageError
+from gnomon.models.cut import Cutter
 from gnomon.models.files import model_errors
 from gnomon.models.model import Limits
 from gnomon.models.onnx_file import read_onnx
 from gnomon.models.onnx_graph import onnx_graph
-from gnomon.models.onnx_order import moving_operators, narrow_order, static_operators
 from gnomon.models.onnx_shapes import tensor_shapes
 from gnomon.models.onnx_submodel import Source, save, submodel
 
@@ -26,28 +18,8 @@ if TYPE_CHECKING:
     import onnx
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """A part of a model as a model of its own: the file `path` computes `outputs` from `inputs`.
-
-    `operators` are the indices in `Graph.operators` of the nodes that only this segment has; `repeated` those
-    of the nodes that make constants for it, and perhaps for others.
-    """
-
-    path: Path
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    operators: tuple[int, ...]
-    repeated: tuple[int, ...]
-
-
-class OnnxCutter:
-    """Cuts one ONNX model at places: place k is in front of the k-th node of `order`.
-
-    `graph` is the model as `gnomon.models.load` gives it. `order` holds the indices in `graph.operators` of the
-    nodes that depend on the inputs and that an output depends on; every other node is repeated where it is
-    needed, or left out. Place 0 is in front of all nodes and place `len(order)` behind them.
-    """
+class OnnxCutter(Cutter):
+    """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
 
     def __init__(self, model: Path | str | onnx.ModelProto, limits: Limits | None = None) -> None:
         """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
@@ -59,95 +31,10 @@ class OnnxCutter:
                 folder, digest, name = Path(model).parent, read.digest, Path(model).stem
                 model = read.model
             shapes = tensor_shapes(model, limits)
-            self.graph: Graph = onnx_graph(model, shapes, name=name, digest=digest)
-        self._source = Source(model=model, graph=self.graph, shapes=shapes, folder=folder, limits=limits)
-        self.order: tuple[int, ...] = narrow_order(moving_operators(self.graph))
-        if not self.order:
-            raise ModelError("the ONNX model computes nothing from its inputs", hint="give another model")
-        self._static = static_operators(self.graph)
-        self._maker = {t: op.index for op in self.graph.operators for t in op.outputs}
-        # Of each tensor that depends on the inputs: the place behind its writer, and behind its last reader.
-        self._born = dict.fromkeys(self.graph.inputs, 0)
-        self._last = dict.fromkeys(self.graph.inputs, 0)
-        for place, index in enumerate(self.order):
-            operator = self.graph.operators[index]
-            self._last.update((t, place + 1) for t in operator.inputs if t in self._born)
-            self._born.update(dict.fromkeys(operator.outputs, place + 1))
-            self._last.update(dict.fromkeys(operator.outputs, 0))
+            graph = onnx_graph(model, shapes, name=name, digest=digest)
+        self._source = Source(model=model, graph=graph, shapes=shapes, folder=folder, limits=limits)
+        super().__init__(graph)
 
-    def live(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors handed over at a place: given or written in front of it and read behind it.
-
-        A model output that no node behind the place reads does not count, since its segment delivers it; at the
-        last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
-        """
-        self._check(place, place)
-        return tuple(self.graph.tensors[t] for t in self._live(place))
-
-    def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
-        """The places between the first and the last node where at most `max_live` tensors are handed over."""
-        end = len(self.order)
-        change = [0] * (end + 2)
-        for t, born in self._born.items():
-            if self._last[t] > born:
-                change[born] += 1
-                change[self._last[t]] -= 1
-        alive, found = change[0], []
-        for place in range(1, end):
-            alive += change[place]
-            if alive <= max_live:
-                found.append(place)
-        return tuple(found)
-
-    def segment(self, first: int, last: int, dest: Path | str) -> Segment:
-        """Writes the nodes at the places [first, last) as an ONNX model at `dest`.
-
-        Its inputs are what its nodes read and others write; its outputs are what nodes behind it read, and the
-        model's own outputs. An output of the model that depends on no input is the last segment's; one that
-        *is* an input is nobody's. Raises UsageError for places out of range or an empty segment, ModelError
-        where a boundary's type is unknown.
-        """
-        self._check(first, last)
-        if first >= last:
-            raise UsageError(f"a segment from {first} to {last} has no node", hint="choose first < last")
-        operators = [self.graph.operators[index] for index in self.order[first:last]]
-        own = set(self.graph.outputs)
-        written = [t for op in operators for t in op.outputs]
-        read = dict.fromkeys(t for op in operators for t in op.inputs if t in self._born)
-        inputs = [t for t in read if t not in set(written)]
-        outputs = [t for t in written if self._last[t] > last or t in own]
-        if last == len(self.order):
-            outputs += [t for t in dict.fromkeys(self.graph.outputs) if t not in self._born]
-        repeated = self._makers_of([*(t for op in operators for t in op.inputs), *outputs])
-        dest = Path(dest)
-        nodes = [*repeated, *(op.index for op in operators)]
-        save(submodel(self._source, nodes, inputs, outputs), dest)
-        return Segment(
-            path=dest,
-            inputs=tuple(self.graph.tensors[t] for t in inputs),
-            outputs=tuple(self.graph.tensors[t] for t in outputs),
-            operators=tuple(op.index for op in operators),
-            repeated=repeated,
-        )
-
-    def _live(self, place: int) -> list[int]:
-        if place == len(self.order):
-            return list(dict.fromkeys(self.graph.outputs))
-        return [t for t, born in self._born.items() if born <= place < self._last[t]]
-
-    def _makers_of(self, tensors: Iterable[int]) -> tuple[int, ...]:
-        """The static nodes that these tensors follow from, in the file's order."""
-        pending, found = list(tensors), set()
-        while pending:
-            maker = self._maker.get(pending.pop())
-            if maker in self._static and maker not in found:
-                found.add(maker)
-                pending.extend(self.graph.operators[maker].inputs)
-        return tuple(sorted(found))
-
-    def _check(self, first: int, last: int) -> None:
-        if not 0 <= first <= last <= len(self.order):
-            raise UsageError(
-                f"places {first} and {last} do not lie within 0 to {len(self.order)}",
-                hint="places count the nodes of OnnxCutter.order",
-            )
+    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
+        """Write the nodes as an ONNX model; ModelError where a boundary's type is unknown."""
+        save(submodel(self._source, list(nodes), list(inputs), list(outputs)), dest)

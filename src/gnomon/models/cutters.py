@@ -1,0 +1,25 @@
+"""The cutter of a model's format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnomon.errors import ModelError
+from gnomon.models.cut import Cutter
+from gnomon.models.model import Limits
+
+
+def open_cutter(path: Path, model_format: str, limits: Limits | None = None) -> Cutter:
+    """A cutter of the model file at `path` of a format ("onnx", "tflite").
+
+    Raises ModelError where the model or its format cannot be cut, RuntimeMissingError where reading it needs more.
+    """
+    if model_format == "onnx":
+        from gnomon.models.onnx_cut import OnnxCutter
+
+        return OnnxCutter(path, limits)
+    if model_format == "tflite":
+        from gnomon.models.flat_cut import FlatCutter
+
+        return FlatCutter(path, limits)
+    raise ModelError(f"{model_format} models cannot be cut", hint="ONNX and TFLite models can.")
