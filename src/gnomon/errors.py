@@ -65,13 +65,17 @@ class RuntimeMissingError(GnomonError):
 
 
 class DeviceError(GnomonError):
-    """The device, or the way to it, failed; `transient` says whether trying again can help."""
+    """The device, or the way to it, failed; `transient` says whether trying again can help.
+
+    `met` says that a job had found the device in order before, so that it vanished in the middle of it.
+    """
 
     exit_code = 6
 
     def __init__(self, message: str, *, hint: str = "", transient: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.transient = transient
+        self.met = False
 
 
 class AgentError(GnomonError):

@@ -10,8 +10,8 @@ import pytest
 
 from gnomon.errors import MeasurementError
 from gnomon.jobs.inside import InsidePlacer
-from gnomon.jobs.lab import Request
 from gnomon.jobs.place import place
+from gnomon.jobs.request import Request
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 

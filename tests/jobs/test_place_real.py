@@ -16,9 +16,10 @@ from tests.bad_days.livekit import add_circle, matmul_onnx
 from gnomon.errors import PackageError, UsageError
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.contender import choose_clock
-from gnomon.jobs.lab import Request, open_lab
+from gnomon.jobs.lab import open_lab
 from gnomon.jobs.place import Placement, place
 from gnomon.jobs.profile import profile
+from gnomon.jobs.request import Request
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.trust import reference
 from gnomon.measure.effort import Effort
@@ -41,6 +42,9 @@ def run_package(folder: Path, *more: str) -> dict[str, np.ndarray[tuple[int, ...
     assert json.loads(done.stdout.splitlines()[-1])["outputs"]
     with np.load(folder / "out.npz", allow_pickle=False) as saved:
         return {name: saved[name] for name in saved.files}
+
+
+WHOLE = ("onnxruntime", "openvino")
 
 
 def check_structure(found: Placement) -> None:
@@ -118,7 +122,7 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
 @pytest.mark.slow
 def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("minilm-layer.onnx")
-    found = place(Request(model=model, effort=small), tmp_path / "out")
+    found = place(Request(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")
     check_structure(found)
     assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == {
         "onnxruntime",
@@ -130,7 +134,7 @@ def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_chain_over_two_runtimes_computes_what_the_whole_does(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
     model = zoo_model("minilm-layer.onnx")
-    with open_lab(Request(model=model, effort=small), kind="test", question={}) as lab:
+    with open_lab(Request(model=model, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=4)
         alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
@@ -200,7 +204,7 @@ def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) ->
 def test_inputs_that_do_not_fit(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx(depth=1))
-    request = Request(model=model, effort=small)
+    request = Request(model=model, effort=small, runtimes=WHOLE)
     for wrong in (
         replace(request, feeds={"z": tmp_path / "x.npy"}),
         replace(request, feeds={"x": tmp_path / "absent.npy"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, PackageError
 from gnomon.jobs.contender import Contender, Kind
 from gnomon.jobs.packages import check_destination
-from gnomon.jobs.prove import judge_contenders
+from gnomon.jobs.prove import judge_contenders, prove
 from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Effort
 
 
 def contender(key: str, kind: Kind = "single") -> Contender:
@@ -133,3 +135,23 @@ def test_only_gnomons_own_packages_are_overwritten(tmp_path: Path) -> None:
     with pytest.raises(PackageError):
         check_destination(folder, overwrite=False)
     check_destination(tmp_path / "new" / "deep", overwrite=False)
+
+
+def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
+    contenders = [contender("a"), contender("b"), contender("c"), contender("p", "plan")]
+    profile = {"a": measured("a", 1.0), "b": measured("b", 9.0), "c": measured("c", 2.0)}
+    asked: list[str] = []
+
+    def measure(stage: str, candidates: Any, effort: Effort) -> dict[str, Measured]:
+        asked.extend(c.key for c in candidates)
+        return {c.key: measured(c.key, {"a": 1.5, "c": 3.0, "p": 1.2}[c.key[-1]]) for c in candidates}
+
+    known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
+    runner = SimpleNamespace(measure=measure, known=known)
+    lab: Any = SimpleNamespace(runner=runner, request=SimpleNamespace(effort=Effort()), link=object())
+    verdict = prove(lab, contenders, "wall")
+    assert asked == ["proof/a", "proof/c", "proof/p"]
+    ratio = next(p.against_best for p in verdict.proved if p.contender.key == "b")
+    assert ratio is not None
+    assert ratio.ratio == pytest.approx(9.0, rel=0.05)  # by the profile, where both were: not 9 / 1.5
+    assert verdict.chosen.contender.key == "p"

@@ -13,7 +13,8 @@ from tests.bad_days.livekit import deaf_onnx, matmul_onnx, onnx_bytes
 
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
-from gnomon.jobs.lab import Request, open_lab
+from gnomon.jobs.lab import open_lab
+from gnomon.jobs.request import Request
 from gnomon.jobs.trust import Sensitivity, doubts, reference
 from gnomon.measure.effort import Effort
 
@@ -21,7 +22,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 
 
 def quiet_lab(*environments: Any) -> Any:
-    return SimpleNamespace(runner=SimpleNamespace(environments=environments))
+    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[])
 
 
 def busy(foreign_s: float) -> dict[str, dict[str, float]]:
@@ -58,7 +59,7 @@ def failing_lab(*failures: Failure) -> Any:
     left = list(failures)
     runtime = SimpleNamespace(segment=lambda *_: {"options": {}})
     targets = [
-        SimpleNamespace(runtime=runtime, configuration=SimpleNamespace(environment={}, name=f"r{k}"))
+        SimpleNamespace(runtime=runtime, configuration=SimpleNamespace(environment={}, name=f"r{k}"), placed=None)
         for k in range(len(left))
     ]
     return SimpleNamespace(

@@ -101,3 +101,9 @@ def test_kernels_that_the_runtime_added_are_said() -> None:
     text = profile_text(100)
     assert text.startswith("onert:cpu has the least wall time: 221 us.\n")
     assert "added by the runtime" in text
+
+
+def test_a_package_for_another_device_is_to_be_copied_there() -> None:
+    assert "copy the package there" not in place_text({**document(), "device": "local"}, 80)
+    said = " ".join(place_text({**document(), "device": "board"}, 80).split())
+    assert "To run it on board, copy the package there first" in said

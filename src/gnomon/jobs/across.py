@@ -1,4 +1,4 @@
-"""Placement across runtimes: blocks of an ONNX model are slots, runtimes (in a configuration) are the choices.
+"""Placement across runtimes: blocks of a model are slots, runtimes (in a configuration) are the choices.
 
 A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
 buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/place.md.
@@ -20,6 +20,7 @@ from gnomon.core.sample import Run
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
+from gnomon.errors import ModelError
 from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
 from gnomon.jobs.contender import QUANTILE, Contender, Kind, Part, level, trace_of
@@ -29,7 +30,8 @@ from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate
 from gnomon.measure.clock import Clock
 from gnomon.measure.effort import Effort
-from gnomon.models.onnx_cut import OnnxCutter
+from gnomon.models.cut import Cutter
+from gnomon.models.cutters import open_cutter
 
 _REFITS = 3
 
@@ -55,7 +57,7 @@ class AcrossResult:
 
 
 class AcrossPlacer:
-    """Prices and solves the ONNX targets of a lab.
+    """Prices and solves the targets of a lab that take the model whole.
 
     `folder` takes the segment files and must outlive their use; `priced` collects the chains that were run to price.
     """
@@ -69,13 +71,13 @@ class AcrossPlacer:
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
         configuration = target.configuration
-        segment = target.runtime.segment(self.lab.placed, configuration, {})
-        backends = {op.index: configuration.name for op in self.lab.graph.operators}
+        segment = target.runtime.segment(target.placed, configuration, {})
+        backends = {op.index: configuration.name for op in target.placed.graph.operators}
         candidate = Candidate(
             key=configuration.name,
             job=self.lab.job([segment]),
             environment=configuration.environment,
-            tolerance=configuration.tolerance,
+            tolerance=self.lab.tolerance(configuration),
         )
         part = Part(target=target, operators=tuple(backends), backends=backends)
         return Contender(
@@ -102,7 +104,7 @@ class AcrossPlacer:
             key="chain/" + hashlib.sha256(identity.encode()).hexdigest()[:12],
             job=self.lab.job(segments, self.files.boundary(spans, self.lab.placed)),
             environment=_merged(parts),
-            tolerance=max(part.configuration.tolerance for part in parts),
+            tolerance=max(self.lab.tolerance(part.configuration) for part in parts),
         )
         return Contender(
             key=candidate.key,
@@ -142,17 +144,16 @@ class AcrossPlacer:
                 why=why,
             )
 
-        mixable = [
-            i
-            for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True))
-            if not t.configuration.environment and self.lab.runner.known(trace_of(c).key).ok
-        ]
+        mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
         if len(mixable) < 2:
             return unmixed("there are no two configurations that give right results and tell their times")
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
-        cutter = OnnxCutter(self.lab.source)
+        try:
+            cutter = open_cutter(self.lab.source, self.lab.graph.format)
+        except ModelError as error:
+            return unmixed(error.message)
         prior = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
         if prior is None:
             return unmixed("the graph has no cut that is narrow enough")
@@ -178,7 +179,12 @@ class AcrossPlacer:
             why="",
         )
 
-    def _blocks(self, cutter: OnnxCutter, wholes: Sequence[Contender], totals: Array) -> Array | None:
+    def _mixable(self, target: Target, whole: Contender) -> bool:
+        """Whether a part of the model can be given to it: what takes the model converted takes no part."""
+        as_it_is = target.placed is self.lab.placed and not target.configuration.environment
+        return as_it_is and self.lab.runner.known(trace_of(whole).key).ok
+
+    def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> Array | None:
         """Choose the blocks; their times inside the whole graph, scaled so that they add up to the unprofiled total."""
         found = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in found])
@@ -186,7 +192,7 @@ class AcrossPlacer:
         blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks)
         if blocks.count < 2:
             return None
-        self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.link.device.push, self.lab.cut_files)
+        self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.push, self.lab.cut_files)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
         return np.asarray(sums)
 

@@ -1,4 +1,4 @@
-"""Blocks of an ONNX model: stretches between narrow cuts, which are the slots of placement across runtimes."""
+"""Blocks of a model: stretches between narrow cuts, which are the slots of placement across runtimes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.jobs.kernels import Kernel
-from gnomon.models.onnx_cut import OnnxCutter, Segment
+from gnomon.models.cut import Cutter, Segment
 from gnomon.runtimes.base import Configuration, PlacedModel, Runtime
 
 
@@ -28,7 +28,7 @@ class Blocks:
         return len(self.places) - 1
 
 
-def choose_blocks(cutter: OnnxCutter, weight: Sequence[float], most: int) -> Blocks:
+def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int) -> Blocks:
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
 
     `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
@@ -52,7 +52,7 @@ def choose_blocks(cutter: OnnxCutter, weight: Sequence[float], most: int) -> Blo
     return Blocks(places=(0, *sorted(places), len(cutter.order)))
 
 
-def node_times(cutter: OnnxCutter, kernels: Sequence[Kernel]) -> list[float]:
+def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
 
     A kernel that computes several nodes gives its time to them in proportion to their multiply-accumulates. Time
@@ -80,7 +80,7 @@ class SegmentFiles:
     """
 
     def __init__(
-        self, cutter: OnnxCutter, blocks: Blocks, folder: Path, push: Callable[[Path, str], str], made: dict[str, Path]
+        self, cutter: Cutter, blocks: Blocks, folder: Path, push: Callable[[Path, str], str], made: dict[str, Path]
     ) -> None:
         self.cutter, self.blocks = cutter, blocks
         self._folder, self._push, self._files = folder, push, made
@@ -90,7 +90,7 @@ class SegmentFiles:
         """The segment of blocks [first, last) and its path on the device."""
         key = (first, last)
         if key not in self._made:
-            path = self._folder / f"segment-{first}-{last}.onnx"
+            path = self._folder / f"segment-{first}-{last}.{self.cutter.graph.format}"
             made = self.cutter.segment(self.blocks.places[first], self.blocks.places[last], path)
             self._files[path.name] = path
             self._made[key] = (made, self._push(path, path.name))

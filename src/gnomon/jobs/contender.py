@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile
+from gnomon.core.graph import Graph
+from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate, Measured
@@ -40,6 +41,11 @@ class Contender:
     parts: tuple[Part, ...]
     candidate: Candidate
     predicted_s: float | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The graph whose operators it assigns: the user's own, or that of the model as it was converted."""
+        return self.parts[0].target.placed.graph
 
     @property
     def backends(self) -> dict[int, str]:
@@ -79,6 +85,12 @@ def level(measured: Measured, clock: Clock) -> float:
     for block in blocks(measured, clock):
         by_process.setdefault(block.process, []).extend(block.values_s)
     return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
+
+
+def cpu_summary(measured: Measured) -> Summary | None:
+    """Its CPU times summed up; None where what measured it did not tell them."""
+    found = blocks(measured, "cpu")
+    return summarise(found) if any(any(block.values_s) for block in found) else None
 
 
 def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:

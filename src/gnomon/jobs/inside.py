@@ -27,6 +27,8 @@ from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.clock import Clock
 
 _REFITS = 3
+_WORTH = 1.01
+"""The least predicted gain over the best single backend for which a plan is run: below, no run could tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class InsideResult:
     """What pricing and solving inside one configuration gave.
 
     `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
-    exact minimum over them. `refits` counts how often the plan was run and the prices fitted again.
+    exact minimum over them. `refits` counts how often the plan was run and the prices fitted again. `why` says why the
+    minimum is not among the contenders, where it is not.
     """
 
     target: Target
@@ -44,20 +47,21 @@ class InsideResult:
     contenders: tuple[Contender, ...]
     refits: int
     clock: Clock
+    why: str = ""
 
 
 class InsidePlacer:
     """Prices and solves one target of a lab."""
 
     def __init__(self, lab: Lab, target: Target) -> None:
-        self.lab, self.target = lab, target
+        self.lab, self.target, self.graph = lab, target, target.placed.graph
         support = target.support.operators
         self.backends = tuple(b for b in target.configuration.backends if support.get(b))
         self._check_all_taken(support)
         self._observed: dict[tuple[int, ...], float] = {}
 
     def _check_all_taken(self, support: Mapping[str, frozenset[int]]) -> None:
-        for operator in self.lab.graph.operators:
+        for operator in self.graph.operators:
             if not any(operator.index in support[b] for b in self.backends):
                 raise MeasurementError(
                     f"operator {operator.index} ({operator.type}, {operator.name!r}) is taken by no backend of "
@@ -70,22 +74,23 @@ class InsidePlacer:
         support = self.target.support.operators
         order = (backend, *(b for b in self.backends if b != backend))
         return tuple(
-            self.backends.index(next(b for b in order if op.index in support[b])) for op in self.lab.graph.operators
+            self.backends.index(next(b for b in order if op.index in support[b])) for op in self.graph.operators
         )
 
     def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
         """A contender for an assignment of backend indices."""
         named = {index: self.backends[b] for index, b in enumerate(assignment)}
         configuration = self.target.configuration
-        segment = self.target.runtime.segment(self.lab.placed, configuration, named)
-        identity = hashlib.sha256(bytes(assignment)).hexdigest()[:12]
+        segment = self.target.runtime.segment(self.target.placed, configuration, named)
+        # By name: numbers of backends mean others where other backends are there.
+        identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
         key = f"{configuration.name}/{identity}"
         part = Part(target=self.target, operators=tuple(named), backends=named)
         candidate = Candidate(
             key=key,
             job=self.lab.job([segment]),
             environment=configuration.environment,
-            tolerance=configuration.tolerance,
+            tolerance=self.lab.tolerance(configuration),
         )
         return Contender(key=key, label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
 
@@ -107,7 +112,11 @@ class InsidePlacer:
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
             solution = solve(self._model(prices))
-            if solution.assignment in self._observed or refits == _REFITS:
+            if (
+                solution.assignment in self._observed
+                or refits == _REFITS
+                or self._gain(prices, solution, alive) < _WORTH
+            ):
                 break
             plan = self.contender("plan", "plan", solution.assignment, solution.value)
             again, factor = self._refine(plan, anchor)
@@ -118,6 +127,12 @@ class InsidePlacer:
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
         return self._result(alive, prices, solution, refits, clock)
+
+    def _gain(self, prices: Array, solution: Solution, alive: Sequence[Contender]) -> float:
+        """How many times as fast as the best single contender the solution is, by the prices."""
+        singles = ([self.backends.index(c.backends[i]) for i in range(len(prices))] for c in alive)
+        best = min(float(sum(prices[i, b] for i, b in enumerate(assignment))) for assignment in singles)
+        return best / solution.value if solution.value > 0 else 1.0
 
     def singles(self) -> list[Contender]:
         """A contender for each backend that takes anything, each assignment once."""
@@ -147,7 +162,7 @@ class InsidePlacer:
         self, contender: Contender, whole: Measured, clock: Clock, weight: float, factor: float = 1.0
     ) -> Observation:
         total = level(whole, clock) * factor
-        times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.lab.graph.operators))
+        times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.graph.operators))
         assignment = tuple(self.backends.index(contender.backends[i]) for i in range(len(times)))
         self._observed[assignment] = total
         return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
@@ -156,14 +171,14 @@ class InsidePlacer:
         """Infinity where the runtime said that a backend does not take an operator."""
         support = self.target.support.operators
         for column, backend in enumerate(self.backends):
-            for operator in self.lab.graph.operators:
+            for operator in self.graph.operators:
                 if operator.index not in support[backend]:
                     prices[operator.index, column] = np.inf
         return prices
 
     def _model(self, prices: Array) -> CostModel:
         """Backends of one process share their tensors here: there is no transfer to pay."""
-        slots = tuple(Slot(name=op.name, choices=self.backends) for op in self.lab.graph.operators)
+        slots = tuple(Slot(name=op.name, choices=self.backends) for op in self.graph.operators)
         return CostModel(
             space=Space(slots=slots),
             objectives=(Objective(name="latency", unit="s"),),
@@ -191,11 +206,12 @@ class InsidePlacer:
         known = {c.key for c in singles}
         extra = []
         plan = self.contender("plan", f"{name}: plan", solution.assignment, solution.value)
-        if plan.key not in known:
+        gain = self._gain(prices, solution, alive)
+        if plan.key not in known and gain >= _WORTH:
             extra.append(plan)
         traced = self._traced_table(alive)
         greedy = self.contender("greedy", f"{name}: greedy", tuple(int(b) for b in traced.argmin(axis=1)), None)
-        if greedy.key not in known | {plan.key}:
+        if greedy.key not in known | {plan.key} and gain >= _WORTH:
             assignment = [self.backends.index(greedy.backends[i]) for i in range(len(prices))]
             extra.append(self.contender("greedy", greedy.label, assignment, predicted(assignment)))
         return InsideResult(
@@ -206,11 +222,14 @@ class InsidePlacer:
             contenders=(*singles, *extra),
             refits=refits,
             clock=clock,
+            why=""
+            if gain >= _WORTH
+            else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could tell",
         )
 
     def _traced_table(self, singles: Sequence[Contender]) -> Array:
         """Traced times of the single backends alone: what a greedy choice per operator looks at."""
-        table = np.full((len(self.lab.graph.operators), len(self.backends)), math.inf)
+        table = np.full((len(self.graph.operators), len(self.backends)), math.inf)
         for contender in singles:
             times = traced_times(self.lab.runner.known(trace_of(contender).key), len(table))
             for index, time_s in enumerate(times):

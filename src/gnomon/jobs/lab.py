@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -13,66 +14,65 @@ from typing import Any
 import gnomon
 from gnomon.core.campaign import Context
 from gnomon.core.graph import Graph
+from gnomon.devices.base import DeviceInfo
 from gnomon.devices.guard import guarded_folder
-from gnomon.devices.lease import lease, lease_folder
-from gnomon.devices.local import LocalDevice
-from gnomon.errors import ModelError, UsageError
+from gnomon.devices.opening import opened
+from gnomon.errors import DeviceError, UsageError
+from gnomon.jobs import recall
+from gnomon.jobs.equip import equip
 from gnomon.jobs.kernels import Sources
-from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, probe_runtimes
+from gnomon.jobs.links import link_to, machine_of
+from gnomon.jobs.modelling import check_feeds, models_for, place_model, read_model
+from gnomon.jobs.request import Request
+from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, support_key
 from gnomon.measure.campaign import CampaignRunner, Question
 from gnomon.measure.effort import Effort
+from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.load import load
-from gnomon.models.model import Model, dynamic_inputs
-from gnomon.runtimes.base import PlacedModel, Probe, Wish
+from gnomon.measure.recorded import RecordedRunner
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.store.sqlite import SqliteStore
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a job is asked to do: the model, where and with what, and how hard to try.
-
-    `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
-    `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
-    taken up.
-    """
-
-    model: Path
-    runtimes: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=Wish)
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    feeds: Mapping[str, Path] = field(default_factory=dict)
-    effort: Effort = field(default_factory=Effort)
-    seed: int = 0
-    record: Path | None = None
-    fresh: bool = False
+_TWO_STEPS = 2 / 127
+"""Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Lab:
-    """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it."""
+    """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it.
+
+    `folder` is on this machine and goes away with the lab. `push` brings a file or folder to the device. `link` is None
+    where nothing is measured: the runner then answers from the record. `missing` and `doubts` are added to by the job
+    as it finds out.
+    """
 
     request: Request
+    folder: Path
     model: Model
     source: Path
     placed: PlacedModel
-    link: AgentLink
-    runner: CampaignRunner
+    device: DeviceInfo
+    push: Callable[[Path, str], str]
+    link: AgentLink | None
+    runner: CampaignRunner | RecordedRunner
     probes: Mapping[str, Probe]
     targets: tuple[Target, ...]
     missing: list[Missing]
     cut_files: dict[str, Path] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
 
-    @property
-    def packaged(self) -> Model:
-        """The model as it goes into a package: the user's own, or the copy with its shapes fixed."""
-        return self.model
+    def tolerance(self, configuration: Configuration) -> float:
+        """How far outputs may be off in a configuration: where they are quantised, by two of their steps at least."""
+        graph = self.graph
+        coarse = {"int8", "uint8"} & {graph.tensors[index].dtype for index in graph.outputs}
+        return max(configuration.tolerance, _TWO_STEPS) if coarse else configuration.tolerance
 
     @property
     def graph(self) -> Graph:
-        """The model's graph."""
+        """The graph of the user's own model."""
         return self.placed.graph
 
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Lab:
             tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
         feeds: dict[str, dict[str, Any]] = {name: {} for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
-            feeds[name] = {"file": self.link.device.push(path, path.name)}
+            feeds[name] = {"file": self.push(path, path.name)}
         return {
             "tensors": {**tensors, **(inner or {})},
             "feeds": feeds,
@@ -109,46 +109,136 @@ def open_lab(
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
-        model = load(request.model)
-        model, source = _with_shapes(model, request, stack)
+        model, source = read_model(request, stack)
         runtimes = chosen_runtimes(request.runtimes, model.graph.format)
-        stack.enter_context(lease(lease_folder(), "local", on_wait=tell))
-        store = stack.enter_context(SqliteStore.open(request.record))
-        device = stack.enter_context(LocalDevice())
-        link = stack.enter_context(AgentLink(device, timeout_s=request.effort.timeout_s))
-        request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
-        placed = PlacedModel(
-            graph=model.graph,
-            # A package is loaded as a folder, so that whatever else its config holds is in effect.
-            path=device.push(model.path, model.path.name) if model.package else device.push(source, source.name),
-            inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
-            outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
-        )
-        _check_feeds(request, placed)
-        probes, missing = probe_runtimes(link, runtimes)
-        targets = find_targets(link, runtimes, probes, placed, request.wish, missing)
-        if not targets:
-            raise nothing_runs(runtimes, missing)
-        asked = {"configurations": [t.configuration.name for t in targets], "effort": _protocol(request.effort)}
-        runner = CampaignRunner(
-            link,
-            store,
-            Question(kind=kind, context=_context(request, model, link, probes), details={**question, **asked}),
-            watch=watch,
-            fresh=request.fresh,
-            sources=Sources(model.graph),
-        )
-        yield Lab(
-            request=request,
-            model=model,
-            source=source,
-            placed=placed,
-            link=link,
-            runner=runner,
-            probes=probes,
-            targets=targets,
-            missing=missing,
-        )
+        asked = _Asked(kind=kind, question=question, watch=watch, tell=tell)
+        lab = (_live if request.measure else _recorded)(request, model, source, runtimes, stack, asked)
+        try:
+            yield lab
+        except DeviceError as error:
+            error.met = True
+            raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a job asks of its lab beside the request."""
+
+    kind: str
+    question: Mapping[str, Any]
+    watch: Watch | None
+    tell: Callable[[str], None] | None
+
+
+def _live(
+    request: Request, model: Model, source: Path, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
+) -> Lab:
+    """A lab on the device itself."""
+    store = stack.enter_context(SqliteStore.open(request.record))
+    device = stack.enter_context(opened(request.device, on_wait=asked.tell))
+    machine = machine_of(request.device)
+    link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
+    if not link.info.python and asked.tell is not None:
+        asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
+    request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
+    placed = place_model(model, source, device.push)
+    check_feeds(request, placed)
+    probes, missing = equip(link, runtimes, request.device, asked.tell)
+    models = models_for(runtimes, (model, placed, source), device.push, stack, missing)
+    supports: dict[str, Support] = {}
+
+    def ask(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
+        found = runtime.support(link.ask, placed, configuration)
+        supports[support_key(configuration)] = found
+        return found
+
+    targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
+    if not targets:
+        raise nothing_runs(link.info.name, runtimes, missing)
+    converted = recall.digests(models, model)
+    known = {
+        "configurations": [t.configuration.name for t in targets],
+        "effort": _protocol(request.effort),
+        "settings": recall.settings_of(request.device),
+        "converted": converted,
+    }
+    runner = CampaignRunner(
+        link,
+        store,
+        Question(
+            kind=asked.kind,
+            context=_context(request, model, link, probes),
+            details={**asked.question, **known},
+        ),
+        watch=asked.watch,
+        fresh=request.fresh,
+        sources=Sources(model.graph),
+    )
+    runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | {"converted": converted})
+    return Lab(
+        request=request,
+        folder=stack.enter_context(guarded_folder("gnomon-lab-")),
+        model=model,
+        source=source,
+        placed=placed,
+        device=link.info,
+        push=device.push,
+        link=link,
+        runner=runner,
+        probes=probes,
+        targets=targets,
+        missing=missing,
+    )
+
+
+def _recorded(
+    request: Request, model: Model, source: Path, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
+) -> Lab:
+    """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
+    placed = place_model(model, source, _nowhere)
+    check_feeds(request, placed)
+    store = stack.enter_context(SqliteStore.open(request.record))
+    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request))
+    if asked.tell is not None:
+        taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
+        asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
+    missing: list[Missing] = []
+    models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
+    recall.check_converted(recalled, recall.digests(models, model))
+
+    def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
+        return recalled.support(support_key(configuration))
+
+    known = tuple(r for r in runtimes if any(key.partition(":")[0] == r.name for key in recalled.supports))
+    missing += [
+        Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
+        for r in runtimes
+        if r not in known
+    ]
+    measured = replace(request.wish, backends=tuple(recalled.campaign.context.options["backends"]))
+    targets = find_targets(remember, known, recalled.probes, models, measured, missing)
+    targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
+    if not targets:
+        raise nothing_runs(recalled.device.name, runtimes, missing)
+    return Lab(
+        request=request,
+        folder=stack.enter_context(guarded_folder("gnomon-lab-")),
+        model=model,
+        source=source,
+        placed=placed,
+        device=recalled.device,
+        push=_nowhere,
+        link=None,
+        runner=RecordedRunner(store, recalled.campaign),
+        probes=recalled.probes,
+        targets=targets,
+        missing=missing,
+    )
+
+
+def _nowhere(path: Path, name: str) -> str:
+    """Where a file would lie on a device, in a lab that has none."""
+    return f"/{name}"
 
 
 def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
@@ -158,7 +248,7 @@ def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[st
         versions={name: probe.version for name, probe in probes.items()},
         model_digest=model.graph.digest,
         model_name=model.path.name,
-        options=_options(request),
+        options=options_of(request),
         seed=request.seed,
         gnomon_version=gnomon.__version__,
     )
@@ -171,28 +261,8 @@ def _check_environments(wish: Wish) -> None:
             raise UsageError(f"{name[:80]!r} is no name of an environment variable", hint="Give NAME=VALUE.")
 
 
-def _with_shapes(model: Model, request: Request, stack: ExitStack) -> tuple[Model, Path]:
-    """The model with its inputs' shapes fixed, and the file that the runtimes load."""
-    names = {model.graph.tensors[t].name for t in model.graph.inputs}
-    for name in request.shapes:
-        if name not in names:
-            raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
-    source = model.package.models[0] if model.package else model.path
-    if model.graph.format == "onnx":
-        from gnomon.models.onnx_static import fixed_copy
-
-        model, source = fixed_copy(model, dict(request.shapes), stack.enter_context(guarded_folder("gnomon-model-")))
-    still = dynamic_inputs(model.graph)
-    if still:
-        example = " ".join(f"--shape {t.name}=1,3,224,224" for t in still)
-        raise UsageError(
-            f"the shape of input {still[0].name!r} is {still[0].shape}, which leaves dimensions open",
-            hint=f"Fix every dimension, such as: {example}",
-        )
-    return model, source
-
-
-def _options(request: Request) -> dict[str, Any]:
+def options_of(request: Request) -> dict[str, Any]:
+    """The settings that the user could choose, as the record keeps them."""
     wish = request.wish
     return {
         "threads": wish.threads,
@@ -221,15 +291,3 @@ def _fitting(effort: Effort, memory_bytes: object, model: Model) -> Effort:
         return effort
     each = 200_000_000 + 4 * model.size_bytes
     return replace(effort, together=max(2, min(effort.together, memory_bytes // 2 // each)))
-
-
-def _check_feeds(request: Request, placed: PlacedModel) -> None:
-    for name, path in request.feeds.items():
-        if name not in placed.inputs:
-            raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
-        if not path.is_file():
-            raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
-    for index in (*placed.graph.inputs, *placed.graph.outputs):
-        tensor = placed.graph.tensors[index]
-        if tensor.shape is None or -1 in tensor.shape:
-            raise ModelError(f"the shape of output {tensor.name!r} is not known", hint="Fix the inputs with --shape.")

@@ -22,7 +22,7 @@ from gnomon.errors import PackageError
 from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
 from gnomon.measure.pack import packed_agent
-from gnomon.models.onnx_static import copy_onnx
+from gnomon.models.copy_file import copy_model
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
@@ -40,6 +40,10 @@ not apply a package's map to the first session of a process. Start it as above, 
 environment.sh in the process that loads it:
 
     . ./environment.sh
+
+On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+
+    . ./environment.sh && onert_run nnpackage
 """
 
 
@@ -62,7 +66,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
             "model": {"name": lab.model.path.name, "sha256": lab.graph.digest},
             "operators": [
                 {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
-                for op in lab.graph.operators
+                for op in contender.graph.operators
             ],
             "job": job,
         }
@@ -97,9 +101,9 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
         source = Path(measured["model"])
-        copy_onnx(lab.cut_files[source.name], folder / source.name)
+        copy_model(lab.cut_files[source.name], folder / source.name)
         return {"model": source.name}
-    written = part.target.runtime.package(lab.packaged, part.configuration, part.backends, folder)
+    written = part.target.runtime.package(part.target.model, part.configuration, part.backends, folder)
     return {"model": written["model"], "options": written["options"]}
 
 

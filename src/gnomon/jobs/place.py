@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
 from gnomon.devices.guard import guarded_folder
 from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
-from gnomon.jobs.contender import Contender, blocks, choose_clock, trace_of
-from gnomon.jobs.inside import InsidePlacer, InsideResult
-from gnomon.jobs.kernels import kernels, operator_times, unattributed_s
-from gnomon.jobs.lab import Lab, Request, open_lab
+from gnomon.jobs.contender import choose_clock
+from gnomon.jobs.inside import InsideResult
+from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.packages import check_destination, write_package
+from gnomon.jobs.patience import patiently
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
+from gnomon.jobs.request import Request
+from gnomon.jobs.rows import OperatorRow, operator_rows, unattributed
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing, describe
+from gnomon.jobs.transferring import inside_placer
 from gnomon.jobs.trust import Sensitivity, doubts, drift, reference
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRow:
-    """One operator in the plan: seconds on each backend inside the whole graph (None: not taken or not seen)."""
-
-    index: int
-    name: str
-    type: str
-    macs: int | None
-    planned: str
-    ran_on: str | None
-    times_s: dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +37,14 @@ class Placement:
 
     `unattributed_s` is, for each single contender, the measured time that no operator accounts for (negative where
     profiling itself costs more). `solutions` are the solver's certificates, by configuration or "across".
-    `resumed` says that an interrupted campaign was taken up.
+    `inside` and `across` are the prices behind them. `fingerprint` is the device's. `resumed` says that an interrupted
+    campaign was taken up.
     """
 
     model: Path
     graph: Graph
     device: str
+    fingerprint: Mapping[str, Any]
     versions: dict[str, str]
     clock: Clock
     verdict: Verdict
@@ -61,6 +54,8 @@ class Placement:
     solutions: dict[str, Solution]
     why_not_mixed: str
     ideal_s: float | None
+    inside: tuple[InsideResult, ...]
+    across: AcrossResult | None
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     sensitivity: float
@@ -80,11 +75,25 @@ def place(
 ) -> Placement:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
-    `watch` is told of progress, `tell` gets sentences for people. Raises GnomonError; what was measured until then
-    is in the record, and the next call with the same request goes on from there.
+    `watch` is told of progress, `tell` gets sentences for people. A device that vanishes is waited for. Raises
+    GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
+    there.
     """
-    start = time.monotonic()
     check_destination(out, overwrite=overwrite)
+
+    began_without = not out.exists()
+
+    def once(again: Request) -> Placement:
+        # What lies there then was written before the device vanished.
+        return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
+
+    return patiently(once, request, tell)
+
+
+def _place(
+    request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
+) -> Placement:
+    start = time.monotonic()
     with ExitStack() as stack:
         lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
@@ -103,17 +112,20 @@ def place(
             solutions["across"] = across.solution
         return Placement(
             model=request.model,
-            graph=lab.graph,
-            device=lab.link.info.name,
+            graph=verdict.chosen.contender.graph,
+            device=lab.device.name,
+            fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
             clock=clock,
             verdict=verdict,
             verified=verified,
-            rows=_rows(lab, verdict, verified, inside, across),
-            unattributed_s=_unattributed(lab, verdict),
+            rows=operator_rows(lab, verdict, verified, inside, across),
+            unattributed_s=unattributed(lab, verdict),
             solutions=solutions,
-            why_not_mixed=across.why if across else "",
+            why_not_mixed=across.why if across else next((r.why for r in inside if r.why), ""),
             ideal_s=across.ideal_s if across else None,
+            inside=tuple(inside),
+            across=across,
             missing=tuple(lab.missing),
             doubts=_all_doubts(lab, verdict, sensitivity),
             sensitivity=sensitivity,
@@ -129,7 +141,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     across those that take the model whole. One clock for all.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    within = [InsidePlacer(lab, t) for t in lab.targets if t not in whole]
+    within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
@@ -156,7 +168,7 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
     for number, proved in enumerate(order):
         write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
         verified = verify(lab, out, proved.contender)
-        if verified.ok or proved is verdict.best_single:
+        if verified.ok or verified.skipped or proved is verdict.best_single:
             return replace(verdict, chosen=proved), verified
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
@@ -169,46 +181,3 @@ def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[D
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
     return (*doubts(lab, sensitivity), *([drifted] if drifted else []))
-
-
-def _times_of(lab: Lab, contender: Contender) -> dict[int, float]:
-    """Seconds of each operator in a whole profiled run of a single contender."""
-    return operator_times(lab.graph, kernels(lab.graph, lab.runner.known(trace_of(contender).key)))
-
-
-def _rows(
-    lab: Lab, verdict: Verdict, verified: Verified, inside: list[InsideResult], across: AcrossResult | None
-) -> tuple[OperatorRow, ...]:
-    planned = verdict.chosen.contender.backends
-    tables: dict[str, dict[int, float]] = {}
-    several = len(inside) > 1
-    for result in inside:
-        for column, backend in enumerate(result.backends):
-            name = f"{result.target.configuration.name}:{backend}" if several else backend
-            finite = {i: float(p[column]) for i, p in enumerate(result.prices_s) if p[column] != float("inf")}
-            tables[name] = finite
-    for contender in across.contenders if across else ():
-        if contender.kind == "single":
-            tables[contender.label] = _times_of(lab, contender)
-    return tuple(
-        OperatorRow(
-            index=op.index,
-            name=op.name,
-            type=op.type,
-            macs=op.macs,
-            planned=planned.get(op.index, ""),
-            ran_on=verified.places.get(op.index),
-            times_s={name: table.get(op.index) for name, table in tables.items()},
-        )
-        for op in lab.graph.operators
-    )
-
-
-def _unattributed(lab: Lab, verdict: Verdict) -> dict[str, float]:
-    gaps = {}
-    for proved in verdict.proved:
-        traced = lab.runner.known(trace_of(proved.contender).key)
-        if proved.contender.kind == "single" and proved.summary is not None and traced.ok:
-            wall = [v for b in blocks(lab.runner.known(proved.contender.key), "wall") for v in b.values_s]
-            gaps[proved.contender.label] = unattributed_s(kernels(lab.graph, traced), wall)
-    return gaps

@@ -11,12 +11,14 @@ from gnomon.core.graph import Graph
 from gnomon.core.stats import Summary, summarise
 from gnomon.devices.guard import guarded_folder
 from gnomon.jobs.across import AcrossPlacer
-from gnomon.jobs.contender import Contender, blocks, trace_of
-from gnomon.jobs.inside import InsidePlacer
+from gnomon.jobs.contender import Contender, blocks, cpu_summary, trace_of
 from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
-from gnomon.jobs.lab import Lab, Request, open_lab
+from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.patience import patiently
+from gnomon.jobs.request import Request
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing
+from gnomon.jobs.transferring import inside_placer
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
@@ -33,7 +35,7 @@ class Column:
 
     label: str
     wall: Summary
-    cpu: Summary
+    cpu: Summary | None
     load_s: float
     first_call_s: float
     peak_rss_bytes: int | None
@@ -60,7 +62,14 @@ class Profile:
 
 
 def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
-    """Measure the model whole on every backend. Raises GnomonError; what was measured until then is in the record."""
+    """Measure the model whole on every backend; a device that vanishes is waited for.
+
+    Raises GnomonError; what was measured until then is in the record.
+    """
+    return patiently(lambda again: _profile(again, watch, tell), request, tell)
+
+
+def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
     start = time.monotonic()
     with (
         open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
@@ -75,7 +84,7 @@ def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str
         return Profile(
             model=request.model,
             graph=lab.graph,
-            device=lab.link.info.name,
+            device=lab.device.name,
             versions={name: probe.version for name, probe in lab.probes.items()},
             columns=columns,
             missing=tuple(lab.missing),
@@ -91,23 +100,23 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     placer = AcrossPlacer(lab, whole, folder)
     for target in lab.targets:
-        made += [placer.whole(target)] if target in whole else InsidePlacer(lab, target).singles()
+        made += [placer.whole(target)] if target in whole else inside_placer(lab, target).singles()
     return made
 
 
 def _column(lab: Lab, contender: Contender) -> Column:
     known = lab.runner.known(contender.key)
-    found = kernels(lab.graph, lab.runner.known(trace_of(contender).key))
+    found = kernels(contender.graph, lab.runner.known(trace_of(contender).key))
     wall = summarise(blocks(known, "wall"))
     return Column(
         label=contender.label,
         wall=wall,
-        cpu=summarise(blocks(known, "cpu")),
+        cpu=cpu_summary(known),
         load_s=known.fact("load_ns") * 1e-9,
         first_call_s=known.fact("first_call_ns") * 1e-9,
         peak_rss_bytes=known.fact("peak_rss_bytes"),
         difference=known.fact("difference"),
         kernels=found,
-        times_s=operator_times(lab.graph, found),
+        times_s=operator_times(contender.graph, found),
         unattributed_s=unattributed_s(found, [v for b in blocks(known, "wall") for v in b.values_s]),
     )

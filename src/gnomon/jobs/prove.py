@@ -8,14 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.core.sample import Failure
-from gnomon.core.stats import Summary, summarise
+from gnomon.core.stats import summarise
 from gnomon.errors import MeasurementError
-from gnomon.jobs.contender import Contender, Proved, blocks, choose_clock, level, traced_candidate, versus
+from gnomon.jobs.contender import Contender, Proved, blocks, choose_clock, cpu_summary, level, traced_candidate, versus
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.packages import read_plan
 from gnomon.jobs.targets import describe
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import Clock
+from gnomon.measure.recorded import UNMEASURED
+
+_FAR = 1.5
+"""The ratio from which on what is slower is not called a tie, however little is known of the spread."""
+
+_WORTH = 1.02
+"""The least predicted gain for which a plan that was not measured is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,35 +45,82 @@ class Verified:
     """A package that was run on the device from its own files.
 
     `places` maps each operator to where the runtime's own report says that it ran; `moved` lists the operators that
-    ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly.
+    ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly. `skipped` says that
+    it was not run, as nothing was to be measured.
     """
 
     places: Mapping[int, str]
     moved: tuple[int, ...]
     difference: Mapping[str, float] | None
     failure: Failure | None
+    skipped: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether it ran with right outputs, everything where it was planned."""
-        return self.failure is None and not self.moved
+        return self.failure is None and not self.moved and not self.skipped
 
 
 def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
-    """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`."""
+    """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`.
+
+    A single contender that the profile showed to be hopeless is not run again: it was interleaved there with the best.
+    """
+    far = _hopeless(lab, contenders, clock)
     fastest = min((c.predicted_s for c in contenders if c.predicted_s), default=0.0)
     slow = {c.key: (c.predicted_s or 0.0) > lab.request.effort.laggard * fastest for c in contenders}
-    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in contenders}
-    measured = lab.runner.measure("proof", list(renamed.values()), lab.request.effort)
-    results = {c.key: measured[renamed[c.key].key] for c in contenders}
+    left = [c for c in contenders if c.key not in far]
+    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in left}
+    effort = lab.request.effort
+    if len(left) == 1:  # nothing is left to tell it from, so the least will do
+        effort = replace(effort, processes_most=effort.processes_least)
+    measured = lab.runner.measure("proof", list(renamed.values()), effort)
+    results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
+    results |= {c.key: measured[renamed[c.key].key] for c in left}
     if clock == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
         clock = choose_clock(lab, results.values())
-    return judge_contenders(contenders, results, clock)
+    verdict = judge_contenders(contenders, results, clock, far)
+    return verdict if lab.link else predicted_verdict(verdict)
 
 
-def judge_contenders(contenders: Sequence[Contender], results: Mapping[str, Measured], clock: Clock) -> Verdict:
+def predicted_verdict(verdict: Verdict) -> Verdict:
+    """The verdict where nothing may be measured: a plan that the record has no runs of is chosen by its prediction.
+
+    It must promise 2 % more than the best single contender took, as differences below that are not told apart.
+    """
+    plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
+    if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
+        return verdict
+    gain = level(verdict.best_single.measured, verdict.clock) / plan.contender.predicted_s
+    if gain < _WORTH:
+        return verdict
+    alone = verdict.best_single.contender.label
+    told = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
+    return replace(verdict, chosen=plan, reason=f"{told} proven: the plan was never measured.")
+
+
+def _hopeless(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> dict[str, Measured]:
+    """By key, the single contenders that are slower by more than any noise, with what they were measured beside."""
+    known = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
+    known = {key: found for key, found in known.items() if found.ok}
+    if not known:
+        return {}
+    best = min(known.values(), key=lambda found: level(found, clock))
+    compared = {key: versus(found, best, clock) for key, found in known.items() if found is not best}
+    limit = lab.request.effort.hopeless
+    return {key: best for key, c in compared.items() if c.verdict == "slower" and c.ratio > limit and c.low > limit / 2}
+
+
+def judge_contenders(
+    contenders: Sequence[Contender],
+    results: Mapping[str, Measured],
+    clock: Clock,
+    beside: Mapping[str, Measured] | None = None,
+) -> Verdict:
     """Choose from what was measured of each contender, by its key.
+
+    `beside` has what a contender is compared with, where it was not measured beside the best single one.
 
     A mix is chosen only if it is faster than the best single contender by more than the noise, and several processes
     were seen: one process cannot tell a gain from its luck. MeasurementError if no single contender is left.
@@ -76,7 +130,8 @@ def judge_contenders(contenders: Sequence[Contender], results: Mapping[str, Meas
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
     best = min(singles, key=lambda c: level(results[c.key], clock))
-    proved = {c.key: _proved(c, results[c.key], results[best.key], clock) for c in contenders}
+    other = beside or {}
+    proved = {c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clock) for c in contenders}
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
     mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
     chosen = proved[best.key]
@@ -101,14 +156,10 @@ def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clo
     return Proved(
         contender=contender,
         measured=measured,
-        summary=_summary(measured, "wall"),
-        cpu=_summary(measured, "cpu"),
+        summary=summarise(blocks(measured, "wall")),
+        cpu=cpu_summary(measured),
         against_best=None if measured.key == best.key else versus(measured, best, clock),
     )
-
-
-def _summary(measured: Measured, clock: Clock) -> Summary:
-    return summarise(blocks(measured, clock))
 
 
 def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved) -> str:
@@ -135,16 +186,20 @@ def _others(proved: Sequence[Proved], best: Proved) -> str:
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
-    ties = [label for label, versus in compared if versus.verdict == "tie"]
+    # One process bounds nothing, but what is far slower in it is no tie for that.
+    ties = [label for label, versus in compared if versus.verdict == "tie" and versus.ratio < _FAR]
     if ties:
         return f", though {' and '.join(ties)} may be as fast: the difference is inside the noise"
     label, versus = min(compared, key=lambda item: item[1].ratio)
-    return f", {versus.ratio:.2f} times as fast as {label}"
+    unsure = " as far as the few processes tell" if versus.verdict == "tie" else ""
+    return f", {versus.ratio:.2f} times as fast as {label}{unsure}"
 
 
 def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
     """Run a written package on the device from its own files: outputs, and where each operator ran."""
-    pushed = lab.link.device.push(folder, folder.name)
+    if lab.link is None:
+        return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
+    pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
     job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
@@ -170,6 +225,11 @@ def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -
         if not names:
             # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
             places.update({i: row.backend for run in traced.runs for row in run.operators for i in row.sources})
+            continue
+        if len(part.configuration.backends) > 1:
+            # The runtime's own account of each operator; one that it leaves out is not proven to be anywhere.
+            said = {i: str(row["backend"]) for row in report for i in row["operators"] if isinstance(i, int)}
+            places.update({i: names.get(backend, backend) for i, backend in said.items()})
             continue
         own = sorted({str(row["backend"]) for row in report})
         here = part.configuration.name if own and set(own) <= set(names) else ",".join(own) or "unknown"

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.contender import level
 from gnomon.jobs.lab import Lab
-from gnomon.jobs.targets import describe
-from gnomon.measure.campaign import Measured
+from gnomon.jobs.reference import reference_here
+from gnomon.jobs.targets import Target, describe
+from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.recorded import RecordedRunner
 
 _DRIFT = 0.05
 """Change of speed between profile and proof from which on it is told."""
+
+_UNCHECKED = Doubt(
+    kind="unchecked-conversion",
+    message="no runtime here loads the model as it is, so what it was converted to is only checked against itself",
+    hint="Install one on this machine: pip install onnxruntime",
+)
 
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
@@ -38,23 +47,60 @@ class Sensitivity(float):
 def reference(lab: Lab) -> Sensitivity:
     """Outputs to check against, from a clean environment and the plainest way that any runtime here computes.
 
+    They come from a runtime that loads the user's own file; where the device has only such as need it converted, this
+    machine computes them if it can, so that the conversion is checked too.
     UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
     """
-    reasons = []
-    for target in lab.targets:
-        if target.configuration.environment:
-            continue
-        segment = target.runtime.segment(lab.placed, target.configuration, {})
-        segment["options"] = {**segment["options"], "optimise": False}
-        found, failure = lab.runner.reference(lab.job([segment]), timeout_s=lab.request.effort.timeout_s)
+    if isinstance(lab.runner, RecordedRunner):
+        return _recalled(lab, lab.runner)
+    clean = [t for t in lab.targets if not t.configuration.environment]
+    own = [t for t in clean if t.placed is lab.placed]
+    reasons: list[str] = []
+    for target in own:
+        found, failure = lab.runner.reference(_plain_job(lab, target), timeout_s=lab.request.effort.timeout_s)
         if found is not None:
-            return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]))
+            return _noted(lab.runner, found)
         if failure is not None:
             _blame_input(failure)
+        reasons.append(f"{target.configuration.name}: {describe(failure)}")
+    found = None if own else reference_here(lab, lab.runner, reasons)
+    if found is not None:
+        return _noted(lab.runner, found)
+    for target in clean if not own else ():
+        found, failure = lab.runner.reference(_plain_job(lab, target), timeout_s=lab.request.effort.timeout_s)
+        if found is not None:
+            lab.doubts.append(_UNCHECKED)
+            return _noted(lab.runner, {**found, "unchecked": True})
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
         f"no runtime computes reference outputs ({'; '.join(reasons)})", hint="Try another model or runtime."
     )
+
+
+def _plain_job(lab: Lab, target: Target) -> dict[str, Any]:
+    """The job that computes a target's outputs in its plainest way."""
+    segment = target.runtime.segment(target.placed, target.configuration, {})
+    segment["options"] = {**segment["options"], "optimise": False}
+    return lab.job([segment])
+
+
+def _noted(runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
+    runner.note(
+        "reference",
+        {
+            "relative": float(found["relative"]),
+            "finite": float(found["finite"]),
+            "unchecked": bool(found.get("unchecked")),
+        },
+    )
+    return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]))
+
+
+def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
+    data = runner.last("reference") or {"relative": 1.0, "finite": 1.0}
+    if data.get("unchecked"):
+        lab.doubts.append(_UNCHECKED)
+    return Sensitivity(float(data["relative"]), finite_share=float(data["finite"]))
 
 
 def _blame_input(failure: Failure) -> None:
@@ -68,7 +114,7 @@ def _blame_input(failure: Failure) -> None:
 
 def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     """Each kind of doubt once: about the machine, where it was worst, and about the reference."""
-    found = worst(lab.runner.environments)
+    found = [*worst(lab.runner.environments), *lab.doubts]
     if sensitivity < 1e-5:
         found.append(
             Doubt(

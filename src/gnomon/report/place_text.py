@@ -113,7 +113,7 @@ def _prediction(document: dict[str, Any], page: Page) -> None:
     if document["why_not_mixed"]:
         ideal = document["ideal_s"]
         told = f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal else ""
-        page.line(f"Not mixed across runtimes: {document['why_not_mixed']}.{told}")
+        page.line(f"Not mixed: {document['why_not_mixed']}.{told}")
     for name, solution in document["solutions"].items():
         proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
         page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
@@ -180,18 +180,20 @@ def _unattributed(document: dict[str, Any], page: Page) -> None:
     gaps = document["unattributed_s"]
     if not gaps:
         return
-    page.heading("Wall time in no operator (below 0: the profiler itself takes time)")
-    walls = {c["label"]: c["measured"] for c in document["contenders"]}
-    rows = [
-        [label, units.time(gap), units.percent(gap / walls[label]["median_s"]) if walls.get(label) else "-"]
-        for label, gap in gaps.items()
-    ]
-    page.table([Column(title="way to run", number=False), Column(title="time"), Column(title="of the median")], rows)
+    page.heading("Profiled wall time in no operator (below 0: the profiler itself takes it)")
+    rows = [[label, units.time(gap)] for label, gap in gaps.items()]
+    page.table([Column(title="way to run", number=False), Column(title="time")], rows)
 
 
 def _files(document: dict[str, Any], page: Page) -> None:
     page.heading("Written")
-    package = document["package"]
+    package, device = document["package"], document["device"]
+    if device != "local":
+        page.line(
+            f"To run it on {device}, copy the package there first. The Python there needs what the package's "
+            "README.txt names: what gnomon brought was for measuring.",
+            indent=2,
+        )
     page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && python gnomon-agent.pyz run plan.json --output out.npz")
     for picture in document["pictures"]:

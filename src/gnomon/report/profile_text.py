@@ -55,7 +55,7 @@ def _row(column: dict[str, Any]) -> list[str]:
         units.interval(wall["low_s"], wall["high_s"], wall["median_s"]),
         units.time(wall["p10_s"]),
         units.time(wall["p90_s"]),
-        units.time(column["cpu"]["median_s"]),
+        units.time(column["cpu"]["median_s"]) if column["cpu"] else "not told",
         units.time(column["load_s"]),
         units.time(column["first_call_s"]),
         units.mebibytes(column["peak_rss_bytes"]),

@@ -67,6 +67,7 @@ def run_report(document: dict[str, Any], page: Page) -> None:
     page.line(f"{campaign['kind']} of {context['model_name']}, {_when(campaign['started_at_s'])}, {state}.")
     versions = ", ".join(f"{name} {version}" for name, version in sorted(context["versions"].items()))
     page.line(f"gnomon {context['gnomon_version']}, {versions}; {row['runs']} runs, {row['failures']} failed.")
+    page.line(_where(document))
     page.line(f"id {campaign['id']}")
     page.heading(f"Candidates ({'CPU' if document['clock'] == 'cpu' else 'wall'} time: median, [95 % interval])")
     heads = [
@@ -83,6 +84,18 @@ def run_report(document: dict[str, Any], page: Page) -> None:
         page.heading("Failures")
         for candidate in failed:
             page.item(f"{candidate['candidate']}: {failure_text(candidate['last_failure'])}")
+
+
+def _where(document: dict[str, Any]) -> str:
+    """The device, by its name where the campaign noted one, and the threads: what --no-profile goes by."""
+    context = document["row"]["campaign"]["context"]
+    machine = context["device"].get("cpu_model") or context["device"].get("machine") or "an unknown processor"
+    noted: dict[str, Any] = next((event["data"] for event in document["events"] if event["name"] == "lab"), {})
+    name, address = noted.get("device"), noted.get("address")
+    place = "" if not name else f"{name}, " if name == address else f"{name} ({address}), "
+    threads = context["options"].get("threads")
+    told = "" if threads is None else f"; {threads} {'thread' if threads == 1 else 'threads'}"
+    return f"On {place}{machine}{told}."
 
 
 def _candidate(candidate: dict[str, Any]) -> list[str]:

@@ -1,0 +1,175 @@
+"""The job `oplist`: what the digits of a model's codes belong to, and pareto_profiler's oplist.json of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.graph import Graph
+from gnomon.core.groups import By, Grouping, grouped
+from gnomon.core.space import Space, decimal
+from gnomon.errors import ModelError, ProblemError, UsageError
+from gnomon.formats.onert_ops import ir_opcode
+from gnomon.formats.oplist import OpList, write_oplist
+from gnomon.formats.pareto_config import write_config
+from gnomon.models.load import load
+from gnomon.models.model import Model
+
+DEFAULT_BACKENDS = ("cpu", "acl_cl")
+"""What pareto_profiler takes where nothing else is said."""
+
+_MOST_BACKENDS = 10
+_ONERT_FORMATS = ("tflite", "circle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistReport:
+    """The slots of a model, the backends by digit, and the oplist; `oplist` is None where onert takes no such model.
+
+    `opcodes` are onert's names of the model's types, None for a type that onert does not load. `file` is where the
+    oplist was written, if it was.
+    """
+
+    model: Model
+    grouping: Grouping
+    backends: tuple[str, ...]
+    opcodes: dict[str, str | None]
+    oplist: OpList | None
+    file: Path | None = None
+
+    @property
+    def space(self) -> Space:
+        """The space of the codes."""
+        return self.grouping.space(self.backends)
+
+    def document(self) -> dict[str, Any]:
+        """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
+        graph, space = self.model.graph, self.space
+        slots = [
+            {
+                "digit": digit,
+                "name": group.name,
+                "types": list(group.types),
+                "opcodes": list(dict.fromkeys(self.opcodes[name] for name in group.types)),
+                "operators": list(group.operators),
+                "data_bytes": group.data_bytes,
+            }
+            for digit, group in enumerate(self.grouping.groups)
+        ]
+        return {
+            "model": {
+                "path": str(self.model.path),
+                "format": graph.format,
+                "digest": graph.digest,
+                "operators": len(graph.operators),
+                "macs": graph.macs,
+            },
+            "by": self.grouping.by,
+            "backends": list(self.backends),
+            "opcodes": self.opcodes,
+            "slots": slots,
+            "codes": decimal(space.size),
+            "example": self._example(space),
+            "oplist": None if self.oplist is None else _form(self.oplist),
+            "file": None if self.file is None else str(self.file),
+        }
+
+    def _example(self, space: Space) -> dict[str, Any]:
+        """The code that puts only the third slot, or the last of fewer, on the second backend."""
+        assignment = [0] * len(space.slots)
+        digit = min(3, len(assignment)) - 1
+        assignment[digit] = min(1, len(self.backends) - 1)
+        chosen = space.names(assignment)
+        config = None
+        if self.oplist is not None:
+            config = write_config(self.oplist.slots, self.oplist.opmap, self.backends, chosen).strip()
+        return {
+            "code": decimal(space.encode(assignment)),
+            "slot": self.grouping.groups[digit].name,
+            "backend": chosen[digit],
+            "others": self.backends[0],
+            "config": config,
+        }
+
+
+def oplist(
+    path: str | Path, by: By = "type", *, backends: Sequence[str] = DEFAULT_BACKENDS, out: Path | None = None
+) -> OplistReport:
+    """Read a model, group its operators, and write the oplist to `out` if that is given.
+
+    By type the slots are onert's types, in the published form by name; by group and by operator the form is that by
+    index. Raises ModelError for a model that cannot be read, that is empty or, where an oplist is to be written, that
+    onert does not load; UsageError for backends or a file that cannot be meant.
+    """
+    _check(backends)
+    model = load(path)
+    graph = model.graph
+    if not graph.operators:
+        raise ModelError(f"the model {path} has no operator", hint="Give a model that computes something.")
+    loads = graph.format in _ONERT_FORMATS
+    opcodes = {op.type: ir_opcode(op.type) if loads else None for op in graph.operators}
+    kinds = [opcodes[op.type] or op.type for op in graph.operators]
+    grouping = grouped(graph, by, kinds)
+    found = _oplist(graph, grouping, kinds) if all(opcodes.values()) else None
+    if out is not None:
+        if found is None:
+            raise _not_onert(graph, opcodes)
+        _write(out, write_oplist(found))
+    return OplistReport(
+        model=model, grouping=grouping, backends=tuple(backends), opcodes=opcodes, oplist=found, file=out
+    )
+
+
+def _check(backends: Sequence[str]) -> None:
+    good = all(name and name.isascii() and not set(name) & set(" \t\r\n\"';=") for name in backends)
+    if not 1 <= len(backends) <= _MOST_BACKENDS or len(set(backends)) != len(backends) or not good:
+        raise UsageError(
+            f"{','.join(backends)!r} are no backends by digit",
+            hint=f"Give up to {_MOST_BACKENDS} different names, such as: cpu,acl_cl,acl_neon",
+        )
+
+
+def _oplist(graph: Graph, grouping: Grouping, kinds: Sequence[str]) -> OpList | None:
+    types = tuple(dict.fromkeys(kinds))
+    try:
+        if grouping.by == "type":
+            return OpList(oplist=types)
+        return OpList(oplist=types, opmap=grouping.slot_of, opname_by_indx=tuple(kinds))
+    except ProblemError as error:  # more slots or nodes than the form is read with
+        raise ModelError(f"no oplist can be made by {grouping.by}: {error.message}", hint="Use --by type.") from error
+
+
+def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
+    unknown = ", ".join(name for name, opcode in opcodes.items() if opcode is None)
+    if graph.format not in _ONERT_FORMATS:
+        return ModelError(
+            f"onert does not load {graph.format} models, so there is no oplist to write",
+            hint="Give a TFLite or Circle model, or leave --out out to see the slots alone.",
+        )
+    return ModelError(
+        f"onert does not load operators of type {unknown}, so there is no oplist to write",
+        hint="Give a model without them, or leave --out out to see the slots alone.",
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(
+            f"the oplist cannot be written to {path}: {error.strerror or error}",
+            hint="Give --out a file in a folder that can be written.",
+        ) from error
+
+
+def _form(found: OpList) -> dict[str, Any]:
+    form: dict[str, Any] = {"oplist": list(found.oplist)}
+    if found.opmap is not None and found.opname_by_indx is not None:
+        form |= {"opmap": list(found.opmap), "opname_by_indx": list(found.opname_by_indx)}
+    return form

@@ -1,0 +1,164 @@
+"""pareto_profiler's dumps for `pareto`: written from what was measured, and searched in place of a device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.oplist import is_type
+from gnomon.formats.pareto_dump import Dump, DumpSolution, read_dump, write_dump
+from gnomon.jobs.objectives import LATENCY, MEMORY
+from gnomon.jobs.pareto_search import Plan, Searched
+from gnomon.jobs.pareto_space import DecisionSpace
+from gnomon.search.base import Assignment, Cost
+from gnomon.search.coarse import Coarse, grouped
+
+_MOST_BYTES = 64 << 20
+
+
+def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
+    """Read a dump from a file. ProblemError for whatever is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ProblemError(
+            f"the dump {path} cannot be read: {error.strerror or error}", hint="Give a JSON file of pareto_profiler."
+        ) from error
+    return read_dump(text, backends or None)
+
+
+class Recorded:
+    """A dump in place of a device: what it holds of an assignment, None for what it lacks.
+
+    `space` has the backends of each slot that occur in the dump: others do not take its operators, or were never tried.
+    """
+
+    def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
+        for name in objectives:
+            if name not in (LATENCY, MEMORY):
+                raise UsageError(f"a dump does not tell {name}", hint=f"It tells {LATENCY} and {MEMORY}.")
+        self._dump = dump.space
+        self.space = narrowed(dump)
+        self._costs: dict[int, Cost] = {}
+        for row in dump.solutions:
+            both = {LATENCY: row.time_ms * 1e-3, MEMORY: row.memory_kib * 1024.0}
+            self._costs[row.id] = tuple(both[name] for name in objectives)
+        self.lacking = 0
+
+    def __call__(self, assignment: Assignment) -> Cost | None:
+        """What it cost in each objective."""
+        found = self._costs.get(self.code(assignment))
+        self.lacking += found is None
+        return found
+
+    def code(self, assignment: Assignment) -> int:
+        """The dump's code of an assignment of the narrowed space."""
+        return self._dump.encode(self._dump.indices(self.space.names(assignment)))
+
+
+def narrowed(dump: Dump) -> Space:
+    """The space of a dump with the backends alone that occur in it, slot by slot. ProblemError for an empty dump."""
+    if not dump.solutions:
+        raise ProblemError("the dump holds no solution", hint="Give a dump of something that was measured.")
+    seen: list[set[int]] = [set() for _ in dump.slots]
+    for row in dump.solutions:
+        for used, digit in zip(seen, dump.space.decode(row.id), strict=True):
+            used.add(digit)
+    return Space(
+        tuple(
+            Slot(name, tuple(dump.backends[d] for d in sorted(used)))
+            for name, used in zip(dump.slots, seen, strict=True)
+        )
+    )
+
+
+def coarse_of(dump: Dump, space: Space) -> Coarse | None:
+    """The space by operator type of a dump by index, where its file tells the types."""
+    if dump.opmap is None or dump.opname_by_indx is None:
+        return None
+    types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))
+    labels = [f"type {types[group]}" for group in range(len(dump.slots))]
+    try:
+        return None if len(set(labels)) == len(labels) else grouped(space, labels)
+    except ProblemError:  # slots of one type without a backend in common
+        return None
+
+
+def check_dumpable(space: DecisionSpace) -> None:
+    """UsageError where the published form has no place for a space, before anything is measured."""
+    extra = [slot.name for slot in space.space.slots[space.operator_slots :]]
+    if extra:
+        raise UsageError(
+            f"pareto_profiler's dumps have no place for {', '.join(extra)}",
+            hint="Leave --dumpfile out, or give each --option one value alone.",
+        )
+    names = [slot.name for slot in space.space.slots] if space.by == "type" else list(space.kinds)
+    strange = next((name for name in names if not is_type(name)), None)
+    if strange is not None or not all(map(is_type, space.backends)):
+        raise UsageError(
+            f"pareto_profiler's dumps have no place for the name {strange or space.backends!r}",
+            hint="Leave --dumpfile out.",
+        )
+
+
+def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, found: Searched) -> Dump:
+    """The dump of what was measured: milliseconds, KiB, and the codes over all backends."""
+    solutions = tuple(
+        DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
+        for assignment, latency_s, memory in rows
+    )
+    by_name = space.by == "type"
+    brute = plan.strategy == "exhaustive"
+    grouping = space.grouping
+    return Dump(
+        mode="name" if by_name else "index",
+        slots=tuple(slot.name for slot in space.space.slots),
+        backends=space.backends,
+        solutions=solutions,
+        opmap=None if by_name or grouping is None else grouping.slot_of,
+        oplist=tuple(dict.fromkeys(space.kinds)),
+        opname_by_indx=None if by_name else space.kinds,
+        sample_count=None if brute else len(found.told),
+        profiling_s=None if brute else found.seconds,
+        spelling="brute-force" if brute else "sampler",
+    )
+
+
+def dump_again(dump: Dump, looked: Collection[int], plan: Plan, found: Searched) -> Dump:
+    """The part of a dump that a search looked at, by its codes."""
+    brute = plan.strategy == "exhaustive" and (dump.opmap is None or dump.opname_by_indx is not None)
+    return replace(
+        dump,
+        solutions=tuple(row for row in dump.solutions if row.id in looked),
+        configs={code: text for code, text in dump.configs.items() if code in looked},
+        sample_count=None if brute else len(found.told),
+        profiling_s=None if brute else found.seconds,
+        spelling="brute-force" if brute else "sampler",
+    )
+
+
+def save_dump(dump: Dump, path: Path) -> None:
+    """Write a dump to a file, whole or not at all. UsageError where that cannot be."""
+    text = write_dump(dump)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(
+            f"the dump cannot be written to {path}: {error.strerror or error}",
+            hint="Give --dumpfile a file in a folder that can be written.",
+        ) from error
+
+
+def check_file(path: Path) -> None:
+    """UsageError where a file cannot be written, which is better known before an hour of measuring than after it."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")

@@ -1,0 +1,98 @@
+"""What `pareto` is asked, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.front import Certificate
+from gnomon.core.graph import Graph
+from gnomon.core.groups import By
+from gnomon.core.space import Space
+from gnomon.jobs.objectives import LATENCY, MEMORY
+from gnomon.jobs.pareto_prove import Point
+from gnomon.jobs.pareto_search import Plan, Searched
+from gnomon.jobs.prove import Verified
+from gnomon.jobs.request import Request
+from gnomon.jobs.targets import Missing
+from gnomon.measure.clock import Clock
+from gnomon.measure.environment import Doubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoRequest:
+    """What is minimised over which choices, how it is searched, and what to do with the front.
+
+    `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose
+    digits mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning
+    the usual ones. `pick` is the number of a point of the front, `under` bounds of objectives in seconds or bytes: the
+    point is written to `out` and verified. `dumpfile` gets everything that was measured.
+    """
+
+    request: Request | None = None
+    source: Path | None = None
+    backends: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = (LATENCY, MEMORY)
+    by: By = "type"
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    pick: int | None = None
+    under: Mapping[str, float] = field(default_factory=dict)
+    out: Path | None = None
+    overwrite: bool = False
+    dumpfile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """Where a front was measured: what is not there where a dump is searched."""
+
+    model: Path
+    graph: Graph
+    device: str
+    fingerprint: Mapping[str, Any]
+    versions: Mapping[str, str]
+    clock: Clock
+    sensitivity: float
+    campaign: str
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pareto:
+    """What `pareto` found.
+
+    `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
+    measured again side by side; without it their values are the samples. `left_out` points of the sampled front, or
+    near it, were not measured again. `prices` says in words what each objective's number is made of. `slots` are the
+    decision space's slots by the words of the command, `published` the space of the codes. `failures` are assignments
+    that failed, with the reason. `chosen` is the point that was deployed to `package`.
+    """
+
+    asked: ParetoRequest
+    lived: Lived | None
+    space: Space
+    published: Space
+    operator_slots: int
+    searched: Searched
+    samples: tuple[tuple[int, str], ...]
+    points: tuple[Point, ...]
+    proved: bool
+    left_out: int
+    certificate: Certificate
+    prices: Mapping[str, str]
+    failures: tuple[tuple[str, str], ...]
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    seconds: float
+    chosen: Point | None = None
+    verified: Verified | None = None
+    package: Path | None = None
+    dumpfile: Path | None = None
+
+    @property
+    def front(self) -> tuple[Point, ...]:
+        """The points that nothing surely dominates."""
+        return tuple(p for p in self.points if p.number is not None)

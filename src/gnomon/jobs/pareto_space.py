@@ -1,0 +1,231 @@
+"""The decision space of `pareto`: slots of operators over backends, the configurations, and options of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gnomon.core.groups import By, Grouping, grouped
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.onert_ops import ir_opcode
+from gnomon.jobs.contender import Contender
+from gnomon.jobs.inside import InsidePlacer
+from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import Missing, Target
+from gnomon.runtimes.tuning import Tuning, tuned, tunings
+from gnomon.search.base import Assignment
+from gnomon.search.coarse import Coarse
+from gnomon.search.coarse import grouped as by_label
+
+CONFIGURATION = "configuration"
+"""The slot of the configuration, where there are several."""
+
+_CONVERSIONS = {"precision"}
+"""Options that are configurations of their own: they are wished for before the device is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSpace:
+    """What can be chosen: slots of operators (none for a runtime with one backend), then configuration and options.
+
+    `targets` are the choices of the configuration, whose slot is there only if there are several. `options` are the
+    tunings that have a slot or a fixed value, with their values. `kinds` are the operators' types, as the runtime calls
+    them. Codes are those of `space`: the slots of operators are its least significant digits.
+    """
+
+    space: Space
+    grouping: Grouping | None
+    by: By
+    backends: tuple[str, ...]
+    kinds: tuple[str, ...]
+    targets: tuple[Target, ...]
+    options: Mapping[str, tuple[str, ...]]
+
+    @property
+    def operator_slots(self) -> int:
+        """How many slots are of operators: the first ones."""
+        return len(self.grouping.groups) if self.grouping else 0
+
+    @property
+    def parallel(self) -> bool:
+        """Whether some choice lets several threads work, so that CPU time is not the time of a call."""
+        known = tunings(self.targets[0].runtime.name)
+        several = {name: values for name, values in self.options.items() if known[name].parallel}
+        harmless = {"threads": ("1",), "executor": ("Linear",)}
+        return any(values != harmless.get(name) for name, values in several.items())
+
+    def coarse(self) -> Coarse | None:
+        """The space by operator type that a finer one is searched from; None where nothing would be coarser."""
+        if self.grouping is None or self.by == "type":
+            return None
+        labels = [f"type {self.kinds[group.operators[0]]}" for group in self.grouping.groups]
+        labels += [slot.name for slot in self.space.slots[self.operator_slots :]]
+        if len(set(labels)) == len(labels):
+            return None
+        try:
+            return by_label(self.space, labels)
+        except ProblemError:  # operators of one type that no backend takes all of
+            return None
+
+    @property
+    def published(self) -> Space:
+        """The space of the codes that are shown: pareto_profiler's, where each slot counts all backends."""
+        own = self.space.slots[: self.operator_slots]
+        wide = [Slot(slot.name, self.backends) for slot in own]
+        return Space((*wide, *self.space.slots[self.operator_slots :]))
+
+    def code(self, assignment: Assignment) -> int:
+        """The published code of an assignment."""
+        published = self.published
+        return published.encode(published.indices(self.space.names(assignment)))
+
+    def chosen_target(self, assignment: Assignment) -> Target:
+        """The target, with its configuration tuned, that an assignment means."""
+        names = self.space.names(assignment)[self.operator_slots :]
+        number = 0
+        if len(self.targets) > 1:
+            number, names = assignment[self.operator_slots], names[1:]
+        fixed = {name: values[0] for name, values in self.options.items() if len(values) == 1}
+        several = [name for name, values in self.options.items() if len(values) > 1]
+        values = {**fixed, **dict(zip(several, names, strict=True))}
+        target = self.targets[number]
+        ordered = {name: values[name] for name in self.options}
+        return replace(target, configuration=tuned(target.configuration, ordered))
+
+    def contender(self, lab: Lab, assignment: Assignment) -> Contender:
+        """What an assignment means, to be measured or deployed."""
+        placer = InsidePlacer(lab, self.chosen_target(assignment))
+        chosen = self.space.names(assignment)[: self.operator_slots]
+        if self.grouping is None:
+            backends = [0] * len(placer.graph.operators)
+        else:
+            backends = [placer.backends.index(chosen[slot]) for slot in self.grouping.slot_of]
+        return placer.contender("plan", self.label(assignment), backends, None)
+
+    def label(self, assignment: Assignment) -> str:
+        """The choices in words: the backend of most operators first, then what differs from it, then the rest."""
+        names = self.space.names(assignment)
+        slots = self.space.slots
+        own, rest = names[: self.operator_slots], names[self.operator_slots :]
+        told: list[str] = []
+        if own and self.grouping is not None:
+            counts = dict.fromkeys(own, 0)
+            for group, backend in zip(self.grouping.groups, own, strict=True):
+                counts[backend] += len(group.operators)
+            most = max(counts, key=lambda b: counts[b])
+            others: dict[str, list[str]] = {}
+            for slot, backend in zip(slots, own, strict=False):
+                if backend != most:
+                    others.setdefault(backend, []).append(slot.name)
+            told.append(most)
+            told += [f"{backend}: {few(members)}" for backend, members in others.items()]
+        for slot, name in zip(slots[self.operator_slots :], rest, strict=True):
+            told.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
+        return "; ".join(told) or self.targets[0].configuration.name
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The precisions that the option of that name wishes beside float32: configurations of their own."""
+    if "precision" not in options:
+        return ()
+    return tuple(p for p in options["precision"] or ("bfloat16", "float16") if p != "float32")
+
+
+def decision_space(lab: Lab, by: By, options: Mapping[str, tuple[str, ...]]) -> DecisionSpace:
+    """The space of a lab's model: of its runtime with several backends, or of its configurations.
+
+    `options` are tunings by name with the values to try, none meaning the usual ones. What has no part in the space
+    goes into the lab's `missing`. UsageError where it is not clear what is meant, and names what to say.
+    """
+    targets = _targets(lab)
+    runtime = targets[0].runtime.name
+    chosen = {name: values for name, values in options.items() if name not in _CONVERSIONS}
+    values = {name: _known(name, targets).checked(named) for name, named in chosen.items()}
+    graph = targets[0].placed.graph
+    kinds = tuple((ir_opcode(op.type) if runtime == "onert" else None) or op.type for op in graph.operators)
+    grouping, backends = None, InsidePlacer(lab, targets[0]).backends
+    slots: list[Slot] = []
+    if len(backends) > 1:
+        grouping = grouped(graph, by, kinds)
+        slots = _operator_slots(grouping, targets[0], backends)
+    if len(targets) > 1:
+        slots.append(Slot(CONFIGURATION, tuple(t.configuration.name for t in targets)))
+    slots += [Slot(name, tried) for name, tried in values.items() if len(tried) > 1]
+    return DecisionSpace(
+        space=Space(tuple(_named(slots))),
+        grouping=grouping,
+        by=by,
+        backends=backends,
+        kinds=kinds,
+        targets=targets,
+        options=values,
+    )
+
+
+def _targets(lab: Lab) -> tuple[Target, ...]:
+    """The targets of one kind: all of the only runtime with several backends, else all that take a model whole."""
+    several = [t for t in lab.targets if len(InsidePlacer(lab, t).backends) > 1]
+    runtimes = list(dict.fromkeys(t.runtime.name for t in several))
+    if len(runtimes) > 1:
+        raise UsageError(
+            f"{' and '.join(runtimes)} have several backends each, and a space is of one runtime",
+            hint=f"Name it: --runtime {runtimes[0]}.",
+        )
+    if not several:
+        return lab.targets
+    for target in lab.targets:
+        if target not in several:
+            reason = f"the space is that of {runtimes[0]}, which has several backends"
+            hint = f"For a space of its own: --runtime {target.runtime.name}."
+            lab.missing.append(Missing(name=target.configuration.name, reason=reason, hint=hint))
+    return tuple(several)
+
+
+def _known(name: str, targets: Sequence[Target]) -> Tuning:
+    """The tuning of that name, which the runtimes of all targets must have."""
+    for runtime in dict.fromkeys(t.runtime.name for t in targets):
+        known = tunings(runtime)
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise UsageError(
+                f"{runtime} has no option {name!r}",
+                hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
+            )
+    return tunings(targets[0].runtime.name)[name]
+
+
+def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...]) -> list[Slot]:
+    """A slot for each group, with the backends that take all of its operators."""
+    taken = target.support.operators
+    slots = []
+    for group in grouping.groups:
+        choices = tuple(b for b in backends if taken[b].issuperset(group.operators))
+        if not choices:
+            raise UsageError(
+                f"no backend of {target.configuration.name} takes all operators of '{group.name}'",
+                hint="Choose finer slots: --by operator.",
+            )
+        slots.append(Slot(group.name, choices))
+    return slots
+
+
+def _named(slots: Sequence[Slot]) -> list[Slot]:
+    """The slots, a name that is there already getting a number: operators are named by whoever made the model."""
+    seen: dict[str, int] = {}
+    made = []
+    for slot in slots:
+        count = seen[slot.name] = seen.get(slot.name, 0) + 1
+        name = slot.name
+        while count > 1 and (name == slot.name or name in seen):
+            name = f"{slot.name} #{count}"
+            count += 1
+        seen.setdefault(name, 1)
+        made.append(slot if name == slot.name else Slot(name, slot.choices))
+    return made

@@ -1,0 +1,39 @@
+"""What a job is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gnomon.devices.address import LOCAL, parse_address
+from gnomon.devices.config import DeviceConfig
+from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Wish
+
+WAIT_S = 600.0
+THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The model, where and with what it runs, and how hard to try.
+
+    `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
+    `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
+    taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
+    reachable. `wait_s` is how long a device that vanishes may stay away before the job gives up.
+    """
+
+    model: Path
+    device: DeviceConfig = THIS_MACHINE
+    runtimes: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=Wish)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    feeds: Mapping[str, Path] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
+    seed: int = 0
+    record: Path | None = None
+    fresh: bool = False
+    measure: bool = True
+    wait_s: float = WAIT_S

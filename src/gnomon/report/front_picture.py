@@ -1,0 +1,194 @@
+"""The picture of a front: every sampled point, the front with its error bars, and what the search reached when."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from gnomon.report import units
+from gnomon.report.pareto_text import headline
+from gnomon.report.plain import shorten
+
+# Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
+_SAMPLE, _FRONT, _BEHIND, _CHOSEN = "#999999", "#0072B2", "#E69F00", "#D55E00"
+_SETTINGS = {
+    "svg.hashsalt": "gnomon",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.usetex": False,
+    "text.parse_math": False,
+}
+_MOST_LABELS = 16
+
+_Places = tuple[float, float, "dict[str, int] | None"]
+"""What to multiply the values of both axes with; and, where there is one objective alone, the place of each code."""
+
+
+def draw_front(document: dict[str, Any], paths: Sequence[Path]) -> None:
+    """Draw a pareto document into files whose suffix says how (.svg, .png). The same document gives the same bytes.
+
+    The first two objectives are the axes; a single one is drawn over the evaluations. Raises OSError where a file
+    cannot be written.
+    """
+    settings = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        for path in paths:
+            figure = _figure(document)  # anew: laying out the same figure again moves it a little
+            metadata = {"Date": None, "Creator": "gnomon"} if path.suffix == ".svg" else {"Software": "gnomon"}
+            figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+
+
+def _figure(document: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(10.0, 7.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    volume = document["search"]["volume"]
+    if volume:
+        upper, lower = figure.subplots(2, 1, height_ratios=(3.2, 1))
+        _draw_volume(lower, document)
+    else:
+        upper = figure.subplots()
+    _draw_points(upper, document)
+    return figure
+
+
+def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:
+    """What to multiply an objective's values with, and the axis's label."""
+    objective = document["objectives"][number]
+    costs = [sample["cost"][number] for sample in document["samples"] if sample["cost"] is not None]
+    largest = max([*costs, *(p["estimates"][number]["value"] for p in document["points"] if p["estimates"])])
+    name = objective["name"].replace("-", " ")
+    if objective["unit"] == "B":
+        return 2.0**-20, f"{name}, MiB"
+    if objective["unit"] == "s":
+        factor, unit = next(((f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest < 999.5 * f), (1.0, "s"))
+        return 1 / factor, f"{name}, {unit}"
+    return 1.0, name
+
+
+def _draw_points(axes: Any, document: dict[str, Any]) -> None:
+    single = len(document["objectives"]) == 1
+    x_scale, x_label = (1.0, "evaluation") if single else _axis(document, 0)
+    y_scale, y_label = _axis(document, 0 if single else 1)
+    y_axis = 0 if single else 1
+    order = {sample["code"]: k + 1 for k, sample in enumerate(document["samples"])}
+    costs = [(k + 1, s["cost"]) for k, s in enumerate(document["samples"]) if s["cost"] is not None]
+    sampled_x = [k if single else cost[0] * x_scale for k, cost in costs]
+    sampled_y = [cost[y_axis] * y_scale for _, cost in costs]
+    axes.plot(sampled_x, sampled_y, ".", color=_SAMPLE, markersize=5, zorder=1, label=_sampled(document))
+    places = (x_scale, y_scale, order if single else None)
+    _draw_measured(axes, document, places)
+    if not single and len(document["objectives"]) == 2:
+        _stairs(axes, document, (x_scale, y_scale))
+    _numbers(axes, document, places)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.legend(frameon=False, loc="best")
+    name = Path((document["model"] or {"path": document["source"]})["path"]).name
+    where = f" on {shorten(document['device'], 30)}" if document["device"] else ""
+    title = f"{shorten(name, 50)}{where}. {shorten(headline(document), 220)}"
+    axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
+
+
+def _draw_measured(axes: Any, document: dict[str, Any], places: _Places) -> None:
+    """The points with estimates: the front, what is behind it, the choice."""
+    groups: dict[str, list[dict[str, Any]]] = {"front": [], "behind": [], "chosen": []}
+    for point in document["points"]:
+        if point["estimates"] is None:
+            continue
+        chosen = point["number"] is not None and point["number"] == document["chosen"]
+        groups["chosen" if chosen else "front" if point["number"] is not None else "behind"].append(point)
+    proved = "the front, with 95 % intervals" if document["proved"] else "the front, as sampled"
+    looks = {
+        "behind": ("s", _BEHIND, "measured again and surely behind", "none"),
+        "front": ("o", _FRONT, proved, _FRONT),
+        "chosen": ("*", _CHOSEN, "the choice", _CHOSEN),
+    }
+    single = places[2] is not None
+    for kind, (marker, colour, label, face) in looks.items():
+        members = groups[kind]
+        if not members:
+            continue
+        where = [_place(point, places) for point in members]
+        axes.errorbar(
+            [x for x, _ in where],
+            [y for _, y in where],
+            xerr=None if single else _bars(members, 0, places[0]),
+            yerr=_bars(members, 0 if single else 1, places[1]),
+            fmt=marker,
+            color=colour,
+            markerfacecolor=face,
+            markersize=14 if marker == "*" else 7,
+            elinewidth=1.2,
+            capsize=2.5,
+            zorder=3,
+            label=label,
+        )
+
+
+def _place(point: dict[str, Any], places: _Places) -> tuple[float, float]:
+    """Where a point lies: by two objectives, or by its evaluation and the only one."""
+    x_scale, y_scale, order = places
+    found = point["estimates"]
+    if order is not None:
+        return order.get(point["code"], 0), found[0]["value"] * y_scale
+    return found[0]["value"] * x_scale, found[1]["value"] * y_scale
+
+
+def _sampled(document: dict[str, Any]) -> str:
+    if document["search"]["predicted"]:
+        return "by the prices"
+    return "sampled, one process each" if document["model"] else "in the dump"
+
+
+def _bars(points: Sequence[dict[str, Any]], axis: int, scale: float) -> list[list[float]]:
+    """How far the error bars reach down and up; not at all where an interval is unknown, nor beyond thrice a value."""
+    down, up = [], []
+    for point in points:
+        found = point["estimates"][axis]
+        value, low, high = found["value"], found["low"], found["high"]
+        down.append(0.0 if low is None else max(0.0, value - low) * scale)
+        up.append(0.0 if high is None else max(0.0, min(high, 3 * value) - value) * scale)
+    return [down, up]
+
+
+def _stairs(axes: Any, document: dict[str, Any], scales: tuple[float, float]) -> None:
+    """The border of what the front dominates."""
+    front = [[e["value"] for e in p["estimates"]] for p in document["points"] if p["number"] is not None]
+    best: list[tuple[float, float]] = []
+    for x, y in sorted(front):
+        if not best or y < best[-1][1]:
+            best.append((x, y))
+    if len(best) > 1:
+        x = [p[0] * scales[0] for p in best]
+        y = [p[1] * scales[1] for p in best]
+        axes.step(x, y, where="post", color=_FRONT, linewidth=0.8, linestyle="--", zorder=2)
+
+
+def _numbers(axes: Any, document: dict[str, Any], places: _Places) -> None:
+    for point in document["points"]:
+        if point["number"] is None or point["number"] > _MOST_LABELS:
+            continue
+        label = f"{point['number']}  {shorten(point['label'], 34)}"
+        at = _place(point, places)
+        axes.annotate(label, at, xytext=(6, 6), textcoords="offset points", fontsize=8, zorder=4)
+
+
+def _draw_volume(axes: Any, document: dict[str, Any]) -> None:
+    volume = document["search"]["volume"]
+    axes.step(range(1, len(volume) + 1), [100 * share for share in volume], where="post", color="black", linewidth=1.2)
+    axes.set_xlabel(f"evaluations ({document['search']['name']}, {units.duration(document['search']['seconds'])})")
+    axes.set_ylabel("dominated\nvolume, %")
+    axes.set_xlim(1, max(2, len(volume)))
+    axes.set_ylim(0, 102)

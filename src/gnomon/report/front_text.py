@@ -1,0 +1,45 @@
+"""The report of `gnomon front`, made from its JSON document alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.spans import assignment_text
+from gnomon.report.text import Column, Page
+
+_SHOWN = 20
+
+
+def front_report(document: dict[str, Any], page: Page) -> None:
+    """How many trade-offs there are, what is proved about them, and some of them from end to end."""
+    points, objectives = document["points"], document["objectives"]
+    count = "1 trade-off" if len(points) == 1 else f"{len(points)} trade-offs"
+    page.headline(f"{count}: {_proof(document['certificate'])}.")
+    heads = [_title(objective) for objective in objectives]
+    columns = [*(Column(title=head) for head in heads), Column(title="assignment", number=False, most=64)]
+    chosen = _spread(len(points))
+    rows = [[f"{c:g}" for c in points[i]["cost"]] + [assignment_text(points[i]["assignment"], most=8)] for i in chosen]
+    page.table(columns, rows)
+    if len(chosen) < len(points):
+        page.line(f"{len(chosen)} of {len(points)} are shown; --json has all.", indent=1, style="dim")
+    page.line(f"Found in {units.time(document['seconds'])}.", indent=1)
+
+
+def _proof(certificate: Any) -> str:
+    if certificate == "exact":
+        return "proved to be all there are"
+    if isinstance(certificate, dict):
+        return f"proved to be within {100 * certificate['epsilon']:.3g} % of all there are"
+    return "the best found; nothing is proved about others"
+
+
+def _title(objective: dict[str, Any]) -> str:
+    return f"{objective['name']} ({objective['unit']})" if objective["unit"] else str(objective["name"])
+
+
+def _spread(count: int) -> list[int]:
+    """Both ends and some between, evenly."""
+    if count <= _SHOWN:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (_SHOWN - 1)) for i in range(_SHOWN)})

@@ -1,0 +1,219 @@
+"""The report of `gnomon pareto`, made from its JSON document alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.common import closing, doubts, failure_text, missing, model_line
+from gnomon.report.text import Column, Page
+
+_CLOCKS = {"cpu": "CPU time", "wall": "wall time, the lower fifth of the calls"}
+_MOST_OTHERS = 12
+_MOST_FAILURES = 5
+
+
+def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
+    """Write the report: the front first, then what it rests on, then what speaks against it.
+
+    `own_record` says that the record was named by an option, and must be named again to show it.
+    """
+    page.headline(headline(document))
+    if document["model"]:
+        page.line(model_line(document))
+    else:
+        page.line(f"From {Path(document['source']).name}; nothing was measured.")
+    page.line(_space_line(document))
+    _front(document, page)
+    _others(document, page)
+    _spent(document, page)
+    _prices(document, page)
+    _failures(document, page)
+    missing(document["missing"], page)
+    doubts(document["doubts"], page)
+    _package(document, page)
+    if document["model"]:
+        closing(document, page, own_record=own_record)
+
+
+def headline(document: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    front = [p for p in document["points"] if p["number"] is not None]
+    names = [o["name"].replace("-", " ") for o in document["objectives"]]
+    if len(front) == 1:
+        told = f"One point is best in {_listed(names)}: {front[0]['label']}."
+    else:
+        ranges = []
+        for k, objective in enumerate(document["objectives"]):
+            values = [p["estimates"][k]["value"] for p in front]
+            ranges.append(f"{names[k]} {value(min(values), objective)} to {value(max(values), objective)}")
+        told = f"The front has {len(front)} points: {_listed(ranges)}."
+    if document["chosen"] is None:
+        return told
+    chosen = next(p for p in front if p["number"] == document["chosen"])
+    verified = document["verified"] or {}
+    if verified.get("ok"):
+        return f"{told} Point {chosen['number']} is written and verified: {chosen['label']}."
+    if verified.get("skipped"):
+        return f"{told} Point {chosen['number']} is written, and was not run: {chosen['label']}."
+    return f"{told} Point {chosen['number']} is written, but its package was refused: {chosen['label']}."
+
+
+def value(number: float | None, objective: dict[str, Any]) -> str:
+    """A value in the unit of its objective."""
+    if objective["unit"] == "s":
+        return units.time(number)
+    return units.mebibytes(number) if objective["unit"] == "B" else units.small(number)
+
+
+def _interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
+    low, high = found["low"], found["high"]
+    if objective["unit"] == "s":
+        return units.interval(low, high, found["value"]) if low is not None else ""
+    if low is None or high is None or high - low <= 1e-9 * high:
+        return ""
+    if objective["unit"] == "B":
+        return f"[{units.digits(low / 2**20)}, {units.digits(high / 2**20)}]"
+    return f"[{units.small(low)}, {units.small(high)}]"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _space_line(document: dict[str, Any]) -> str:
+    space = document["space"]
+    size = space["size"] if len(space["size"]) <= 12 else f"about 10^{len(space['size']) - 1}"
+    own = space["operator_slots"]
+    by = f" by {space['by']}" if space["by"] else ""
+    slots = [f"{own} slots of operators{by}"] if own else []
+    slots += [f"{s['name']} ({', '.join(s['choices'])})" for s in space["slots"][own:]]
+    return f"{size} assignments: {', '.join(slots)}."
+
+
+def _columns(document: dict[str, Any]) -> list[Column]:
+    columns = [Column(title=""), Column(title="choice", number=False, least=24)]
+    for objective in document["objectives"]:
+        columns += [Column(title=objective["name"].replace("-", " ")), Column(title="", number=False, least=14)]
+    return [*columns, Column(title="code", most=16), Column(title="", number=False, least=10)]
+
+
+def _row(document: dict[str, Any], point: dict[str, Any], mark: str) -> list[str]:
+    cells = [mark, point["label"]]
+    for objective, found in zip(document["objectives"], point["estimates"], strict=True):
+        cells += [value(found["value"], objective), _interval(found, objective)]
+    return [*cells, point["code"], _note(document, point)]
+
+
+def _note(document: dict[str, Any], point: dict[str, Any]) -> str:
+    numbers = [p["number"] for p in document["points"]]
+    if point["dominated_by"] is not None:
+        return f"behind {numbers[point['dominated_by']]}"
+    ties = [str(numbers[k]) for k in point["ties"] if numbers[k] is not None]
+    maybe = [str(numbers[k]) for k in point["maybe_dominated_by"] if numbers[k] is not None]
+    told = [f"like {', '.join(ties)}"] if ties else []
+    told += [f"perhaps behind {', '.join(maybe)}"] if maybe else []
+    return "; ".join(told)
+
+
+def _front(document: dict[str, Any], page: Page) -> None:
+    clock = f", by {_CLOCKS[document['clock']]}" if document["clock"] else ""
+    how = f"measured again side by side (value, [95 % interval]){clock}" if document["proved"] else "as sampled"
+    page.heading(f"The front, {how}")
+    front = [p for p in document["points"] if p["number"] is not None]
+    rows = [_row(document, p, f"{'> ' if p['number'] == document['chosen'] else ''}{p['number']}") for p in front]
+    chosen = frozenset(k for k, p in enumerate(front) if p["number"] == document["chosen"])
+    page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]), bold=chosen)
+    if document["proved"]:
+        page.line(
+            "like N: the noise tells them apart in nothing; perhaps behind N: N is better somewhere, and no worse as "
+            "far as the noise tells.",
+            indent=1,
+            style="dim",
+        )
+
+
+def _others(document: dict[str, Any], page: Page) -> None:
+    others = [p for p in document["points"] if p["number"] is None]
+    alive = [p for p in others if p["estimates"] is not None]
+    if alive:
+        page.heading("Measured again and surely behind")
+        rows = [_row(document, p, letter) for p, letter in zip(alive, ascii_lowercase[:_MOST_OTHERS], strict=False)]
+        page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]))
+    for point in others:
+        if point["estimates"] is None:
+            told = failure_text(point["failure"]) if point["failure"] else "it does not tell every objective"
+            page.item(f"{point['label']} failed when it was measured again: {told}")
+    if document["left_out"]:
+        page.item(
+            f"{document['left_out']} more points of the front, or within noise of it, were not measured again.",
+            "They are among the samples of --json.",
+        )
+
+
+def _spent(document: dict[str, Any], page: Page) -> None:
+    search = document["search"]
+    page.heading("The search")
+    if search["predicted"]:
+        many = "1 point" if len(document["samples"]) == 1 else f"{len(document['samples'])} points"
+        page.line(f"{search['name']}: a front of {many} by the prices below, in {units.duration(search['seconds'])}.")
+    else:
+        failed = f", {search['failed']} failed" if search["failed"] else ""
+        known = f", {search['replayed']} known from the record" if search["replayed"] else ""
+        told = f"{search['name']}, seed {search['seed']}: {_evaluations(search['evaluations'])}{failed}{known}"
+        page.line(f"{told}, in {units.duration(search['seconds'])}.")
+    page.line(_certificate(document))
+    volume = search["volume"]
+    if volume and volume[-1] > 0:
+        reached = next(k + 1 for k, share in enumerate(volume) if share >= 0.99 * volume[-1])
+        page.line(f"99 % of the dominated volume was reached after {_evaluations(reached)}.")
+
+
+def _evaluations(count: int) -> str:
+    return "1 evaluation" if count == 1 else f"{count} evaluations"
+
+
+def _certificate(document: dict[str, Any]) -> str:
+    certificate, name = document["certificate"], document["search"]["name"]
+    if isinstance(certificate, dict):
+        return f"Every assignment is covered within {certificate['epsilon']:.2%}, by the prices."
+    if certificate == "exact":
+        if name == "exact":
+            return "Exact: by the prices, no assignment is better than the front."
+        where = "in the dump" if document["source"] else "run"
+        return f"Exact: every assignment of the space was {where}."
+    if name == "exact":
+        return "Heuristic: the front of the prices was not finished in time."
+    return "Heuristic: there may be better assignments that were not tried."
+
+
+def _prices(document: dict[str, Any], page: Page) -> None:
+    for objective in document["objectives"]:
+        page.line(f"{objective['name']}: {objective['price']}.", indent=2)
+
+
+def _failures(document: dict[str, Any], page: Page) -> None:
+    rows = document["failures"]
+    for row in rows[:_MOST_FAILURES]:
+        page.item(f"{row['label']} failed: {row['reason']}")
+    if len(rows) > _MOST_FAILURES:
+        page.item(f"{len(rows) - _MOST_FAILURES} more assignments failed.", "--json names them.")
+
+
+def _package(document: dict[str, Any], page: Page) -> None:
+    verified = document["verified"]
+    if verified and not verified["ok"] and not verified["skipped"]:
+        moved = verified["moved"]
+        told = failure_text(verified["failure"]) if verified["failure"] else f"{len(moved)} operators ran elsewhere"
+        page.item(f"The package was refused: {told}.", "Pick another point.")
+    if document["model"] or document["dumpfile"] or document["pictures"]:
+        page.heading("Files")
+    for label in ("package", "dumpfile"):
+        if document[label]:
+            page.path(label, document[label])
+    for path in document["pictures"]:
+        page.path("picture", path)
+    if document["model"] and document["chosen"] is None:
+        page.path("deploy", "the same command with --pick N, or --under peak-memory=80MB")

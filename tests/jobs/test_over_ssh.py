@@ -1,0 +1,293 @@
+"""Jobs on a device behind SSH that has nothing but a Python: all is brought, proven there, and left clean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.bad_days.boardkit import Board, python_with, running_board, switch_off, switch_on
+from tests.bad_days.livekit import circle_with, matmul_onnx, recorded
+from tests.jobs.test_place_real import check_structure
+from zoo.flat import ACTIVATION, convolution
+
+from gnomon.devices.local import LocalDevice
+from gnomon.devices.ssh_link import Link
+from gnomon.errors import MeasurementError, RuntimeMissingError
+from gnomon.jobs import modelling, recall
+from gnomon.jobs.across import AcrossPlacer
+from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.place import Placement, place
+from gnomon.jobs.request import Request
+from gnomon.jobs.trust import doubts, reference
+from gnomon.measure.campaign import CampaignRunner, Measured
+from gnomon.measure.effort import Effort
+from gnomon.models.convert import convert
+from gnomon.models.pnnx import find_pnnx
+from gnomon.runtimes.base import Wish
+from gnomon.runtimes.registry import all_runtimes
+
+Zoo = Callable[[str], Path]
+RUNTIMES = {runtime.name: runtime for runtime in all_runtimes()[0]}
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """A board with a bare Python."""
+    with running_board(tmp_path_factory.mktemp("board")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def equipped(tmp_path_factory: pytest.TempPathFactory, board: Board) -> Board:
+    """The same board with another Python, which has a runtime for ONNX models."""
+    folder = tmp_path_factory.mktemp("equipped") / "python"
+    return replace(board, python=python_with(folder, ("numpy", "onnxruntime")))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes went to devices, call by call."""
+    counts: list[int] = []
+    true = Link.data
+
+    def data(self: Link, chunk: Any) -> None:
+        counts.append(len(chunk))
+        true(self, chunk)
+
+    monkeypatch.setattr(Link, "data", data)
+    return counts
+
+
+def saved(folder: Path, data: bytes, name: str = "m.onnx") -> Path:
+    (folder / name).write_bytes(data)
+    return folder / name
+
+
+def kept(board: Board) -> dict[str, tuple[int, int]]:
+    """What is in the board's cache of pushed things: by digest, which folder it is and when it was written."""
+    found = {p.name: p.stat() for p in board.cache.iterdir() if p.is_dir()}
+    return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
+
+
+def placed_there(found: Placement, record: Path) -> None:
+    """What the package's run on the device recorded is of this campaign."""
+    assert any(key.startswith("package/") for campaign, key, *_ in recorded(record) if campaign == found.campaign)
+
+
+@pytest.mark.slow
+def test_place_with_everything_to_be_brought(
+    board: Board, zoo_model: Zoo, small: Effort, tmp_path: Path, sent: list[int]
+) -> None:
+    record, told = tmp_path / "record.sqlite", list[str]()
+    request = Request(model=zoo_model("mix.circle"), device=board.config(), effort=small, record=record)
+    found = place(request, tmp_path / "out", tell=told.append)
+    check_structure(found)
+    assert found.device == "board"
+    assert len([s for s in told if s.startswith("brings numpy") and "onert" in s]) == 1
+    assert set(found.verified.places) == set(range(29))  # by the trace of the package, which was run there
+    assert {row.ran_on for row in found.rows} <= {"cpu", "ruy"}
+    placed_there(found, record)
+    assert board.clean()
+    first, brought = kept(board), sum(sent)
+    assert brought > 10_000_000
+    assert not list(board.cache.glob(".part-*"))
+
+    sent.clear()
+    told.clear()
+    again = place(request, tmp_path / "out", overwrite=True, tell=told.append)
+    check_structure(again)
+    assert not told
+    assert sum(sent) < 1_000_000  # requests, and a package that may be of another plan
+    assert first.items() <= kept(board).items()
+    assert again.campaign != found.campaign
+    assert board.clean()
+    _decide_without_the_board(board, replace(request, measure=False), again, tmp_path / "decided")
+
+
+def _decide_without_the_board(board: Board, request: Request, live: Placement, out: Path) -> None:
+    switch_off(board)
+    try:
+        found = place(request, out)
+    finally:
+        switch_on(board)
+    assert found.campaign == live.campaign
+    assert (found.device, found.fingerprint, found.versions) == ("board", live.fingerprint, live.versions)
+    assert found.verdict.chosen.contender.label == live.verdict.chosen.contender.label
+    assert found.verdict.reason == live.verdict.reason
+    assert [row.planned for row in found.rows] == [row.planned for row in live.rows]
+    assert {k: s.value for k, s in found.solutions.items()} == {k: s.value for k, s in live.solutions.items()}
+    assert found.verified.skipped
+    assert (out / "plan.json").is_file()
+
+
+@pytest.mark.slow
+def test_decisions_from_the_record(
+    equipped: Board, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "record.sqlite"
+    model = saved(tmp_path, matmul_onnx(depth=1))
+    request = Request(model=model, device=equipped.config(), effort=small, record=record, runtimes=("onnxruntime",))
+    live = place(request, tmp_path / "live")
+    check_structure(live)
+    gone = equipped.config(ssh_options=("ProxyCommand=false",))
+    unmeasured = replace(request, measure=False, device=gone)  # there is no way to it
+    before = recorded(record)
+    assert place(unmeasured, tmp_path / "same").campaign == live.campaign
+    assert recorded(record) == before
+
+    fewer = replace(unmeasured, runtimes=())
+    found = place(fewer, tmp_path / "all")
+    others = {name for name, runtime in RUNTIMES.items() if runtime.formats & {"onnx", "ncnn"}} - {"onnxruntime"}
+    assert {m.name for m in found.missing} == others
+    with pytest.raises(RuntimeMissingError, match="openvino: it was not measured there"):
+        place(replace(unmeasured, runtimes=("openvino",)), tmp_path / "none")
+    for change, where in (
+        ({"device": replace(gone, name="phone", address=replace(gone.address, host="phone"))}, "on board$"),
+        ({"wish": Wish(threads=2)}, "on board with other options$"),
+        ({"device": replace(gone, pin=(0,))}, "on board with other settings"),
+    ):
+        with pytest.raises(MeasurementError, match=where):
+            place(replace(unmeasured, **change), tmp_path / "none")
+    _forget_labs(record)
+    with pytest.raises(MeasurementError, match="holds no measurement"):
+        place(unmeasured, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def _forget_labs(record: Path) -> None:
+    """Make the record as an older gnomon would have written it: without what labs found."""
+    with sqlite3.connect(record) as connection:
+        names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'trigger'")]
+        for name in names:
+            connection.execute(f"drop trigger {name}")
+        assert connection.execute("delete from events where name = ?", (recall.NOTE,)).rowcount == 1
+    connection.close()
+
+
+@pytest.fixture
+def both(board: Board, small: Effort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Request, Placement]:
+    """What asks for a model that two backends take whole, and what was found live; measured once for all tests."""
+    if not _BOTH:
+        folder = tmp_path_factory.mktemp("both")
+        code, kind, options = convolution(1, ACTIVATION.RELU, depthwise=False)
+        weights = [np.ones((8, 1, 1, 8), np.float32), np.zeros(8, np.float32)]
+        model = saved(folder, circle_with(code, kind, options, weights), "c.circle")
+        request = Request(model=model, device=board.config(), effort=small, record=folder / "record.sqlite")
+        _BOTH.append((request, place(request, folder / "live")))
+    return _BOTH[0]
+
+
+_BOTH: list[tuple[Request, Placement]] = []
+
+
+def check_recalled(both: tuple[Request, Placement], backend: str, out: Path) -> None:
+    """The backend alone, decided from the record of both, is what was measured of it."""
+    request, live = both
+    runs = {p.contender.label: p.measured.runs for p in live.verdict.proved}
+    assert set(runs) >= {"onert:cpu", "onert:ruy"}
+    found = place(replace(request, measure=False, wish=Wish(backends=(backend,))), out)
+    (proved,) = found.verdict.proved
+    assert proved.contender.label == f"onert:{backend}"
+    assert proved.measured.runs == runs[f"onert:{backend}"]
+    assert {row.planned for row in found.rows} == {backend}
+    assert found.campaign == live.campaign
+
+
+@pytest.mark.slow
+def test_fewer_backends_are_decided_from_what_was_measured(both: tuple[Request, Placement], tmp_path: Path) -> None:
+    check_recalled(both, "cpu", tmp_path / "cpu")
+
+
+def test_runs_of_one_backend_are_not_taken_for_those_of_another(
+    both: tuple[Request, Placement], tmp_path: Path
+) -> None:
+    check_recalled(both, "ruy", tmp_path / "ruy")
+
+
+# Reference outputs where the device loads no ONNX model
+
+
+@pytest.fixture(scope="module")
+def convertible(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ONNX model that the converter to ncnn takes."""
+    try:
+        find_pnnx()
+    except RuntimeMissingError as error:
+        pytest.skip(error.message)
+    return saved(tmp_path_factory.mktemp("model"), matmul_onnx(depth=1))
+
+
+def measured_by_ncnn(lab: Lab, small: Effort) -> Measured:
+    assert [t.runtime.name for t in lab.targets] == ["ncnn"]
+    contender = AcrossPlacer(lab, lab.targets, Path()).whole(lab.targets[0])
+    return lab.runner.measure("test", [contender.candidate], small)[contender.key]
+
+
+@pytest.mark.parametrize("runtime_here", [True, False])
+def test_a_conversion_is_checked_by_this_machine_if_it_can(
+    board: Board, convertible: Path, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime_here: bool
+) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if not runtime_here:
+        bare = python_with(tmp_path / "here", ("numpy",))
+        true = LocalDevice.describe
+        monkeypatch.setattr(LocalDevice, "describe", lambda self: replace(true(self), python=str(bare)))
+    monkeypatch.chdir(convertible.parent)  # a model is named as users do
+    feed = np.full((1, 8), 0.5, np.float32)
+    np.save(tmp_path / "x.npy", feed)
+    request = Request(
+        model=Path(convertible.name),
+        device=board.config(),
+        effort=small,
+        runtimes=("ncnn",),
+        feeds={"x": tmp_path / "x.npy"},
+    )
+    with open_lab(request, kind="test", question={}) as lab:
+        sensitivity = reference(lab)
+        assert sensitivity > 1e-3
+        found = measured_by_ncnn(lab, small)
+        assert found.ok, found.failure
+        assert found.fact("difference")["relative"] < 1e-2
+        kinds = {d.kind for d in doubts(lab, sensitivity)}
+        assert ("unchecked-conversion" in kinds) == (not runtime_here)
+        assert lab.link is not None
+        assert isinstance(lab.runner, CampaignRunner)
+        lab.link.device.pull(lab.runner._reference, tmp_path / "reference.npz")
+    with np.load(tmp_path / "reference.npz", allow_pickle=False) as held:
+        assert len(held.files) >= 2
+    assert board.clean()
+
+
+def test_an_unchecked_conversion_stays_one_in_the_record(
+    board: Board, convertible: Path, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = python_with(tmp_path / "here", ("numpy",))
+    true = LocalDevice.describe
+    monkeypatch.setattr(LocalDevice, "describe", lambda self: replace(true(self), python=str(bare)))
+    request = Request(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
+    told = []
+    for measure in (True, False):
+        with open_lab(replace(request, measure=measure), kind="test", question={}) as lab:
+            told.append({d.kind for d in doubts(lab, reference(lab))})
+    assert ["unchecked-conversion" in kinds for kinds in told] == [True, True]
+
+
+def test_a_wrong_conversion_is_refused(
+    board: Board, convertible: Path, small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    other = saved(tmp_path, matmul_onnx(width=8, depth=2), "other.onnx")
+    monkeypatch.setattr(
+        modelling, "convert", lambda model, source, wanted, folder: convert(model, other, wanted, folder)
+    )
+    request = Request(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
+    with open_lab(request, kind="test", question={}) as lab:
+        reference(lab)
+        found = measured_by_ncnn(lab, small)
+    assert found.failure is not None
+    assert found.failure.kind == "wrong-output"

@@ -1,0 +1,67 @@
+"""Placement of TFLite models with LiteRT: whole, and cut into a chain. No times are judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.agent.litertkit import tflite
+
+from gnomon.jobs.across import AcrossPlacer
+from gnomon.jobs.contender import choose_clock
+from gnomon.jobs.lab import open_lab
+from gnomon.jobs.place import place
+from gnomon.jobs.request import Request
+from gnomon.jobs.singles import profile_singles
+from gnomon.jobs.trust import reference
+from gnomon.measure.effort import Effort
+from gnomon.models.load import load
+
+pytestmark = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+
+Zoo = Callable[[str], Path]
+KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
+
+
+@pytest.mark.slow
+def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "m.tflite"
+    model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
+    found = place(Request(model=model, effort=small, runtimes=("litert",)), tmp_path / "out")
+    assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == KERNELS
+    assert found.verified.ok, found.verified
+    assert all(row.ran_on == row.planned for row in found.rows)
+    for row in found.rows:  # the profilers have every operator, if only as a share of the whole
+        assert set(row.times_s) == KERNELS
+        assert all(t is not None and t >= 0 for t in row.times_s.values())
+    plan = json.loads((found.package / "plan.json").read_text())
+    (segment,) = plan["job"]["segments"]
+    assert (found.package / segment["model"]).read_bytes() == model.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_chain_of_tflite_segments_computes_what_the_whole_does(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    model = zoo_model("efficientnet-lite0.tflite")
+    with open_lab(Request(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
+        reference(lab)
+        targets = [t for t in lab.targets if t.configuration.name != "litert[reference]"]
+        placer = AcrossPlacer(lab, targets, tmp_path, most_blocks=3)
+        alive = profile_singles(lab, [placer.whole(target) for target in targets])
+        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
+        assert found.blocks is not None, found.why
+        assert found.solution is not None
+        count = found.blocks.count
+        chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)
+        measured = lab.runner.measure("test", [chain.candidate], small)[chain.key]
+        assert measured.ok, measured.failure
+        assert measured.fact("difference")["relative"] < 1e-3
+        planned = sorted(i for part in chain.parts for i in part.operators)
+        assert planned == list(range(62))
+        for segment in chain.candidate.job["segments"]:
+            assert segment["model"].endswith(".tflite")
+            assert load(segment["model"]).kind == "tflite"
+        told = [{row["backend"] for row in rows} for rows in measured.fact("where")]
+        assert told == [{("xnnpack", "builtin")[k % 2]} for k in range(count)]
