@@ -1,13 +1,25 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-`place`, `profile`, `runs` and `solve` are those of `gnomon.api`, which is imported when one is first used.
+The functions are those of `gnomon.api`, which is imported when one is first used.
 """
 
 from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "place", "profile", "runs", "solve"]
+__all__ = [
+    "__version__",
+    "add_device",
+    "clean_device",
+    "devices",
+    "pareto",
+    "place",
+    "place_on",
+    "profile",
+    "remove_device",
+    "runs",
+    "solve",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,16 +16,29 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
+from gnomon.core.groups import By
+from gnomon.devices.address import LOCAL
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import resolve
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.lab import Request
+from gnomon.jobs.device_rows import Cleaned, DeviceRow
+from gnomon.jobs.fleet import Fleet, TellOf, WatchOf
+from gnomon.jobs.fleet import place_on as place_fleet
+from gnomon.jobs.objectives import LATENCY, MEMORY
+from gnomon.jobs.pareto import pareto as pareto_job
+from gnomon.jobs.pareto_records import Pareto, ParetoRequest
+from gnomon.jobs.pareto_search import Plan
 from gnomon.jobs.place import Placement
 from gnomon.jobs.place import place as place_job
 from gnomon.jobs.profile import Profile
 from gnomon.jobs.profile import profile as profile_job
+from gnomon.jobs.prove_common import prove_best
+from gnomon.jobs.request import WAIT_S, Request
 from gnomon.jobs.runs import CampaignRow, list_campaigns
 from gnomon.jobs.solve import SolveReport, solve_problem
 from gnomon.measure.effort import Effort
@@ -42,11 +55,14 @@ class Options(TypedDict, total=False):
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. `record` is the database of runs (default: the user's own).
+    `device` is an address or a name of the file of devices (default: this machine), whose settings there hold where
+    an option is not given; `fetch` lets pip bring packages that it lacks, `pin` and `governor` hold while something is
+    measured, and it may stay away for `wait_s` when it vanishes.
     """
 
     runtimes: Sequence[str]
     backends: Sequence[str]
-    threads: int
+    threads: int | None
     shapes: Mapping[str, Sequence[int]]
     inputs: Mapping[str, PathLike]
     precisions: Sequence[str]
@@ -57,6 +73,11 @@ class Options(TypedDict, total=False):
     seed: int
     record: PathLike | None
     fresh: bool
+    device: str
+    fetch: bool
+    wait_s: float
+    pin: Sequence[int]
+    governor: str | None
 
 
 def request_of(model: PathLike, options: Options) -> Request:
@@ -65,7 +86,7 @@ def request_of(model: PathLike, options: Options) -> Request:
     if unknown:
         known = ", ".join(Options.__annotations__)
         raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {known}.")
-    for name in ("threads", "processes", "budget_s", "timeout_s"):
+    for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s"):
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
             raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
@@ -74,11 +95,13 @@ def request_of(model: PathLike, options: Options) -> Request:
     if processes is not None:
         effort |= {"processes_least": processes, "processes_most": processes}
     record = options.get("record")
+    device = _device_of(options)
     return Request(
         model=Path(model),
-        runtimes=tuple(options.get("runtimes", ())),
+        device=device,
+        runtimes=tuple(options.get("runtimes") or device.runtimes),
         wish=Wish(
-            threads=options.get("threads", 1),
+            threads=options.get("threads") or device.threads or 1,
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
@@ -89,7 +112,21 @@ def request_of(model: PathLike, options: Options) -> Request:
         seed=options.get("seed", 0),
         record=None if record is None else Path(record),
         fresh=options.get("fresh", False),
+        wait_s=options.get("wait_s", WAIT_S),
     )
+
+
+def _device_of(options: Options) -> DeviceConfig:
+    """The device that is meant, with what the options say of it in place of what its table says."""
+    device = resolve(options.get("device") or LOCAL)
+    said: dict[str, Any] = {}
+    if options.get("fetch"):
+        said["fetch"] = True
+    if options.get("pin"):
+        said["pin"] = tuple(options["pin"])
+    if options.get("governor"):
+        said["governor"] = options["governor"]
+    return replace(device, **said)
 
 
 def package_path(model: PathLike) -> Path:
@@ -102,16 +139,100 @@ def place(
     *,
     out: PathLike | None = None,
     overwrite: bool = False,
+    measure: bool = True,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Placement:
-    """Find the fastest way to run a model on this machine, prove it, and write it as a package to `out`.
+    """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
+    Without `measure` it decides anew from what the record holds, and nothing is proven that was not before. Raises
+    GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     destination = package_path(model) if out is None else Path(out)
-    return place_job(request_of(model, options), destination, overwrite=overwrite, watch=watch, tell=tell)
+    request = replace(request_of(model, options), measure=measure)
+    return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
+
+
+def place_on(
+    model: PathLike,
+    devices: Sequence[str],
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    watch: WatchOf | None = None,
+    tell: TellOf | None = None,
+    **options: Unpack[Options],
+) -> Fleet:
+    """Place a model on several devices side by side, and find and measure the plan that is best for all of them.
+
+    Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
+    """
+    made = (request_of(model, {**options, "device": name}) for name in dict.fromkeys(devices))
+    requests = {request.device.name: replace(request, measure=measure) for request in made}
+    destination = package_path(model) if out is None else Path(out)
+    found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
+    return prove_best(requests, found, watch=watch, tell=tell)[0] if measure else found
+
+
+class ParetoOptions(Options, total=False):
+    """What `pareto` is asked: how to measure, and the options of `gnomon pareto` by their names.
+
+    `source` is a dump of pareto_profiler in place of a model. `tunings` are options of the runtime with the values
+    that the search may choose. The point to deploy is a number of the front (`pick`), or the fastest one whose
+    objectives stay `under` so many seconds or bytes. `dumpfile` gets everything that was measured.
+    """
+
+    source: PathLike | None
+    objectives: Sequence[str]
+    by: By
+    tunings: Mapping[str, Sequence[str]]
+    search: str
+    iterations: int | None
+    pick: int | None
+    under: Mapping[str, float]
+    dumpfile: PathLike | None
+
+
+_PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
+
+
+def pareto(
+    model: PathLike | None = None,
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[ParetoOptions],
+) -> Pareto:
+    """Find the front of several objectives over assignments, prove it, and deploy the point that is picked.
+
+    Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
+    """
+    how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
+    request = None if model is None else replace(request_of(model, how), measure=measure)
+    source, dumpfile = options.get("source"), options.get("dumpfile")
+    asked = ParetoRequest(
+        request=request,
+        source=None if source is None else Path(source),
+        objectives=tuple(options.get("objectives", (LATENCY, MEMORY))),
+        by=options.get("by", "type"),
+        options={name: tuple(values) for name, values in options.get("tunings", {}).items()},
+        plan=Plan(
+            name=options.get("search", "hlps"),
+            seed=options.get("seed", 0),
+            iterations=options.get("iterations"),
+        ),
+        pick=options.get("pick"),
+        under=dict(options.get("under", {})),
+        out=Path(out) if out is not None else None if model is None else package_path(model),
+        overwrite=overwrite,
+        dumpfile=None if dumpfile is None else Path(dumpfile),
+    )
+    return pareto_job(asked, watch=watch, tell=tell)
 
 
 def profile(
@@ -160,3 +281,40 @@ def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[C
     """The campaigns in the record of runs, the newest first, at most `limit`."""
     with SqliteStore.open(None if record is None else Path(record)) as store:
         return tuple(islice(list_campaigns(store), limit))
+
+
+def devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
+    """How devices are now: those named, or this machine and all of the file of devices.
+
+    `closely` also finds the overhead of a command, free room and rights. A device that cannot be reached is a row with
+    the reason. UsageError if a name is not known or the file is wrong.
+    """
+    from gnomon.jobs.devices import check_devices, list_devices
+
+    return check_devices(names) if closely or names else list_devices()
+
+
+def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
+    """Name a device in the file of devices, with settings as its table has them (docs/devices.md).
+
+    It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it cannot be
+    meant or is there already, DeviceError if it cannot be used; the file is then as it was.
+    """
+    from gnomon.devices.config import device_from
+    from gnomon.jobs.devices import add_and_check
+
+    return add_and_check(device_from(name, {"address": address, **settings}), check=check)
+
+
+def remove_device(name: str) -> Path:
+    """Take a device out of the file of devices, whose path is returned. UsageError if it is not there."""
+    from gnomon.devices.config import remove_device as remove
+
+    return remove(name)
+
+
+def clean_device(name: str) -> Cleaned:
+    """Remove what gnomon keeps on a device between commands. Raises GnomonError."""
+    from gnomon.jobs.devices import clean_device as clean
+
+    return clean(name)

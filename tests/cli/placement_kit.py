@@ -12,14 +12,16 @@ from gnomon.core.solve import Solution
 from gnomon.core.stats import Comparison, summarise
 from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, versus
 from gnomon.jobs.kernels import Kernel
-from gnomon.jobs.place import OperatorRow, Placement
+from gnomon.jobs.place import Placement
 from gnomon.jobs.profile import Column, Profile
 from gnomon.jobs.prove import Verdict, Verified
+from gnomon.jobs.rows import OperatorRow
 from gnomon.jobs.targets import Missing, Target
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
-from gnomon.runtimes.base import Configuration, Support
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
 
 HOSTILE = "conv\x1b[31m\u202e\n1"
@@ -47,10 +49,13 @@ def graph(names: tuple[tuple[str, str], ...] = OPERATORS) -> Graph:
     )
 
 
+MODEL = graph()
 TARGET = Target(
     runtime=Onert(),
     configuration=Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={}),
     support=Support(operators={"cpu": frozenset(range(4)), "ruy": frozenset((0, 2, 3))}),
+    placed=PlacedModel(graph=MODEL, path="/hand.circle", inputs=("t0",), outputs=("t4",)),
+    model=Model(path=Path("hand.circle"), graph=MODEL, kind="circle", package=None, size_bytes=1000),
 )
 
 
@@ -101,7 +106,6 @@ def proved(found: Contender, runs: Measured, best: Measured, clock: Clock) -> Pr
 
 def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("out.gnomon")) -> Placement:
     """A plan that is faster than the best single backend, one contender that crashed, one that was left out."""
-    model = graph()
     crash = Failure(stage="run", kind="crash", transient=False, message="ended by SIGSEGV", log_tail="at \x1b[2Jkernel")
     runs = {"cpu": measured("cpu", 220), "ruy": measured("ruy", 360), "plan": measured("plan", 160)}
     plan_of = ("cpu", "cpu", "ruy", "ruy")
@@ -134,12 +138,13 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
             ran_on=planned[op.index],
             times_s={backend: PRICES_S[backend][op.index] for backend in PRICES_S},
         )
-        for op in model.operators
+        for op in MODEL.operators
     )
     return Placement(
         model=Path("models/hand\x07.circle"),
-        graph=model,
+        graph=MODEL,
         device="local",
+        fingerprint={"machine": "x86_64", "cores": 2},
         versions={"onert": "0.1.0"},
         clock=clock,
         verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason, clock=clock),
@@ -149,6 +154,8 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         solutions={"onert": solution()},
         why_not_mixed="",
         ideal_s=None,
+        inside=(),
+        across=None,
         missing=(Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
         doubts=(Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
         sensitivity=0.5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -19,7 +20,9 @@ from gnomon import api
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, RuntimeMissingError
-from gnomon.jobs.lab import Request
+from gnomon.jobs.request import Request
+from gnomon.report.small_text import run_report
+from gnomon.report.text import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "highspy", "matplotlib", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")
@@ -110,6 +113,7 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--env", "x"], "'x' is no environment variable"),
         (["place", "m", "--env", "1x=2"], "'1x=2' is no environment variable"),
         (["place", "m", "--env", "A=1,A=2"], "A is given twice"),
+        (["place", "m", "--no-profile", "--fresh"], "--fresh measures anew and --no-profile measures nothing"),
         (["solve", "p.json", "--weights", "latency"], "'latency' is no weight"),
         (["solve", "p.json", "--method", "magic"], "'magic' is not one of"),
         (["runs", "export", "last", "--format", "xml"], "'xml' is not one of"),
@@ -299,3 +303,35 @@ def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_completion_completes() -> None:
     found = gnomon_process(_GNOMON_COMPLETE="bash_complete", COMP_WORDS="gnomon pro", COMP_CWORD="1")
     assert found.stdout.split() == ["plain,profile"]
+
+
+def test_the_first_steps_fit_a_terminal_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("noted", "told"),
+    [
+        ({"device": "board", "address": "ssh://a"}, "On board (ssh://a), Cortex-A76; 4 threads."),
+        ({"device": "local", "address": "local"}, "On local, Cortex-A76; 4 threads."),
+        (None, "On Cortex-A76; 4 threads."),
+    ],
+)
+def test_a_campaign_is_shown_with_its_device_and_threads(noted: dict[str, str] | None, told: str) -> None:
+    context = {
+        "model_name": "m",
+        "gnomon_version": "1",
+        "versions": {},
+        "device": {"cpu_model": "Cortex-A76"},
+        "options": {"threads": 4},
+    }
+    campaign = {"id": "0123", "kind": "place", "started_at_s": 0.0, "context": context}
+    row = {"campaign": campaign, "decision": None, "finished": True, "runs": 0, "failures": 0}
+    events = [{"name": "lab", "data": noted}] if noted else []
+    file = io.StringIO()
+    run_report({"row": row, "candidates": [], "events": events, "clock": "wall"}, Page(file, width=80))
+    assert told in file.getvalue().splitlines()

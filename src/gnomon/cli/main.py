@@ -22,17 +22,23 @@ from gnomon.report.plain import clean
 _COMMANDS = {
     "place": "gnomon.cli.place:place",
     "profile": "gnomon.cli.profile:profile",
+    "pareto": "gnomon.cli.pareto:pareto",
     "runs": "gnomon.cli.runs:runs",
     "solve": "gnomon.cli.solve:solve",
     "runtimes": "gnomon.cli.runtimes:runtimes",
+    "devices": "gnomon.cli.devices:devices",
+    "stab": "gnomon.cli.stab:stab",
+    "front": "gnomon.cli.front:front",
+    "oplist": "gnomon.cli.oplist:oplist",
     "completion": "gnomon.cli.completion:completion",
 }
 
 _EPILOG = """\b
 First steps:
-  gnomon runtimes                    what is installed here, and how to add the rest
-  gnomon place model.onnx            the fastest way to run a model on this machine
-  gnomon runs                        what was measured so far
+  gnomon runtimes          what is installed here, and how to add the rest
+  gnomon place model.onnx  the fastest way to run a model on this machine
+  gnomon devices           the machines to measure on, and how to add one
+  gnomon runs              what was measured so far
 
 Progress and messages go to the standard error, results to the standard output. Exit codes: 0 done, 2 a wrong
 option, 3 a bad model or problem, 4 no allowed assignment, 5 a runtime is missing, 6 device, 7 nothing could be

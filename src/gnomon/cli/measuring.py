@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.cli.values import EnvironmentValue, InputValue, Seconds, ShapeValue
+from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, complete_device
 
 if TYPE_CHECKING:
     from gnomon.api import Options
@@ -21,11 +21,43 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
     click.option(
         "--threads",
+        "-n",
         type=click.IntRange(1, 1024),
         metavar="N",
-        default=1,
+        help="Threads of a runtime.  [default: what the device's table says, else 1]",
+    ),
+    click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_device,
+        help="Where it runs: a name of the file of devices or ssh://[user@]host[:port]. place takes several, side by "
+        "side.  [default: local]",
+    ),
+    click.option(
+        "--fetch",
+        is_flag=True,
+        help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
+    ),
+    click.option(
+        "--pin",
+        type=Cores(),
+        metavar="CORES",
+        help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
+    ),
+    click.option(
+        "--governor",
+        metavar="NAME",
+        help="Set this frequency governor while measuring; what it was before is put back.",
+    ),
+    click.option(
+        "--wait",
+        "wait_s",
+        type=Seconds(),
+        default=600.0,
         show_default=True,
-        help="Threads of a runtime.",
+        help="Seconds to wait for a device that vanishes.",
     ),
     click.option(
         "--shape",
@@ -107,9 +139,16 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def options_of(values: dict[str, Any]) -> Options:
-    """The options as `gnomon.api` takes them. UsageError where an input is given twice."""
-    return cast("Options", {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items()}})
+def options_of(values: dict[str, Any], device: str | None = None) -> Options:
+    """The options as `gnomon.api` takes them, for one device: that one, or the only one that is given.
+
+    UsageError where an input is given twice, or several devices are given and none is named.
+    """
+    made = {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items()}}
+    given = tuple(dict.fromkeys(made.pop("devices")))
+    if device is None and len(given) > 1:
+        raise click.UsageError("this command takes one --device; `gnomon place` takes several")
+    return cast("Options", {**made, "device": device or (given[0] if given else "local")})
 
 
 def _unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

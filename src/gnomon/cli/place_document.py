@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from gnomon.core.solve import Solution
     from gnomon.jobs.contender import Proved
-    from gnomon.jobs.place import OperatorRow, Placement
+    from gnomon.jobs.place import Placement
+    from gnomon.jobs.rows import OperatorRow
 
 
 def place_document(found: Placement, record: Path) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
         "version": 1,
         "model": summaries.model(found.model, found.graph),
         "device": found.device,
+        "fingerprint": dict(found.fingerprint),
         "versions": dict(found.versions),
         "clock": found.clock,
         "decision": _decision(found),
@@ -29,6 +31,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
         "operators": [_operator(row) for row in found.rows],
         "verified": {
             "ok": found.verified.ok,
+            "skipped": found.verified.skipped,
             "moved": list(found.verified.moved),
             "difference": summaries.difference(found.verified.difference),
             "failure": summaries.failure(found.verified.failure),
@@ -75,6 +78,8 @@ def _contender(found: Placement, proved: Proved) -> dict[str, Any]:
     error = predicted_s / level_s - 1 if predicted_s is not None and level_s else None
     backends = contender.backends
     columns = _columns(found, proved)
+    # A model that was converted has operators of its own, which are not those of the rows.
+    rows = found.rows if contender.graph is found.graph else ()
     return {
         "label": contender.label,
         "kind": contender.kind,
@@ -88,8 +93,8 @@ def _contender(found: Placement, proved: Proved) -> dict[str, Any]:
         "difference": summaries.difference(proved.measured.fact("difference")),
         "peak_rss_bytes": proved.measured.fact("peak_rss_bytes"),
         "failure": summaries.failure(proved.measured.failure),
-        "assignment": [backends.get(row.index) for row in found.rows],
-        "operators_s": [row.times_s.get(columns.get(row.index, "")) for row in found.rows],
+        "assignment": [backends.get(row.index) for row in rows],
+        "operators_s": [row.times_s.get(columns.get(row.index, "")) for row in rows],
     }
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import click
 
 from gnomon.cli.output import write_json
+from gnomon.cli.reading import read_problem_bytes
 from gnomon.cli.values import Seconds, WeightsValue
-from gnomon.errors import ProblemError
-
-_MOST_BYTES = 1 << 30
 
 
 @click.command(short_help="Solve a placement problem that is given as JSON.")
@@ -39,7 +34,7 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
     """Find an assignment of least cost for PROBLEM, a file of docs/problem-json.md, or - for the standard input."""
     from gnomon.jobs.solve import solve_problem
 
-    report = solve_problem(_read(problem), weights, method=method, time_limit_s=time_limit_s)
+    report = solve_problem(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
     if as_json:
         write_json(report.document())
     else:
@@ -47,19 +42,3 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
         from gnomon.report.text import Page
 
         solve_report(report.document(), Page())
-
-
-def _read(problem: str) -> bytes:
-    try:
-        if problem == "-":
-            found = sys.stdin.buffer.read(_MOST_BYTES + 1)
-        else:
-            with Path(problem).open("rb") as file:
-                found = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ProblemError(
-            f"the problem {problem} cannot be read: {error.strerror or error}", hint="Give a JSON file, or - for stdin."
-        ) from error
-    if len(found) > _MOST_BYTES:
-        raise ProblemError(f"the problem {problem} is larger than 1 GiB", hint="Give a smaller problem.")
-    return found

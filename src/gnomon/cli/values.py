@@ -99,3 +99,32 @@ class Seconds(click.ParamType[float]):
         if not (math.isfinite(number) and number > 0):
             self.fail(f"{value!r} is not above 0 and finite", param, ctx)
         return number
+
+
+class Cores(click.ParamType[tuple[int, ...]]):
+    """Cores of a device: numbers and ranges."""
+
+    name = "4-7"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The cores, in order."""
+        if isinstance(value, tuple):
+            return value
+        cores: set[int] = set()
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
+            if not ends or int(ends[2] or ends[1]) < int(ends[1]):
+                self.fail(f"{part!r} names no cores: give numbers and ranges, such as 0,2 or 4-7", param, ctx)
+            cores.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+        return tuple(sorted(cores))
+
+
+def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the file of devices that begin so; none where the file cannot be read."""
+    from gnomon.devices.config import load_devices
+    from gnomon.errors import GnomonError
+
+    try:
+        return [name for name in ("local", *load_devices()) if name.startswith(incomplete)]
+    except GnomonError:
+        return []

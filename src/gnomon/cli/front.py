@@ -1,0 +1,41 @@
+"""`gnomon front`."""
+
+from __future__ import annotations
+
+import click
+
+from gnomon.cli.output import write_json
+from gnomon.cli.reading import read_problem_bytes
+from gnomon.cli.values import Seconds
+
+
+@click.command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
+@click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(min=0.0, max=10.0),
+    default=0.0,
+    show_default=True,
+    help="Be content with points that are at most this share dearer than any other: 0.01 for 1 %.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Seconds after which the search ends with what is found and proved.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> None:
+    """Find the best trade-offs between the objectives of PROBLEM, a file of docs/problem-json.md, or - for stdin."""
+    from gnomon.jobs.front import front_problem
+
+    report = front_problem(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s)
+    if as_json:
+        write_json(report.document())
+    else:
+        from gnomon.report.front_text import front_report
+        from gnomon.report.text import Page
+
+        front_report(report.document(), Page())

@@ -1,0 +1,186 @@
+"""`gnomon pareto`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnomon.cli.measuring import measuring_options, options_of
+from gnomon.cli.output import write_json
+from gnomon.cli.pareto_values import BoundValue, TuningValue
+
+if TYPE_CHECKING:
+    from gnomon.jobs.pareto_records import ParetoRequest
+
+_REFUSED = 7
+"""The exit code where the package of the point that was asked for does not do what it should."""
+
+
+@click.command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
+@measuring_options
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="DUMP",
+    help="Search what a dump of pareto_profiler holds, in place of a model and a device.",
+)
+@click.option(
+    "--objective",
+    "objectives",
+    multiple=True,
+    metavar="NAME",
+    help="latency, peak-memory, cpu-time, output-error. May be repeated.  [default: latency and peak-memory]",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["type", "group", "operator"]),
+    default="type",
+    show_default=True,
+    help="What takes one backend: the operators of a type, of a type and data size, or each one.",
+)
+@click.option(
+    "--option",
+    "tunings",
+    multiple=True,
+    type=TuningValue(),
+    metavar="NAME[=VALUE,VALUE]",
+    help="Choose among the values of a runtime's option, such as planner, executor, threads=1,2, optimise, precision.",
+)
+@click.option(
+    "--search",
+    "strategy",
+    metavar="NAME",
+    default="hlps",
+    show_default=True,
+    help="brute, random, hlps, nsga2, spea2, or exact (from prices that add up).",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 10**7),
+    metavar="N",
+    help="Evaluations.  [default: 100; brute: the whole space]",
+)
+@click.option("--pick", type=click.IntRange(1), metavar="N", help="Write the package of this point of the front.")
+@click.option(
+    "--under",
+    multiple=True,
+    type=BoundValue(),
+    metavar="OBJECTIVE=80MB",
+    help="Write the package of the fastest point under this bound. May be repeated.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the package goes.  [default: ./MODEL.gnomon]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
+@click.option(
+    "--dumpfile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write what was measured as a dump of pareto_profiler.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Draw the front to PATH.svg and PATH.png.  [default: into the package, where one is written]",
+)
+@click.option(
+    "--no-profile",
+    "measure",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Measure nothing: search what the record holds of this model on this device.",
+)
+@click.option("--codes", metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first.")
+def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: bool, quiet: bool, **values: Any) -> int:
+    """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
+
+    Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
+    and left out of the front only where the noise leaves no doubt. Interrupted? The same command goes on from there,
+    and with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
+    """
+    from gnomon.cli.pareto_document import pareto_document
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.pareto import pareto as pareto_job
+    from gnomon.store.sqlite import default_path
+
+    if (model is None) == (values["source"] is None):
+        raise click.UsageError("give either MODEL or --from DUMP")
+    record = values["record"] or default_path()
+    own_record = values["record"] is not None
+    asked = _asked(model, values, measure=measure)
+    with Show(quiet=quiet) as show:
+        found = pareto_job(asked, watch=show.watch, tell=show.tell)
+        document = pareto_document(found, record)
+        to = picture or (found.package / "front" if found.package else None)
+        if to is not None:
+            document["pictures"] = _draw(document, to, show.tell)
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.report.pareto_text import pareto_report
+        from gnomon.report.text import Page
+
+        pareto_report(document, Page(), own_record=own_record)
+    refused = found.verified is not None and not (found.verified.ok or found.verified.skipped)
+    return _REFUSED if refused else 0
+
+
+# A dump takes the model's place.
+next(parameter for parameter in pareto.params if parameter.name == "model").required = False
+
+
+def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> ParetoRequest:
+    from dataclasses import replace
+
+    from gnomon import api
+    from gnomon.jobs.pareto_records import ParetoRequest
+    from gnomon.jobs.pareto_search import Plan
+
+    names = ("source", "objectives", "tunings", "strategy", "iterations", "pick", "under", "codes")
+    own = {name: values.pop(name) for name in (*names, "by", "out", "overwrite", "dumpfile")}
+    for option, pairs in (("--option", own["tunings"]), ("--under", own["under"])):
+        twice = [name for k, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:k]}]
+        if twice:
+            raise click.UsageError(f"{option} gives {twice[0]!r} twice")
+    request = None
+    if model is not None:
+        request = replace(api.request_of(model, options_of(values)), measure=measure)
+        own["out"] = own["out"] or api.package_path(model)
+    return ParetoRequest(
+        request=request,
+        source=own["source"],
+        backends=tuple(own["codes"].split(",")) if own["codes"] else (),
+        objectives=tuple(own["objectives"]) or ("latency", "peak-memory"),
+        by=own["by"],
+        options=dict(own["tunings"]),
+        plan=Plan(name=own["strategy"], seed=values["seed"], iterations=own["iterations"]),
+        pick=own["pick"],
+        under=dict(own["under"]),
+        out=own["out"],
+        overwrite=own["overwrite"],
+        dumpfile=own["dumpfile"],
+    )
+
+
+def _draw(document: dict[str, Any], to: Path, tell: Any) -> list[str]:
+    """Write PATH.svg and PATH.png; no picture, and a sentence, where that cannot be."""
+    try:
+        from gnomon.report.front_picture import draw_front
+    except ImportError:
+        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        return []
+    paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
+    try:
+        draw_front(document, paths)
+    except OSError as error:
+        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
+        return []
+    return [str(path) for path in paths]

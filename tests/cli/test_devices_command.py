@@ -1,0 +1,201 @@
+"""`gnomon devices` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnomon.cli.main import run
+from gnomon.devices.config import devices_path, load_devices
+from gnomon.report.devices_text import cleaned_report, devices_report
+from gnomon.report.text import Page
+
+GONE = ["devices", "add", "gone", "local", "--python", "/nonexistent/python"]
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+    assert run(["devices", *words]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_it_lists_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("local is ready.\n")
+    assert "gnomon devices add NAME ssh://user@host" in text
+    assert str(devices_path()) in text
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--json")
+    assert found["file"] == str(devices_path())
+    assert found == {**answer(capsys, "list", "--json"), "devices": found["devices"]}
+    (row,) = found["devices"]
+    assert set(row) == {
+        *("name", "address", "state", "reason", "hint", "fingerprint", "interpreter", "runtimes", "check"),
+        *("settings", "seconds"),
+    }
+    assert set(row["runtimes"][0]) == {"name", "version", "backends", "reason", "hint", "brought"}
+    assert answer(capsys, "check", "--json")["devices"][0]["check"]["overhead_s"] > 0
+
+
+def test_add_check_remove(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "add two local --threads 2 --pin 0-1,3 --governor performance --env A=b --env C=d --runtime onert --fetch"
+    found = answer(capsys, *words.split(), "--no-keep", "--no-check", "--json")
+    assert found == {"file": str(devices_path()), "added": "two", "device": None}
+    config = load_devices()["two"]
+    assert (config.threads, config.pin, config.governor, config.keep) == (2, (0, 1, 3), "performance", False)
+    assert (config.environment, config.runtimes, config.fetch) == ({"A": "b", "C": "d"}, ("onert",), True)
+    assert answer(capsys, "remove", "two", "--json") == {"file": str(devices_path()), "removed": "two"}
+    assert load_devices() == {}
+
+
+def test_what_cannot_be_used_is_not_added_and_the_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(GONE) == 6
+    assert "hint: " in capsys.readouterr().err
+    assert run([*GONE, "--no-check"]) == 0
+    capsys.readouterr()
+    assert run(["devices", "check", "gone"]) == 6
+    text = capsys.readouterr().out
+    assert text.startswith("gone is not ready.\n")
+    assert "gone (local): cannot be used\n - '/nonexistent/python'" in text
+    assert run(["devices"]) == 0
+    assert capsys.readouterr().out.startswith("1 of 2 devices is ready.\n")
+
+
+def test_every_wrong_setting_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices", "add", "x", "ssh://-x", "--ssh-option", "y", "--python", "../p", "--governor", "A b"]) == 2
+    text = capsys.readouterr().err
+    for key in ("address", "ssh_options[0]", "python", "governor"):
+        assert f"devices.x.{key}: " in text
+    assert run(["devices", "check", "nobody"]) == 2
+    assert run(["devices", "remove", "nobody"]) == 2
+    assert run(["devices", "add", "x", "local", "--pin", "4-2"]) == 2
+
+
+def test_a_broken_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    devices_path().parent.mkdir(parents=True)
+    devices_path().write_text("[devices.x]\nthreads = 0\n")
+    assert run(["devices"]) == 2
+    text = capsys.readouterr().err
+    assert "devices.x.threads: " in text
+    assert "devices.x.address: " in text
+
+
+def test_cleaning_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices", "clean", "local"]) == 0
+    assert capsys.readouterr().out == "Nothing is kept on local.\n"
+
+
+def test_names_are_completed(tmp_path: Path) -> None:
+    assert run([*GONE, "--no-check"]) == 0
+    for command in ("check", "remove", "clean"):
+        done = subprocess.run(
+            [sys.executable, "-c", "from gnomon.cli.main import main; main()"],
+            env={
+                **os.environ,
+                "_GNOMON_COMPLETE": "bash_complete",
+                "COMP_WORDS": f"gnomon devices {command} g",
+                "COMP_CWORD": "3",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.splitlines() == ["plain,gone"]
+
+
+ROW: dict[str, Any] = {
+    "name": "board",
+    "address": "ssh://odroid@board:2222",
+    "state": "ready",
+    "reason": None,
+    "hint": None,
+    "fingerprint": {
+        "machine": "aarch64",
+        "cpu_model": "Hardkernel ODROID-N2Plus",
+        "cores": 6,
+        "memory_bytes": 3 << 30,
+        "governor": "ondemand,performance",
+        "os": "Ubuntu 22.04.3 LTS",
+        "libc": "glibc 2.35",
+        "python": "3.10.12",
+    },
+    "interpreter": "/usr/bin/python3",
+    "runtimes": [
+        {"name": "onert", "version": "0.1.0", "backends": ["cpu", "ruy"], "reason": "", "hint": "", "brought": []},
+        {"name": "ncnn", "version": None, "backends": [], "reason": "no", "hint": "do", "brought": []},
+        {
+            "name": "litert",
+            "version": None,
+            "backends": [],
+            "reason": "no",
+            "hint": "",
+            "brought": ["a 1", "b 2", "c 3"],
+        },
+    ],
+    "check": {"overhead_s": 0.0021, "temporary": "/temporary", "temporary_free_bytes": 5 << 30},
+    "settings": {
+        "python": None,
+        "folder": None,
+        "keep": False,
+        "environment": {"A": "b"},
+        "ssh_options": [],
+        "threads": 4,
+        "connect_timeout_s": 10.0,
+        "runtimes": [],
+        "pin": [4, 5],
+        "governor": None,
+        "fetch": True,
+    },
+    "seconds": 1.0,
+}
+SHOWN = """\
+board is ready.
+
+board (ssh://odroid@board:2222): ready
+   Hardkernel ODROID-N2Plus, 6 cores, 3.00 GiB, governor ondemand,performance
+   Ubuntu 22.04.3 LTS, aarch64, glibc 2.35, Python 3.10.12
+   Set here: threads 4; pinned to cores 4, 5; A=b; nothing kept there; fetches
+   what it lacks
+   A command costs 2.10 ms; 5.00 GiB are free in /temporary, where a file was
+   written and read back.
+ - onert 0.1.0: cpu, ruy
+ - litert: brought when it is needed (a 1 and 2 packages that it needs)
+ - ncnn: no
+   -> do
+
+  file     /home/me/devices.toml
+"""
+
+
+def test_the_page_in_80_columns(tmp_path: Path) -> None:
+    document = {"file": "/home/me/devices.toml", "file_exists": True, "named": True, "devices": [ROW]}
+    with (tmp_path / "page").open("w") as file:
+        devices_report(document, Page(file, width=80))
+    assert (tmp_path / "page").read_text() == SHOWN
+
+
+def test_a_hostile_device_steers_no_terminal(tmp_path: Path) -> None:
+    row = {**ROW, "fingerprint": {"cpu_model": "\x1b[31m\n" * 9, "os": "\u202e"}, "reason": "\x1b", "state": "failed"}
+    for state in ("failed", "ready"):
+        with (tmp_path / "page").open("w") as file:
+            devices_report(
+                {"file": "f", "file_exists": False, "named": False, "devices": [{**row, "state": state}]}, Page(file)
+            )
+        assert all(line.isprintable() for line in (tmp_path / "page").read_text().splitlines())
+
+
+def test_what_was_cleaned(tmp_path: Path) -> None:
+    with (tmp_path / "page").open("w") as file:
+        cleaned_report({"name": "board", "folder": "/c/pushed", "entries": 2, "size_bytes": 3 << 20}, Page(file))
+    assert (tmp_path / "page").read_text() == (
+        "Removed 2 pushed files or folders (3.00 MiB) from board.\n  folder   /c/pushed\n"
+    )

@@ -1,0 +1,68 @@
+"""`gnomon front`: its options, what it prints, and its JSON document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.jobs.test_front_job import PROBLEM
+
+from gnomon.cli.front import front
+from gnomon.errors import ProblemError
+
+
+def printed(problem: dict[str, Any], *options: str) -> str:
+    result = CliRunner().invoke(front, ["-", *options], input=json.dumps(problem), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_json() -> None:
+    document = json.loads(printed(PROBLEM, "--json"))
+    assert list(document) == ["certificate", "objectives", "points", "seconds"]
+    assert document["certificate"] == "exact"
+    assert [point["code"] for point in document["points"]] == ["3", "0"]
+
+
+def test_text(tmp_path: Path) -> None:
+    text = printed(PROBLEM)
+    assert "2 trade-offs: proved to be all there are." in text
+    assert "latency (s)" in text
+    assert "0-1 gpu" in text
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(PROBLEM), encoding="utf-8")
+    assert "2 trade-offs" in CliRunner().invoke(front, [str(file), "--epsilon", "0"]).output
+
+
+def test_long_fronts_are_shown_from_end_to_end() -> None:
+    names = ["a", "b"]
+    slots = [{"name": f"s{i}", "choices": names, "cost": [[1.0 + 2**i, 1.0], [1.0, 1.0 + 2**i]]} for i in range(6)]
+    many = {"format": "gnomon-problem", "version": 1, "objectives": PROBLEM["objectives"], "slots": slots}
+    text = printed(many)
+    assert "64 trade-offs" in text
+    assert "20 of 64 are shown" in text
+    assert len(json.loads(printed(many, "--json"))["points"]) == 64
+
+
+def test_an_epsilon_is_told() -> None:
+    slots = [
+        {"name": f"s{i}", "choices": ["a", "b"], "cost": [[100.0 + 2**i, 100.0], [100.0, 100.0 + 2**i]]}
+        for i in range(10)
+    ]
+    many = {"format": "gnomon-problem", "version": 1, "objectives": PROBLEM["objectives"], "slots": slots}
+    assert "% of all there are" in printed(many, "--epsilon", "0.05")
+
+
+@pytest.mark.parametrize(
+    "options", [["--epsilon", "-1"], ["--epsilon", "x"], ["--time-limit", "0"], ["--weights", "a=1"]]
+)
+def test_options_that_cannot_be_meant(options: list[str]) -> None:
+    assert CliRunner().invoke(front, ["-", *options], input="{}").exit_code == 2
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ProblemError, match="cannot be read"):
+        CliRunner().invoke(front, ["/nowhere.json"], catch_exceptions=False)

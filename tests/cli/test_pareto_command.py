@@ -1,0 +1,311 @@
+"""`gnomon pareto`: its options, what it prints, its JSON document and its picture."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from gnomon.cli.pareto import pareto
+from gnomon.cli.pareto_values import BoundValue, TuningValue
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.jobs import pareto as job
+from gnomon.jobs.pareto_records import ParetoRequest
+from gnomon.report.pareto_text import headline, pareto_report
+from gnomon.report.text import Page
+
+HOSTILE = "conv\x1b[31m\u202e\n1"
+ROWS = [
+    {"memory": 51200, "id": 0, "time": 40.125},
+    {"memory": 360448, "id": 1, "time": 12.5},
+    {"memory": 52224, "id": 2, "time": 41.0},
+    {"memory": 361472, "id": 3, "time": 13.75},
+]
+
+
+class Stopped(GnomonError):
+    """Raised in place of the job."""
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """The published example of a brute force."""
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"oplist": ["Conv2D", "Pool2D"], "solutions": ROWS}))
+    return path
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ParetoRequest]:
+    """The requests that the command makes; nothing is done with them."""
+    made: list[ParetoRequest] = []
+
+    def stop(asked: ParetoRequest, **others: Any) -> None:
+        made.append(asked)
+        raise Stopped("stopped")
+
+    monkeypatch.setattr(job, "pareto", stop)
+    return made
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(pareto, list(arguments))
+
+
+def document(dump: Path, *more: str) -> dict[str, Any]:
+    done = call("--from", str(dump), "--search", "brute", "--json", "--quiet", *more)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measured(found: dict[str, Any]) -> dict[str, Any]:
+    """The document as if it had been measured on a device, with intervals and a point that is behind."""
+    made = copy.deepcopy(found)
+    made |= {
+        "model": {"path": "m.circle", "format": "circle", "sha256": "00", "operators": 2, "macs": None},
+        "device": "local",
+        "versions": {"onert": "0.1.0"},
+        "clock": "wall",
+        "campaign": "0123456789",
+        "record": "/r.sqlite",
+        "resumed": False,
+        "proved": True,
+        "left_out": 3,
+    }
+    for point in made["points"]:
+        for estimate in point["estimates"]:
+            estimate |= {"low": estimate["value"] * 0.98, "high": estimate["value"] * 1.03}
+    behind = copy.deepcopy(made["points"][0]) | {"number": None, "dominated_by": 0, "label": HOSTILE, "code": "2"}
+    failed = behind | {"estimates": None, "dominated_by": None, "label": "gone"}
+    made["points"] += [behind, failed]
+    made["points"][0]["ties"] = [1]
+    made["points"][1]["maybe_dominated_by"] = [0]
+    return made
+
+
+def text(found: dict[str, Any], width: int = 100) -> str:
+    file = io.StringIO()
+    pareto_report(found, Page(file, width=width))
+    return file.getvalue()
+
+
+def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoRequest]) -> None:
+    done = call(
+        *("m.circle", "--objective", "latency", "--objective", "output-error", "--by", "group", "--option", "planner"),
+        *("--option", "threads=1,2", "--search", "nsga2", "--iterations", "20", "--seed", "7"),
+        *("--under", "output-error=0.5", "--runtime", "onert", "--threads", "2", "--processes", "4", "--overwrite"),
+        *("--dumpfile", str(tmp_path / "d.json"), "--no-profile"),
+    )
+    assert isinstance(done.exception, Stopped), done.output
+    (asked,) = requests
+    assert asked.objectives == ("latency", "output-error")
+    assert asked.by == "group"
+    assert asked.options == {"planner": (), "threads": ("1", "2")}
+    assert (asked.plan.name, asked.plan.seed, asked.plan.iterations) == ("nsga2", 7, 20)
+    assert asked.under == {"output-error": 0.5}
+    assert asked.overwrite
+    assert asked.out == Path("m.gnomon")
+    assert asked.dumpfile == tmp_path / "d.json"
+    assert asked.source is None
+    assert asked.request is not None
+    assert asked.request.model == Path("m.circle")
+    assert asked.request.runtimes == ("onert",)
+    assert asked.request.wish.threads == 2
+    assert asked.request.effort.processes_most == 4
+    assert not asked.request.measure
+
+
+def test_the_defaults(requests: list[ParetoRequest]) -> None:
+    call("m.tflite")
+    (asked,) = requests
+    assert asked.objectives == ("latency", "peak-memory")
+    assert asked.by == "type"
+    assert asked.plan.name == "hlps"
+    assert asked.plan.iterations is None
+    assert asked.pick is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "either MODEL or --from"),
+        (("m.circle", "--from", "d.json"), "either MODEL or --from"),
+        (("m.circle", "--by", "colour"), "colour"),
+        (("m.circle", "--pick", "0"), "--pick"),
+        (("m.circle", "--iterations", "0"), "--iterations"),
+        (("m.circle", "--under", "peak-memory=lots"), "no bound"),
+        (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
+        (("m.circle", "--under", "latency=8MB"), "not measured in MB"),
+        (("m.circle", "--option", "=1"), "no option"),
+        (("m.circle", "--option", "threads=1,"), "no option"),
+        (("m.circle", "--option", "planner", "--option", "planner=WIC"), "twice"),
+        (("m.circle", "--under", "latency=1", "--under", "latency=2"), "twice"),
+    ],
+)
+def test_what_cannot_be_meant(arguments: tuple[str, ...], word: str) -> None:
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert word in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("peak-memory=80MB", ("peak-memory", 80e6)),
+        ("peak-memory=80MiB", ("peak-memory", 80 * 2.0**20)),
+        ("peak-memory=1000", ("peak-memory", 1000.0)),
+        ("latency=2.5ms", ("latency", 2.5e-3)),
+        ("latency=100 us", ("latency", 1e-4)),
+        ("output-error=1e-3", ("output-error", 1e-3)),
+    ],
+)
+def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
+    name, bound = BoundValue().convert(given, None, None)
+    assert (name, bound) == (meant[0], pytest.approx(meant[1]))
+    assert BoundValue().convert((name, bound), None, None) == (name, bound)
+
+
+def test_option_values() -> None:
+    assert TuningValue().convert("planner", None, None) == ("planner", ())
+    assert TuningValue().convert("threads=1, 2", None, None) == ("threads", ("1", "2"))
+    with pytest.raises(click.BadParameter):
+        TuningValue().convert("threads=", None, None)
+
+
+def test_a_dump_is_searched_and_shown(dump: Path) -> None:
+    done = call("--from", str(dump), "--search", "brute")
+    assert done.exit_code == 0, done.output
+    assert "The front has 2 points" in done.stdout
+    assert "12.5 ms" in done.stdout
+    assert "50.0 MiB" in done.stdout
+    assert "Exact" in done.stdout
+
+
+def test_the_document(dump: Path) -> None:
+    found = document(dump)
+    assert found["format"] == "gnomon-pareto"
+    assert [p["code"] for p in found["points"]] == ["1", "0"]
+    assert [p["number"] for p in found["points"]] == [1, 2]
+    assert found["points"][0]["choices"] == ["acl_cl", "cpu"]
+    assert found["certificate"] == "exact"
+    assert found["space"]["size"] == "4"
+    assert found["search"]["evaluations"] == 4
+    assert {s["code"]: s["cost"] for s in found["samples"]}["2"] == pytest.approx([0.041, 52224 * 1024])
+    assert found["model"] is None
+    assert found["search"]["strategy"] == "exhaustive"
+
+
+def test_a_single_objective_and_one_point(dump: Path) -> None:
+    found = document(dump, "--objective", "latency")
+    assert [p["code"] for p in found["points"]] == ["1"]
+    assert headline(found).startswith("One point is best in latency")
+
+
+def test_the_digits_can_be_named(dump: Path) -> None:
+    assert document(dump, "--codes", "cpu,npu")["points"][0]["choices"] == ["npu", "cpu"]
+
+
+def test_errors_of_the_job_pass_through(tmp_path: Path, dump: Path) -> None:
+    done = call("--from", str(tmp_path / "none.json"))
+    assert isinstance(done.exception, ProblemError)
+    done = call("--from", str(dump), "--search", "magic")
+    assert isinstance(done.exception, UsageError)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_report_of_what_was_measured(dump: Path, width: int) -> None:
+    found = measured(document(dump))
+    shown = text(found, width)
+    flat = " ".join(shown.split())
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "measured again side by side" in flat
+    assert "surely behind" in flat
+    assert "gone failed" in flat
+    assert "3 more points" in flat
+
+
+def test_the_report_says_ties_and_what_is_perhaps_behind(dump: Path) -> None:
+    flat = " ".join(text(measured(document(dump)), 120).split())
+    assert "like 2" in flat
+    assert "perhaps behind 1" in flat
+    assert "--pick N" in flat
+
+
+@pytest.mark.parametrize(
+    ("verified", "word"),
+    [
+        ({"ok": True, "skipped": False, "moved": [], "failure": None}, "written and verified"),
+        ({"ok": False, "skipped": True, "moved": [], "failure": None}, "was not run"),
+        ({"ok": False, "skipped": False, "moved": [1, 2], "failure": None}, "2 operators ran elsewhere"),
+    ],
+)
+def test_the_report_of_a_pick(dump: Path, verified: dict[str, Any], word: str) -> None:
+    found = measured(document(dump)) | {"chosen": 2, "verified": verified, "package": "/p"}
+    flat = " ".join(text(found, 120).split())
+    assert word in flat
+    assert "> 2" in flat
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name", "word"),
+    [
+        ("exact", "brute", "every assignment of the space was run"),
+        ("exact", "exact", "by the prices, no assignment is better"),
+        ({"epsilon": 0.05}, "exact", "within 5.00%"),
+        ("heuristic", "exact", "not finished in time"),
+        ("heuristic", "hlps", "that were not tried"),
+    ],
+)
+def test_the_certificate_in_words(dump: Path, certificate: Any, name: str, word: str) -> None:
+    found = measured(document(dump)) | {"certificate": certificate, "source": None}
+    found["search"] |= {"name": name, "predicted": name == "exact"}
+    assert word in " ".join(text(found).split())
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_the_picture_is_the_same_every_time(dump: Path, tmp_path: Path, objectives: int) -> None:
+    pytest.importorskip("matplotlib")
+    from gnomon.report.front_picture import draw_front
+
+    names = ("latency", "peak-memory")[:objectives]
+    found = document(dump, *(word for name in names for word in ("--objective", name)))
+    if objectives == 2:
+        found = measured(found) | {"chosen": 2}
+        found["points"][0]["label"] = HOSTILE
+    paths = [tmp_path / "a.svg", tmp_path / "b.svg", tmp_path / "c.png"]
+    draw_front(found, paths)
+    first, second = (path.read_bytes() for path in paths[:2])
+    assert first == second
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
+    words = first.decode()
+    assert "dump" in words or "m.circle" in words
+    assert "dominated" in words
+    if objectives == 2:
+        assert "the choice" in words
+        assert "surely behind" in words
+        assert "\x1b" not in words
+
+
+def test_the_command_draws_where_it_is_told(dump: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = document(dump, "--picture", str(tmp_path / "front.v1"))
+    assert found["pictures"] == [str(tmp_path / "front.v1.svg"), str(tmp_path / "front.v1.png")]
+    assert all(Path(path).is_file() for path in found["pictures"])
+    done = call("--from", str(dump), "--picture", str(tmp_path / "no" / "where"))
+    assert done.exit_code == 0
+    assert "no picture" in done.stderr
+
+
+def test_no_picture_without_being_asked(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert document(dump)["pictures"] == []
+    assert sorted(tmp_path.iterdir()) == before

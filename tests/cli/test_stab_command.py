@@ -1,0 +1,202 @@
+"""`gnomon stab`: its options, what it prints, and its JSON document."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from tests.cli.placement_kit import placement
+
+from gnomon.cli.place_document import place_document
+from gnomon.cli.stab import stab
+from gnomon.core.stab_exact import exact_decision
+from gnomon.core.traces import Origin, Spread, Trace, TraceOperator
+from gnomon.errors import GnomonError, ProblemError
+from gnomon.formats.onert_ops import IR_OPCODES
+from gnomon.jobs import stab as job
+from gnomon.jobs.stab_traces import write_traces
+from gnomon.models.load import load
+from gnomon.models.model import Model
+from gnomon.models.nnpackage import read_nnpackage
+from gnomon.models.nnpackage_write import write_nnpackage
+from gnomon.report import stab_text
+from gnomon.report.text import Page
+
+
+class Stopped(GnomonError):
+    """Raised in place of the job."""
+
+
+@pytest.fixture
+def package(zoo_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """A package in the working folder, as a user has it."""
+    monkeypatch.chdir(tmp_path)
+    write_nnpackage(load(zoo_model("mix.circle")), Path("net"), {})
+    return load(Path("net"))
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[job.StabRequest]:
+    """The requests that the command makes; nothing is done with them."""
+    made: list[job.StabRequest] = []
+
+    def stop(request: job.StabRequest, **others: Any) -> None:
+        made.append(request)
+        raise Stopped("stopped")
+
+    monkeypatch.setattr(job, "stab", stop)
+    return made
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(stab, list(arguments))
+
+
+def trace_for(model: Model, backend: str, factor: int) -> Trace:
+    times = {"cpu": 10, "ruy": 20}
+    rows = []
+    for operator in model.graph.operators:
+        opcode = IR_OPCODES[operator.type]
+        here = backend if opcode in {"Conv2D", "FullyConnected"} else "cpu"
+        avg = times[here] * (factor if operator.index == 0 else 1)
+        time = Spread(avg_us=avg, min_us=avg, max_us=avg)
+        name = "MaxPool2D" if opcode == "Pool2D" else opcode
+        rows.append(TraceOperator(index=operator.index, type=name, backend=here, time=time, subgraph=0))
+    origin = Origin(
+        model_sha256=model.graph.digest,
+        device="board",
+        backend=backend,
+        threads=1,
+        runtime="onert 0.1.0",
+        taken_at_s=1e9,
+        runs=50,
+    )
+    return Trace(operators=tuple(rows), graph=Spread(avg_us=300, min_us=300, max_us=300), origin=origin)
+
+
+def keep(model: Model, folder: Path = Path("traces")) -> dict[str, Trace]:
+    traces = {"cpu": trace_for(model, "cpu", 100), "ruy": trace_for(model, "ruy", 1)}
+    write_traces(traces, folder, "net", 1)
+    return traces
+
+
+@pytest.mark.parametrize(
+    ("options", "address"),
+    [
+        (["--ip", "1.1.1.1"], "ssh://1.1.1.1"),
+        (["--ip", "1.1.1.1", "--user", "odroid"], "ssh://odroid@1.1.1.1"),
+        (["--ip", "board", "-u", "odroid", "--port", "2222"], "ssh://odroid@board:2222"),
+        (["--ip", "fe80::1", "--port", "2222"], "ssh://[fe80::1]:2222"),
+        (["--device", "ssh://a@b:3"], "ssh://a@b:3"),
+        (["--device", "local"], "local"),
+        (["--no-profile"], "local"),
+        (["--no-profile", "--ip", "1.1.1.1"], "local"),
+    ],
+)
+def test_the_device_is_the_one_that_is_named(
+    options: list[str], address: str, package: Model, requests: list[job.StabRequest]
+) -> None:
+    assert isinstance(call("--nnpackage", "net", *options).exception, Stopped)
+    assert str(requests[0].measuring.device.address) == address
+    assert requests[0].profile == ("--no-profile" not in options)
+
+
+def test_all_options_of_the_published_command_are_taken(package: Model, requests: list[job.StabRequest]) -> None:
+    call("--nnpackage", "net/", "--ip", "1.1.1.1", "-n", "4", "-u", "odroid", "-v")
+    call("--nnpackage", "net", "--ip", "1.1.1.1", "--num_threads", "4", "--user", "odroid", "--verbose")
+    first, second = requests
+    assert first.measuring.wish.threads == 4
+    assert (first.out, first.traces) == (Path("nnpkg_sched/net"), Path("traces"))
+    assert replace(first, measuring=second.measuring) == second
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "give the device"),
+        (["--ip", "a", "--device", "b"], "--ip and --device both name the device"),
+        (["--device", "local", "--port", "3"], "belong to --ip"),
+        (["--ip", "a", "--port", "0"], "--port"),
+        (["--ip", "a", "-n", "0"], "-n"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: list[str], told: str, package: Model) -> None:
+    done = call("--nnpackage", "net", *options)
+    assert done.exit_code == 2
+    assert told in done.output
+
+
+def test_an_address_that_cannot_be_meant_is_an_error_with_a_hint(package: Model) -> None:
+    error = call("--nnpackage", "net", "--ip", "a/b").exception
+    assert isinstance(error, GnomonError)
+    assert error.hint
+
+
+def test_the_report_of_a_decision_from_traces(package: Model) -> None:
+    traces = keep(package)
+    done = call("--nnpackage", "net", "--no-profile", "-v", "--quiet")
+    assert done.exception is None, done.output
+    exact = exact_decision(traces)
+    gain = (exact.singles[exact.best_single].predicted_us or 0) / (exact.chosen.predicted_us or 1)
+    told = f"By the traces a mix is {gain:.2f} times as fast as {exact.best_single} alone; nothing was run."
+    assert told in " ".join(done.output.split())
+    assert "ONE's stab: default cpu. It places every operator alike." in done.output
+    assert "nnpkg_sched/net" in done.output
+    assert "Nothing was run: the placement is not proved." in done.output
+    assert read_nnpackage(Path("nnpkg_sched/net")).config.settings["BACKENDS"] == "cpu;ruy"
+
+
+def test_the_published_decision_is_printed_with_its_settings(package: Model) -> None:
+    keep(package)
+    done = call("--nnpackage", "net", "--no-profile", "--compat", "--quiet")
+    assert done.exception is None, done.output
+    assert "OP_BACKEND_MAP=0=ruy;\n" in done.output
+    assert "BACKENDS=cpu;ruy;xnnpack\n" in done.output
+    assert Path("nnpkg_sched/net/metadata/config.cfg").read_text().startswith("OP_BACKEND_MAP=0=ruy;\nBACKENDS=")
+
+
+def test_the_document_holds_both_decisions(package: Model) -> None:
+    traces = keep(package, Path("elsewhere"))
+    arguments = ["--nnpackage", "net", "--no-profile", "--json", "--traces", "elsewhere", "--out", "made"]
+    done = call(*arguments)
+    assert done.exception is None, done.output
+    document = json.loads(done.stdout)
+    exact = exact_decision(traces)
+    assert document["format"] == "gnomon-stab"
+    assert document["package"] == "made"
+    assert document["exact"]["predicted_us"] == exact.chosen.predicted_us
+    assert document["exact"]["optimal"] is True
+    assert document["singles"] == {b: s.predicted_us for b, s in exact.singles.items()}
+    assert document["published"]["settings"]["OP_BACKEND_MAP"] == "0=ruy;"
+    assert document["published"]["unlike_exact"] == []
+    assert [row["written"] for row in document["operators"]] == list(exact.chosen.placement.values())
+    assert document["proof"] is None
+    assert {trace["backend"]: trace["device"] for trace in document["traces"]} == {"cpu": "board", "ruy": "board"}
+
+
+def test_traces_that_are_not_there_are_an_error(package: Model) -> None:
+    error = call("--nnpackage", "net", "--no-profile").exception
+    assert isinstance(error, ProblemError)
+    assert "net_cpu_1" in error.hint
+
+
+def test_the_command_has_help_for_every_option() -> None:
+    for parameter in stab.params:
+        assert isinstance(parameter, click.Option)
+        assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize(("off", "told"), [(0.0, "equal the reference."), (1e-7, "by at most 1.0e-07.")])
+def test_equal_outputs_are_said_to_be_equal(off: float, told: str) -> None:
+    file = io.StringIO()
+    proof = place_document(placement(), Path("record.sqlite"))
+    proof["verified"]["difference"] = {"absolute": off, "relative": off}
+    stab_text._proof(proof, Page(file, width=100))
+    assert [line for line in file.getvalue().splitlines() if line.endswith(told)]
