@@ -11,8 +11,8 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 
 from gnomon.errors import GnomonError, ModelError
-from gnomon.jobs.lab import Request
 from gnomon.jobs.place import place
+from gnomon.jobs.request import Request
 from gnomon.measure.effort import Effort
 
 Zoo = Callable[[str], Path]

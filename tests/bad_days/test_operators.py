@@ -9,9 +9,9 @@ from tests.bad_days.livekit import add_circle, prelu_circle
 
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import RuntimeMissingError
-from gnomon.jobs.lab import Request
 from gnomon.jobs.place import place
 from gnomon.jobs.profile import profile
+from gnomon.jobs.request import Request
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load

@@ -26,9 +26,9 @@ from gnomon.core.sample import Run
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import MeasurementError, RuntimeMissingError
-from gnomon.jobs.lab import Request
 from gnomon.jobs.place import place
 from gnomon.jobs.profile import profile
+from gnomon.jobs.request import Request
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.store.base import CampaignQuery, RunQuery
@@ -106,13 +106,14 @@ def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_l
 
 def test_runtimes_that_disagree_are_not_compared(tmp_path: Path, small: Effort) -> None:
     model, record = saved(tmp_path, nan_onnx()), tmp_path / "record.sqlite"
-    found = profile(Request(model=model, effort=small, record=record))
+    request = Request(model=model, effort=small, record=record, runtimes=("onnxruntime", "openvino"))
+    found = profile(request)
     assert [c.label for c in found.columns] == ["onnxruntime"]
     assert [m.name for m in found.missing] == ["openvino"]
     assert "outputs differ" in found.missing[0].reason
     runs = runs_in(record)  # the store refuses NaN and infinity: reading it all shows that none was written
     assert [r.failure.kind for r in runs if r.failure] == ["wrong-output"]
-    placed = place(Request(model=model, effort=small, record=record), tmp_path / "out")
+    placed = place(request, tmp_path / "out")
     assert placed.verdict.chosen.contender.label == "onnxruntime"
     assert placed.verified.ok
 
@@ -152,7 +153,7 @@ def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it
     found = profile(Request(model=saved(tmp_path, matmul_onnx()), effort=small))
     assert [c.label for c in found.columns] == ["openvino"]
     assert [(m.name, m.reason, m.hint) for m in found.missing] == [
-        ("onnxruntime", "not installed", "pip install 'gnomon[onnxruntime]'")
+        (name, "not installed", f"pip install 'gnomon[{name}]'") for name in ("ncnn", "onnxruntime")
     ]
 
 

@@ -1,0 +1,499 @@
+"""Bad days of a device behind SSH: no way to it, a way that breaks, a device that lacks something, sudden deaths."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.devices.sshkit import (
+    SshServer,
+    becomes,
+    below,
+    children,
+    free_port,
+    gone,
+    keeper_of,
+    key,
+    missing,
+    server,
+    ssh_server,
+)
+
+from gnomon.devices.pushed import Manifest
+from gnomon.devices.ssh import SshDevice, SshSettings
+from gnomon.errors import DeviceError
+
+__all__ = ["server"]
+
+FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and network namespaces are made by root only")
+if what := missing():
+    pytest.skip(what, allow_module_level=True)
+
+Disk = Callable[[str], Path]
+
+
+def refusal(settings: SshSettings) -> DeviceError:
+    with pytest.raises(DeviceError) as refused, SshDevice(settings):
+        pass
+    assert refused.value.hint
+    return refused.value
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Mounts a file system with these options."""
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "none", str(folder)], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
+    """The name of a network namespace, the address in it, and the interface on this side of the way there."""
+    name = f"gnomon{os.getpid()}"
+    near, far = f"gn{os.getpid()}", f"gf{os.getpid()}"
+    third = os.getpid() % 250
+    steps = [
+        f"ip netns add {name}",
+        f"ip link add {near} type veth peer name {far} netns {name}",
+        f"ip addr add 10.213.{third}.1/30 dev {near}",
+        f"ip link set {near} up",
+        f"ip -n {name} addr add 10.213.{third}.2/30 dev {far}",
+        f"ip -n {name} link set {far} up",
+    ]
+    try:
+        for step in steps:
+            done = subprocess.run(step.split(), capture_output=True, text=True)
+            if done.returncode != 0:
+                pytest.skip(f"a network namespace cannot be made here: {done.stderr.strip()}")
+        yield name, f"10.213.{third}.2", near
+    finally:
+        subprocess.run(["ip", "link", "del", near], capture_output=True)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+# No way to the device
+
+
+def test_an_unknown_name(server: SshServer) -> None:
+    error = refusal(server.settings(host="no-such-board.invalid"))
+    assert "not known to this machine" in error.message
+    assert not error.transient
+
+
+def test_a_port_where_nobody_listens(server: SshServer) -> None:
+    error = refusal(server.settings(port=free_port()))
+    assert "refuses" in error.message
+    assert "port" in error.hint
+    assert error.transient
+
+
+@ROOT_ONLY
+def test_a_host_that_does_not_answer(server: SshServer, network: tuple[str, str, str]) -> None:
+    name, address, _ = network
+    subprocess.run(["ip", "-n", name, "addr", "flush", "dev", f"gf{os.getpid()}"], check=True)
+    error = refusal(server.settings(host=address, connect_timeout_s=1.0))
+    assert "cannot be reached" in error.message
+    assert error.transient
+
+
+def test_an_unknown_user(server: SshServer) -> None:
+    error = refusal(server.settings(user="nobody-of-that-name"))
+    assert "does not let this user in" in error.message
+    assert "nobody-of-that-name" in error.message
+    assert not error.transient
+
+
+def test_a_wrong_key(server: SshServer, tmp_path: Path) -> None:
+    right = (server.root / "authorized_keys").read_text()
+    try:
+        (server.root / "authorized_keys").write_text(key(tmp_path / "other").with_suffix(".pub").read_text())
+        error = refusal(server.settings())
+    finally:
+        (server.root / "authorized_keys").write_text(right)
+    assert "does not let this user in" in error.message
+    assert "ssh-copy-id" in error.hint
+
+
+def test_an_unknown_host_key(server: SshServer) -> None:
+    for strict in ("ask", "yes"):
+        options = ("UserKnownHostsFile=/dev/null", f"StrictHostKeyChecking={strict}")
+        error = refusal(server.settings(ssh_options=options))
+        assert "is not known here" in error.message
+        assert f"ssh -p {server.port}" in error.hint
+
+
+def test_a_changed_host_key(server: SshServer, tmp_path: Path) -> None:
+    public = key(tmp_path / "other").with_suffix(".pub").read_text()
+    (tmp_path / "known").write_text(f"[{server.address}]:{server.port} {public}")
+    error = refusal(server.settings(ssh_options=(f"UserKnownHostsFile={tmp_path}/known",)))
+    assert "another host key than before" in error.message
+    assert "ssh-keygen -R" in error.hint
+
+
+def test_an_option_that_ssh_does_not_know(server: SshServer) -> None:
+    error = refusal(server.settings(ssh_options=("NoSuchThing=1",)))
+    assert "option" in error.message
+    assert "ssh_options" in error.hint
+
+
+def test_no_ssh_client(server: SshServer) -> None:
+    error = refusal(server.settings(program="/no/such/ssh"))
+    assert "SSH client" in error.message
+
+
+def test_a_login_that_runs_something_else(server: SshServer) -> None:
+    right = (server.root / "authorized_keys").read_text()
+    try:
+        (server.root / "authorized_keys").write_text('command="echo This account is not for you; exit 1" ' + right)
+        error = refusal(server.settings())
+    finally:
+        (server.root / "authorized_keys").write_text(right)
+    assert "This account is not for you" in error.message
+
+
+def test_a_login_that_hangs(server: SshServer) -> None:
+    (server.home / ".bashrc").write_text("sleep 600\n")
+    try:
+        error = refusal(server.settings(connect_timeout_s=1.0, silence_s=1.0))
+    finally:
+        (server.home / ".bashrc").unlink()
+        server.kill_sessions()
+    assert "silent" in error.message
+    assert error.transient
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("while True: out(b'x' * 65536)", "did not start its program"),
+        ("out(MARK + HEAD.pack(b'J', 5) + b'{oops'); time.sleep(600)", "does not understand"),
+        ("out(MARK + HEAD.pack(b'J', 2) + b'[]'); time.sleep(600)", "does not understand"),
+        ("out(MARK + HEAD.pack(b'J', 1 << 31)); time.sleep(600)", "lost"),
+        ("out(MARK); sys.exit(255)", "lost"),
+        ("sys.exit(255)", "does not say why"),
+    ],
+)
+def test_something_else_answers(tmp_path: Path, program: str, found: str) -> None:
+    fake = tmp_path / "ssh"
+    fake.write_text(
+        f"#!{sys.executable}\nimport sys, time\nfrom gnomon.devices.keeper import HEAD, MARK\n"
+        f"def out(data):\n    sys.stdout.buffer.write(data)\n    sys.stdout.flush()\n{program}\n"
+    )
+    fake.chmod(0o755)
+    error = refusal(SshSettings(name="board", host="board", program=str(fake), connect_timeout_s=30.0))
+    assert found in error.message
+    assert error.transient == (found != "did not start its program")
+
+
+# A device that lacks something
+
+
+@pytest.mark.parametrize("python", ["/absent/python3", "absent-python", "-c", "/etc"])
+def test_the_python_that_was_named_is_not_there(server: SshServer, python: str) -> None:
+    error = refusal(server.settings(python=python))
+    assert python in error.message
+    assert "python = " in error.hint
+
+
+def test_no_python_at_all(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    with ssh_server(tmp_path / "server", environment={"PATH": str(tmp_path / "bin")}) as bare:
+        error = refusal(bare.settings())
+        assert "there is no Python on" in error.message
+        with SshDevice(bare.settings(python=sys.executable)) as device:
+            assert device.run([sys.executable, "-c", "print(1)"], env={}, timeout_s=60).ok
+
+
+@pytest.mark.parametrize(("says", "found"), [("echo 3.6.9", "3.6.9"), (":", "does not start")])
+def test_a_python_that_is_too_old_or_broken(server: SshServer, tmp_path: Path, says: str, found: str) -> None:
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\n{says}\nexit 1\n")
+    python.chmod(0o755)
+    error = refusal(server.settings(python=str(python)))
+    assert found in error.message
+    assert "3.10" in error.hint
+
+
+def test_an_old_python_before_a_new_one_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3.13").write_text("#!/bin/sh\necho broken shim >&2\nexit 127\n")
+    (tmp_path / "bin" / "python3.13").chmod(0o755)
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    environment = {"PATH": f"{tmp_path}/bin:/bin"}
+    with ssh_server(tmp_path / "server", environment=environment) as odd, SshDevice(odd.settings()) as device:
+        assert device.run([device.describe().python, "-c", "pass"], env={}, timeout_s=60).ok
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("how", ["seen before", "found out in the middle"])
+def test_no_room_for_what_is_pushed(server: SshServer, disk: Disk, tmp_path: Path, how: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(60):
+        (source / str(number)).write_bytes(os.urandom(1 << (16 if how == "seen before" else 4)))
+    folder = disk("size=1m,nr_inodes=40")
+    (tmp_path / "small").write_text("fits")
+    with SshDevice(server.settings(folder=str(folder))) as device:
+        with pytest.raises(DeviceError, match="disk is full") as refused:
+            device.push(source, "source")
+        assert str(folder) in refused.value.message
+        assert "folder = " in refused.value.hint
+        assert list((folder / "pushed").iterdir()) == []
+        remote = device.push(tmp_path / "small", "small")
+        assert device.run(["cat", remote], env={}, timeout_s=60).stdout == "fits"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("options", "found"), [("nr_inodes=1", "full"), ("ro", "permission")])
+def test_no_private_folder(disk: Disk, tmp_path: Path, options: str, found: str) -> None:
+    folder = disk(options)
+    with ssh_server(tmp_path / "server", environment={"TMPDIR": str(folder)}) as poor:
+        error = refusal(poor.settings())
+    assert found in error.message
+    assert str(folder) in error.message
+    assert "TMPDIR" in error.hint
+
+
+@ROOT_ONLY
+def test_no_permission_for_the_cache(server: SshServer, disk: Disk, tmp_path: Path) -> None:
+    folder = disk("ro")
+    (tmp_path / "m").write_text("x")
+    with SshDevice(server.settings(folder=str(folder))) as device:
+        with pytest.raises(DeviceError, match="permission") as refused:
+            device.push(tmp_path / "m", "m")
+        assert str(folder) in refused.value.message
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+@ROOT_ONLY
+def test_no_permission_for_the_lease(disk: Disk, tmp_path: Path) -> None:
+    with ssh_server(tmp_path / "server", environment={"GNOMON_LEASES": str(disk("ro"))}) as poor:
+        error = refusal(poor.settings())
+    assert "lease" in error.message
+    assert "GNOMON_LEASES" in error.hint
+
+
+def test_a_folder_where_others_may_write_is_refused(server: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("x")
+    (tmp_path / "pushed").mkdir()
+    (tmp_path / "pushed").chmod(0o777)
+    with SshDevice(server.settings(folder=str(tmp_path))) as device, pytest.raises(DeviceError, match="others"):
+        device.push(tmp_path / "m", "m")
+
+
+@ROOT_ONLY
+def test_no_room_here_for_what_is_pulled(server: SshServer, disk: Disk) -> None:
+    folder = disk("size=1m")
+    (folder / "kept").write_text("kept")
+    with SshDevice(server.settings()) as device:
+        device.run(["truncate", "-s", "200M", "big"], env={}, timeout_s=60)
+        with pytest.raises(DeviceError, match="No space"):
+            device.pull("big", folder / "kept")
+        assert [(p.name, p.read_text()) for p in folder.iterdir()] == [("kept", "kept")]
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_a_file_that_changes_while_it_is_sent(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(8 << 20)
+    with SshDevice(server.settings()) as device:
+        known = device._digests.manifest
+
+        def then_changed(source: Path) -> Manifest:
+            manifest = known(source)
+            with big.open("r+b") as file:
+                file.write(b"changed")
+            return manifest
+
+        monkeypatch.setattr(device._digests, "manifest", then_changed)
+        with pytest.raises(DeviceError, match="changed while"):
+            device.push(big, "big")
+        assert not list((server.home / ".cache" / "gnomon" / "pushed").glob(".part-*"))
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+# Ways that break
+
+
+class Victim:
+    """A running command and what belongs to it; `run` returns what happened to it."""
+
+    def __init__(self, device: SshDevice, server: SshServer) -> None:
+        self.keeper = keeper_of(server)
+        self.guard = children(self.keeper)[0]
+        self.folder = Path(device.folder)
+        self.pids: list[int] = []
+        self._device = device
+
+    def run(self, harm: Callable[[], object]) -> DeviceError:
+        def listen(line: str) -> None:
+            self.pids.append(int(line))
+            if len(self.pids) == 3:
+                threading.Timer(0.05, harm).start()
+
+        with pytest.raises(DeviceError) as broken:
+            self._device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
+        assert broken.value.transient
+        assert broken.value.hint
+        with pytest.raises(DeviceError, match="before") as after:
+            self._device.run(["true"], env={}, timeout_s=60)
+        assert after.value.transient
+        return broken.value
+
+    def assert_gone(self) -> None:
+        assert len(self.pids) == 3
+        assert all(gone(pid) for pid in (*self.pids, self.keeper, self.guard))
+        assert not self.folder.exists()
+
+
+@pytest.mark.parametrize("who", ["server", "keeper", "client"])
+def test_a_sudden_death_in_mid_run(server: SshServer, who: str) -> None:
+    with SshDevice(server.settings()) as device:
+        victim = Victim(device, server)
+        client = device._link
+        assert client is not None
+        harm = {
+            "server": server.kill_sessions,
+            "keeper": lambda: os.kill(victim.keeper, signal.SIGKILL),
+            "client": lambda: os.kill(client.pid, signal.SIGKILL),
+        }
+        assert "lost" in victim.run(harm[who]).message
+    victim.assert_gone()
+    with SshDevice(server.settings()) as device:  # the lease went with the keeper
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_a_keeper_that_is_asked_to_end_cleans_up(server: SshServer) -> None:
+    with SshDevice(server.settings()) as device:
+        victim = Victim(device, server)
+        victim.run(lambda: os.kill(victim.keeper, signal.SIGTERM))
+    victim.assert_gone()
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("client", ["notices", "waits"])
+def test_a_cut_network(network: tuple[str, str, str], tmp_path: Path, client: str) -> None:
+    name, address, near = network
+    alive = ("ServerAliveInterval=1", "ServerAliveCountMax=1") if client == "notices" else ("ServerAliveInterval=60",)
+    silence_s = 7.0 if client == "notices" else 2.5
+    inside = ("ip", "netns", "exec", name)
+    with ssh_server(tmp_path / "server", inside=inside, address=address) as far:
+        with SshDevice(far.settings(silence_s=silence_s, ssh_options=alive)) as device:
+            victim = Victim(device, far)
+            error = victim.run(lambda: subprocess.run(["ip", "link", "set", near, "down"], check=True))
+            assert ("silent" in error.message) == (client == "waits")
+        victim.assert_gone()
+
+
+def test_a_device_that_falls_silent(server: SshServer) -> None:
+    with SshDevice(server.settings(silence_s=1.5)) as device:
+        victim = Victim(device, server)
+        error = victim.run(lambda: os.kill(victim.keeper, signal.SIGSTOP))
+        assert "silent for 1.5 s" in error.message
+        os.kill(victim.keeper, signal.SIGCONT)
+    victim.assert_gone()
+
+
+def test_long_quiet_times_are_no_silence(server: SshServer) -> None:
+    with SshDevice(server.settings(silence_s=1.5)) as device:
+        assert device.run(["sleep", "2.2"], env={}, timeout_s=60).ok
+        time.sleep(2.2)  # the host has something else to do
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+GNOMON = f"""
+import sys, pathlib
+from gnomon.devices.pushed import Manifest
+from gnomon.devices.ssh import SshDevice, SshSettings
+settings = SshSettings(name="board", host=sys.argv[1], user=sys.argv[2], port=int(sys.argv[3]), program=sys.argv[4])
+with SshDevice(settings) as device:
+    print(device.folder, flush=True)
+    if len(sys.argv) > 5:
+        device.push(pathlib.Path(sys.argv[5]), "big")
+    device.run(["sh", "-c", {FAMILY!r}], env={{}}, timeout_s=600, on_line=lambda l: print(l, flush=True))
+"""
+
+
+@contextlib.contextmanager
+def gnomon(server: SshServer, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """Another gnomon that uses the device, in a session of its own."""
+    s = server.settings()
+    argv = [sys.executable, "-c", GNOMON, s.host, str(s.user), str(s.port), s.program, *more]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGINT", "Ctrl-C"])
+def test_when_gnomon_dies_nothing_is_left(server: SshServer, how: str) -> None:
+    with gnomon(server) as victim:
+        assert victim.stdout is not None
+        folder = Path(victim.stdout.readline().strip())
+        pids = [int(victim.stdout.readline()) for _ in range(3)]
+        there, here = list(below(server.process.pid)), list(below(victim.pid))
+        assert set(pids) < set(there)
+        assert len(here) >= 2  # the client and the guard
+        assert folder.is_dir()
+        if how == "Ctrl-C":
+            os.killpg(victim.pid, signal.SIGINT)
+        else:
+            victim.send_signal(signal.Signals[how])
+        victim.wait(timeout=30)
+    assert all(gone(pid) for pid in (*pids, *there, *here))
+    assert becomes(lambda: not folder.exists())
+    with SshDevice(server.settings()) as device:  # the lease ended with its owner
+        assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_a_push_that_is_cut_short_leaves_nothing(server: SshServer, tmp_path: Path, how: str) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(160 << 20)
+    cache = server.home / ".cache" / "gnomon" / "pushed"
+    before = set(cache.glob("*"))
+    with gnomon(server, str(tmp_path / "big")) as victim:
+        assert becomes(lambda: any(cache.glob(".part-*/big")))
+        victim.send_signal(signal.Signals[how])
+        victim.wait(timeout=30)
+    assert becomes(lambda: set(cache.glob("*")) == before)
+    assert becomes(lambda: server.private_folders() == [])
+
+
+def test_only_pruning_looks_at_the_clock() -> None:
+    """A clock that jumps, here or there, changes no limit: everything is counted by the monotonic one."""
+    from gnomon.devices import ssh
+
+    folder = Path(ssh.__file__).parent
+    users = [p.name for p in (*folder.glob("ssh*.py"), *folder.glob("keeper*.py")) if "time.time(" in p.read_text()]
+    assert users == ["keeper_files.py"]
