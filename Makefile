@@ -39,12 +39,15 @@ $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then echo "gnomon needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 2; fi
 	$(PYTHON) -m venv $(VENV)
 
+# pnnx converts ONNX to ncnn; its package asks for torch, which its program does not use.
 $(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet -e '.[dev]'
+	$(PIP) install --quiet --no-deps pnnx
 	@touch $(VENV)/stamp-all $@
 
 $(VENV)/stamp-all: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet -e '.[all]'
+	$(PIP) install --quiet --no-deps pnnx
 	@touch $@
 
 $(VENV)/stamp-zoo: $(VENV)/stamp-dev $(wildcard zoo/*.py)

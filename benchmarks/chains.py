@@ -19,7 +19,8 @@ from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.blocks import random_chains
 from gnomon.jobs.contender import choose_clock, level
-from gnomon.jobs.lab import Request, open_lab
+from gnomon.jobs.lab import open_lab
+from gnomon.jobs.request import Request
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.trust import reference
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from common import arguments, model_path, own_record, publish
 from gnomon.jobs.contender import Proved, level
-from gnomon.jobs.lab import Request
 from gnomon.jobs.place import Placement, place
+from gnomon.jobs.request import Request
 
 MODELS = (
     "mix.circle",
