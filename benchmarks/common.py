@@ -15,13 +15,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
-def arguments(description: str | None, models: tuple[str, ...] = ()) -> argparse.Namespace:
+def parser(description: str | None, models: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     """`--data DIR` (unused where a benchmark needs none), `--models`, and `--out FILE` beside standard output."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="the folder of reference data, where the benchmark needs it")
-    parser.add_argument("--models", nargs="*", default=list(models), help="models of the zoo, or files")
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
-    return parser.parse_args()
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data", type=Path, help="the folder of reference data, where the benchmark needs it")
+    made.add_argument("--models", nargs="*", default=list(models), help="models of the zoo, or files")
+    made.add_argument("--out", type=Path, help="also write the JSON here")
+    return made
+
+
+def arguments(description: str | None, models: tuple[str, ...] = ()) -> argparse.Namespace:
+    """What was given of the usual arguments (see `parser`)."""
+    return parser(description, models).parse_args()
 
 
 def model_path(name: str) -> Path:

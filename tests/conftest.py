@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 import zoo
 from gnomon.measure.effort import Effort
+
+
+# A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
