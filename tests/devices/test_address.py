@@ -86,6 +86,16 @@ def test_other_machines_are_told_apart(other: str) -> None:
     assert parse_address(other).machine != parse_address("ssh://board").machine
 
 
+@pytest.mark.parametrize("text", ["adb://", "adb:", "ADB:"])
+def test_adb_needs_no_serial_where_there_is_one_phone(text: str) -> None:
+    assert parse_address(text) == Address(kind="adb")
+    assert str(parse_address(text)) == "adb://"
+    assert is_address(text.lower())
+    assert not is_address("adb")
+    assert parse_address("adb://QV714AE41T").host == "QV714AE41T"
+    assert parse_address("adb://192.168.0.7:5555").port == 5555
+
+
 def test_sdb_needs_no_serial_where_there_is_one_device() -> None:
     assert parse_address("sdb://") == Address(kind="sdb")
     assert str(parse_address("sdb://")) == "sdb://"

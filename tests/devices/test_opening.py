@@ -119,7 +119,7 @@ def test_what_is_no_python_is_told(program: str) -> None:
 
 def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
     add_kinds(monkeypatch, foo=f"{__name__}:other_kind", ssh="nobody:takes_this_place")
-    assert known_kinds() == ("local", "ssh", "sdb", "foo")
+    assert known_kinds() == ("local", "ssh", "sdb", "adb", "foo")
     with opened(resolve("foo://here")) as device:
         assert device.describe().name == "other here"
     assert opening.load_factory("ssh") is opening.ssh_device
@@ -128,7 +128,7 @@ def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_and_broken_kinds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no kind of device 'foo'") as told:
         resolve("foo://here")
-    assert told.value.hint == "Known kinds: local, ssh, sdb."
+    assert told.value.hint == "Known kinds: local, ssh, sdb, adb."
     add_kinds(monkeypatch, foo="no_such_module:factory")
     with pytest.raises(UsageError, match="no_such_module"), opened(resolve("foo://here")):
         pass

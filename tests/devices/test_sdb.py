@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.devices.sdbkit import SERIAL, Board, boards
-from tests.devices.sshkit import becomes, gone
+from tests.devices.shellkit import (
+    FAMILY,
+    ShellContract,
+    ShellOutputs,
+    WithoutPython,
+    killed_in_the_middle,
+    the_second_waits,
+)
+from tests.devices.sshkit import becomes
 
 from gnomon.devices.address import Address
-from gnomon.devices.base import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Device
-from gnomon.devices.sdb import SdbDevice, sdb_device
-from gnomon.devices.sdb_link import Unterminal
-from gnomon.devices.sdb_program import devices
+from gnomon.devices.bridge import BridgeDevice as SdbDevice
+from gnomon.devices.bridge_call import Unterminal
+from gnomon.devices.bridge_program import devices
+from gnomon.devices.sdb import sdb_device
 from gnomon.devices.settings import DeviceConfig
 from gnomon.errors import DeviceError
-from gnomon.testing.device import DeviceContract
-
-FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +57,11 @@ def device(rich: Board) -> Iterator[SdbDevice]:
         yield opened
 
 
-class TestSdbDevice(DeviceContract):
+class TestSdbDevice(ShellContract, ShellOutputs):
     """With Python, setsid and flock there."""
 
 
-class TestPoorSdbDevice(DeviceContract):
+class TestPoorSdbDevice(WithoutPython):
     """Without Python, setsid, flock, mkfifo and sha256sum there."""
 
     @pytest.fixture(scope="class")
@@ -69,11 +70,6 @@ class TestPoorSdbDevice(DeviceContract):
         for board in boards(tmp_path_factory.mktemp("poor"), poor=True):
             with SdbDevice(board.settings()) as opened:
                 yield opened
-
-    def test_its_python_starts(self, device: Device) -> None:
-        """It has none, and says so."""
-        assert device.describe().python == ""
-        assert device.describe().fingerprint["python"] is None
 
 
 @given(st.binary(max_size=60).map(lambda b: b.replace(b"a", b"\r").replace(b"b", b"\n")), st.integers(1, 7))
@@ -91,66 +87,11 @@ def test_carriage_returns_of_the_command_stay(device: SdbDevice) -> None:
     assert completed.stderr == "e\r\n"
 
 
-@pytest.mark.parametrize("status", [0, 1, 127, 128, 193, 255])
-def test_every_status_that_is_no_signal_is_exact(device: SdbDevice, status: int) -> None:
-    completed = device.run(["sh", "-c", f"exit {status}"], env={}, timeout_s=60)
-    assert (completed.returncode, completed.signal) == (status, None)
-
-
-def test_every_line_of_a_big_output_comes(device: SdbDevice) -> None:
-    seen: list[str] = []
-    device.run(["seq", "0", "100000"], env={}, timeout_s=60, on_line=seen.append)
-    assert seen == [str(n) for n in range(100001)]
-
-
-def test_endless_output_meets_the_limit_and_is_capped(device: SdbDevice) -> None:
-    completed = device.run(["sh", "-c", "yes err >&2 & yes $(printf %01000d 0)"], env={}, timeout_s=1.5)
-    assert completed.timed_out
-    assert len(completed.stdout) == STDOUT_TAIL_BYTES
-    assert len(completed.stderr) == STDERR_TAIL_BYTES
-
-
 def test_the_configured_environment_is_there_and_gives_way(board: Board) -> None:
     config = dataclasses.replace(board.settings(), environment={"ONE": "1", "TWO": "it's\n2"})
     with SdbDevice(config) as device:
         printed = device.run(["sh", "-c", 'echo "$ONE$TWO"'], env={"ONE": "3"}, timeout_s=60).stdout
     assert printed == "3it's\n2\n"
-
-
-def test_the_whole_family_dies_at_the_time_limit(either: Board) -> None:
-    with SdbDevice(either.settings()) as device:
-        completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
-        assert (completed.timed_out, completed.signal) == (True, signal.SIGTERM)
-        pids = [int(p) for p in completed.stdout.split()]
-        assert len(pids) == 3
-        assert all(gone(p) for p in pids)
-        script = "trap '' TERM; echo $$; while :; do sleep 600; done"
-        completed = device.run(["sh", "-c", script], env={}, timeout_s=0.2)
-        assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
-        assert gone(int(completed.stdout))
-        assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_exception_kills_the_family_and_the_device_stays_open(device: SdbDevice, error: type[BaseException]) -> None:
-    pids: list[int] = []
-
-    def listen(line: str) -> None:
-        pids.append(int(line))
-        if len(pids) == 3:
-            raise error
-
-    with pytest.raises(error):
-        device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
-    assert all(gone(p) for p in pids)
-    assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
-
-
-def test_children_that_hold_the_outputs_do_not_block(either: Board) -> None:
-    with SdbDevice(either.settings()) as device:
-        completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
-        assert completed.ok
-        assert gone(int(completed.stdout))
 
 
 def test_the_device_is_clean_afterwards(either: Board) -> None:
@@ -203,22 +144,16 @@ def test_a_file_that_comes_half_is_told_though_sdb_says_nothing(
 
 _VICTIM = """
 import sys
-from gnomon.devices.sdb import SdbDevice, SdbSettings
-with SdbDevice(SdbSettings(**eval(sys.argv[1]))) as device:
+from gnomon.devices.bridge import BridgeDevice
+from gnomon.devices.sdb import SdbSettings
+with BridgeDevice(SdbSettings(**eval(sys.argv[1]))) as device:
     device.run(["sh", "-c", sys.argv[2]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
 """
 
 
 def test_kill_9_of_gnomon_leaves_the_device_clean(either: Board) -> None:
     shown = repr(dataclasses.asdict(either.settings(silence_s=2.0)))
-    with subprocess.Popen(
-        [sys.executable, "-c", _VICTIM, shown, FAMILY], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as victim:
-        assert victim.stdout is not None
-        pids = [int(victim.stdout.readline()) for _ in range(3)]
-        victim.kill()
-        victim.wait()
-        assert all(gone(pid) for pid in pids)
+    killed_in_the_middle(_VICTIM, shown, FAMILY)
     assert becomes(lambda: not either.private_folders())
     assert becomes(lambda: not either.processes())
     with SdbDevice(either.settings()):
@@ -257,22 +192,7 @@ def test_a_device_that_goes_away_is_lost(board: Board) -> None:
 
 
 def test_the_second_waits_for_the_first(either: Board) -> None:
-    told: list[str] = []
-    entered = threading.Event()
-
-    def second() -> None:
-        with SdbDevice(either.settings(), on_wait=told.append):
-            entered.set()
-
-    with SdbDevice(either.settings()):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert becomes(lambda: told)
-        assert not entered.is_set()
-    thread.join(60)
-    assert entered.is_set()
-    assert len(told) == 1
-    assert "another gnomon (process" in told[0]
+    the_second_waits(lambda on_wait: SdbDevice(either.settings(), on_wait=on_wait))
 
 
 def test_of_several_devices_one_must_be_named(board: Board) -> None:

@@ -8,8 +8,6 @@ import platform
 import shutil
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,18 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.devices import plainkit, sshkit
+from tests.devices.shellkit import FAMILY, ShellOutputs, WithoutPython, killed_in_the_middle, the_second_waits
 from tests.devices.sshkit import SshServer, becomes, gone, ssh_server
 
-from gnomon.devices.base import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Device
 from gnomon.devices.ssh_any import AnySshDevice
 from gnomon.devices.ssh_plain import PlainSshDevice
 from gnomon.devices.ssh_plain_facts import described, lay_out, parse_files
+from gnomon.devices.ssh_plain_link import PlainLink
 from gnomon.devices.ssh_plain_sh import line, marks, quoted
 from gnomon.devices.ssh_plain_stream import Marked
 from gnomon.errors import DeviceError
-from gnomon.testing.device import DeviceContract
-
-FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
 
 
 def serving(root: Path, *, helpful: bool) -> Iterator[SshServer]:
@@ -55,14 +51,7 @@ def device(server: SshServer) -> Iterator[PlainSshDevice]:
         yield opened
 
 
-class PlainContract(DeviceContract):
-    def test_its_python_starts(self, device: Device) -> None:
-        """It has none, and says so."""
-        assert device.describe().python == ""
-        assert device.describe().fingerprint["python"] is None
-
-
-class TestPlainDevice(PlainContract):
+class TestPlainDevice(WithoutPython, ShellOutputs):
     @pytest.fixture(scope="class")
     @classmethod
     def device(cls, server: SshServer) -> Iterator[PlainSshDevice]:
@@ -70,7 +59,7 @@ class TestPlainDevice(PlainContract):
             yield opened
 
 
-class TestPoorDevice(PlainContract):
+class TestPoorDevice(WithoutPython):
     """Without setsid, flock and sha256sum."""
 
     @pytest.fixture(scope="class")
@@ -80,7 +69,7 @@ class TestPoorDevice(PlainContract):
             yield opened
 
 
-class TestBusybox(PlainContract):
+class TestBusybox(WithoutPython):
     """With busybox's shell and programs alone."""
 
     @pytest.fixture(scope="class")
@@ -107,24 +96,6 @@ def either(request: pytest.FixtureRequest) -> SshServer:
     return found
 
 
-def test_the_whole_family_dies_at_the_time_limit(either: SshServer) -> None:
-    with PlainSshDevice(either.settings()) as device:
-        completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
-        assert (completed.timed_out, completed.signal) == (True, signal.SIGTERM)
-        pids = [int(p) for p in completed.stdout.split()]
-        assert len(pids) == 3
-        assert all(gone(p) for p in pids)
-
-
-def test_who_ignores_sigterm_is_killed(either: SshServer) -> None:
-    with PlainSshDevice(either.settings()) as device:
-        script = "trap '' TERM; echo $$; while :; do sleep 600; done"
-        completed = device.run(["sh", "-c", script], env={}, timeout_s=0.2)
-        assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
-        assert gone(int(completed.stdout))
-        assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
-
-
 def test_nobody_listens_after_the_time_limit(device: PlainSshDevice) -> None:
     lines: list[str] = []
     script = "trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.01; done"
@@ -132,48 +103,6 @@ def test_nobody_listens_after_the_time_limit(device: PlainSshDevice) -> None:
     assert completed.timed_out
     assert lines == ["early"]
     assert completed.stdout == "early\nlate\n"
-
-
-def test_children_that_hold_pipes_do_not_block(either: SshServer) -> None:
-    with PlainSshDevice(either.settings()) as device:
-        completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
-        assert completed.ok
-        assert gone(int(completed.stdout))
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_exception_kills_the_family_and_the_device_stays_open(either: SshServer, error: type[BaseException]) -> None:
-    pids: list[int] = []
-
-    def listen(line: str) -> None:
-        pids.append(int(line))
-        if len(pids) == 3:
-            raise error
-
-    with PlainSshDevice(either.settings()) as device:
-        with pytest.raises(error):
-            device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
-        assert all(gone(p) for p in pids)
-        assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
-
-
-def test_endless_output_meets_the_limit_and_is_capped(device: PlainSshDevice) -> None:
-    completed = device.run(["sh", "-c", "yes err >&2 & yes"], env={}, timeout_s=0.5)
-    assert completed.timed_out
-    assert len(completed.stdout) == STDOUT_TAIL_BYTES
-    assert len(completed.stderr) == STDERR_TAIL_BYTES
-
-
-def test_every_line_of_a_big_output_comes(device: PlainSshDevice) -> None:
-    seen: list[str] = []
-    device.run(["seq", "0", "200000"], env={}, timeout_s=60, on_line=seen.append)
-    assert seen == [str(n) for n in range(200001)]
-
-
-@pytest.mark.parametrize("status", [0, 1, 127, 128, 193, 255])
-def test_every_status_that_is_no_signal_is_exact(device: PlainSshDevice, status: int) -> None:
-    completed = device.run(["sh", "-c", f"exit {status}"], env={}, timeout_s=60)
-    assert (completed.returncode, completed.signal) == (status, None)
 
 
 def test_the_configured_environment_is_there_and_gives_way(server: SshServer) -> None:
@@ -243,14 +172,7 @@ with PlainSshDevice(SshSettings(**eval(sys.argv[1]))) as device:
 
 def test_kill_9_of_gnomon_leaves_the_device_clean(either: SshServer) -> None:
     shown = repr(dataclasses.asdict(either.settings()))
-    with subprocess.Popen(
-        [sys.executable, "-c", _VICTIM, shown, FAMILY], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as victim:
-        assert victim.stdout is not None
-        pids = [int(victim.stdout.readline()) for _ in range(3)]
-        victim.kill()
-        victim.wait()
-        assert all(gone(pid) for pid in pids)
+    killed_in_the_middle(_VICTIM, shown, FAMILY)
     assert becomes(lambda: not either.private_folders())
     assert becomes(lambda: not keepers(either))
     with PlainSshDevice(either.settings()):
@@ -278,8 +200,8 @@ def test_silence_ends_the_visit_there(server: SshServer) -> None:
     device = PlainSshDevice(server.settings(silence_s=6.0))
     with device:
         assert device.run(["true"], env={}, timeout_s=60).ok
-        link = device._link
-        assert link is not None
+        link = device._open
+        assert isinstance(link, PlainLink)
         assert link._process is not None
         os.kill(link._process.pid, signal.SIGSTOP)
         try:
@@ -289,22 +211,7 @@ def test_silence_ends_the_visit_there(server: SshServer) -> None:
 
 
 def test_the_second_waits_for_the_first(either: SshServer) -> None:
-    told: list[str] = []
-    entered = threading.Event()
-
-    def second() -> None:
-        with PlainSshDevice(either.settings(), on_wait=told.append):
-            entered.set()
-
-    with PlainSshDevice(either.settings()):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert becomes(lambda: told)
-        assert not entered.is_set()
-    thread.join(60)
-    assert entered.is_set()
-    assert len(told) == 1
-    assert "another gnomon (process" in told[0]
+    the_second_waits(lambda on_wait: PlainSshDevice(either.settings(), on_wait=on_wait))
 
 
 def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:

@@ -217,6 +217,9 @@ class Keeper:
     def _open(self, message: Message) -> None:
         self._settings = message
         self._silence_s = float(message["silence_s"])
+        if not message.get("lease", True):
+            self._settle()
+            return
         try:
             self._lease = Lease()
         except OSError as error:
@@ -245,10 +248,9 @@ class Keeper:
             self._fail(f"private folder: {os.path.dirname(error.filename or '') or '/tmp'}", error)  # noqa: S108
             return
         self._guard.say("folder", self._private)
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        folder = os.path.abspath(os.path.expanduser(self._settings["folder"] or os.path.join(cache, "gnomon")))
-        root = folder if self._settings["keep"] else self._private
-        self._pushed = Pushed(os.path.join(root, "pushed"))
+        folder = self._settings["folder"] or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "gnomon")
+        root = os.path.abspath(os.path.expanduser(folder)) if self._settings["keep"] else self._private
+        self._pushed = Pushed(os.path.join(root, "pushed")) if self._lease else None  # else others may push, too
         self._end(private=self._private, python=self._python, pid=os.getpid())
 
     def _run(self, message: Message) -> None:

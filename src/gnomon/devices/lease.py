@@ -34,6 +34,21 @@ def _own_folder(folder: Path) -> None:
         raise OSError(errno.EPERM, "it belongs to another user, or others may write to it")
 
 
+def lease_holder(folder: Path, name: str) -> str | None:
+    """The process that holds the device `name` at this moment, "unknown" if it has not said so; None if nobody does."""
+    try:
+        handle = os.open(folder / f"lease-{name}.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None  # nobody holds what has no file
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(handle, 32, 0).decode("ascii", "replace").strip("\0\n ") or "unknown"
+    finally:
+        os.close(handle)
+    return None
+
+
 @contextmanager
 def lease(
     folder: Path, name: str, *, on_wait: Callable[[str], None] | None = None, wait_s: float = 3600

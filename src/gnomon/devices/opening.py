@@ -18,6 +18,7 @@ from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
+    from gnomon.devices.ssh_program import SshSettings
 
 OnWait = Callable[[str], None]
 """Told once in a sentence who holds the device, when it must be waited for. May raise, to not wait."""
@@ -39,6 +40,7 @@ _OWN = (
     EntryPoint(name=LOCAL, value="gnomon.devices.opening:local_device", group=GROUP),
     EntryPoint(name="ssh", value="gnomon.devices.opening:ssh_device", group=GROUP),
     EntryPoint(name="sdb", value="gnomon.devices.sdb:sdb_device", group=GROUP),
+    EntryPoint(name="adb", value="gnomon.devices.adb:adb_device", group=GROUP),
 )
 
 
@@ -139,9 +141,31 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
     Where it has no Python at all its shell serves it, and the `python` of its `DeviceInfo` is empty.
     """
     from gnomon.devices.ssh_any import AnySshDevice
+
+    return AnySshDevice(_ssh_settings(config, lease=True), on_wait=on_wait)
+
+
+@contextmanager
+def visited(config: DeviceConfig) -> Iterator[Device]:
+    """A device without its lease, to look at it and to fetch from it while somebody measures there.
+
+    Nothing can be pushed to it. DeviceError if it cannot be reached, UsageError if it is not reached by ssh.
+    """
+    from gnomon.devices.ssh import SshDevice
+
+    if config.address.kind != "ssh":
+        raise UsageError(
+            f"{config.name} is not reached by ssh but by {config.address.kind}",
+            hint="Name a device that has an address such as ssh://user@host.",
+        )
+    with SshDevice(_ssh_settings(config, lease=False)) as device:
+        yield device
+
+
+def _ssh_settings(config: DeviceConfig, *, lease: bool) -> SshSettings:
     from gnomon.devices.ssh_program import SshSettings
 
-    settings = SshSettings(
+    return SshSettings(
         name=config.name,
         user=config.address.user,
         host=config.address.host,
@@ -152,5 +176,5 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
         environment=config.environment,
         ssh_options=config.ssh_options,
         connect_timeout_s=config.connect_timeout_s,
+        lease=lease,
     )
-    return AnySshDevice(settings, on_wait=on_wait)

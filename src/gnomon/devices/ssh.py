@@ -79,9 +79,11 @@ class SshDevice:
                 op="open",
                 silence_s=config.silence_s,
                 wait_s=_LEASE_WAIT_S,
+                lease=config.lease,
                 folder=config.folder,
                 keep=config.keep,
-                inherited=INHERITED,
+                # What is started without holding the device takes its lease by itself.
+                inherited=INHERITED if config.lease else (*INHERITED, "GNOMON_LEASES"),
                 environment=dict(config.environment),
             )
         except BaseException:
@@ -152,6 +154,8 @@ class SshDevice:
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
         link = self._opened()
+        if not self._config.lease:
+            raise DeviceError("nothing can be pushed to a device that is not held", hint="Open it with its lease.")
         checked_name(name)
         manifest = self._digests.manifest(local.absolute())
         entries = [(part.path, part.kind, part.size_bytes) for part in manifest.parts]

@@ -12,12 +12,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gnomon.devices.guard import Guard
+from gnomon.devices.pushed import Part, contents
+from gnomon.devices.shell_link import LONG_S, SHORT_S, Running, ShellCall, ShellCommand, ShellLink
+from gnomon.devices.shell_visit import not_arrived, refusal
 from gnomon.devices.ssh_errors import lost, not_connected
-from gnomon.devices.ssh_plain_sh import REMOTE, keeper_script, line, marked
+from gnomon.devices.ssh_plain_sh import REMOTE, file_script, keeper_script, line, marked, quoted, run_script
 from gnomon.devices.ssh_plain_stream import Session, Take
 from gnomon.devices.ssh_program import SshSettings
 from gnomon.errors import DeviceError
@@ -25,6 +28,7 @@ from gnomon.errors import DeviceError
 _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
 _LEAVE_S = 15.0
 _NOISE_BYTES = 1 << 16
+_SAID_BYTES = 1 << 20
 
 
 def nothing() -> Iterator[bytes]:
@@ -32,7 +36,37 @@ def nothing() -> Iterator[bytes]:
     return iter(())
 
 
-class PlainLink:
+class PlainCall(ShellCall):
+    """A command over a session of its own."""
+
+    def __init__(self, link: PlainLink, session: Session) -> None:
+        self._link, self._session = link, session
+        self._code: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """See `ShellCall.ended`."""
+        return self._session.ended
+
+    @property
+    def status(self) -> str | None:
+        """See `ShellCall.status`."""
+        return self._session.status
+
+    def pump(self, until_s: float) -> bool:
+        """See `ShellCall.pump`."""
+        return self._session.pump(until_s)
+
+    def close(self) -> None:
+        """See `ShellCall.close`."""
+        self._code = self._link.end(self._session)
+
+    def lost(self) -> DeviceError:
+        """See `ShellCall.lost`."""
+        return self._link.lost(self._code, self._session.said)
+
+
+class PlainLink(ShellLink):
     """One control connection, and sessions over it. `start` it, `close` it in any case.
 
     The client's own session runs the keeper, whose lines keep coming here: `ask` is answered by one.
@@ -40,6 +74,7 @@ class PlainLink:
 
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
+        self.base = ""
         self._folder = _scratch()
         self._guard = Guard(Path(self._folder))
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,7 +133,56 @@ class PlainLink:
         self._guard.drop(session.pid)
         return code
 
-    def do(
+    def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
+        """See `ShellLink.do`."""
+        printed = bytearray()
+        status, _ = self._script(
+            f"exec 2>&1\n{script}",
+            within_s=within_s,
+            take=lambda chunk: printed.extend(chunk[: max(0, _SAID_BYTES - len(printed))]),
+        )
+        return status, printed.decode("utf-8", "surrogateescape").strip()
+
+    def printed(self, script: str, most_bytes: int) -> bytes:
+        """See `ShellLink.printed`."""
+        printed = bytearray()
+        self._script(
+            script,
+            within_s=SHORT_S,
+            take=lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))]),
+        )
+        return bytes(printed)
+
+    def command(self, command: ShellCommand, run: Running) -> PlainCall:
+        """See `ShellLink.command`."""
+        token = secrets.token_hex(16)
+        note = f"{self.base}/run/{command.number}"
+        script = run_script(argv=command.argv, env=command.env, work=f"{self.base}/work", note=note, token=token)
+        data = iter((command.stdin,))
+        return PlainCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
+
+    def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
+        """See `ShellLink.arrive`: each file is a session's standard input."""
+        for part, path in files:
+            script = file_script(path, part.size_bytes, part.digest, program=part.kind == "x")
+            status, said = self._script(script, within_s=LONG_S, data=contents(part))
+            if status == "3":
+                raise not_arrived(self._settings, part.source)
+            if status != "0":
+                raise refusal(self._settings, said, path)
+
+    def fetch(self, path: str, local: Path) -> None:
+        """See `ShellLink.fetch`."""
+        with local.open("wb") as file:
+            status, said = self._script(
+                f"[ -f {quoted(path)} ] && cat {quoted(path)}",
+                within_s=LONG_S,
+                take=lambda chunk: (file.write(chunk), None)[1],
+            )
+        if status != "0":
+            raise refusal(self._settings, said or "there is no such file", path)
+
+    def _script(
         self, script: str, *, within_s: float, data: Iterator[bytes] | None = None, take: Take | None = None
     ) -> tuple[str, str]:
         """Run a script of gnomon's own to its end: its status, and what it printed to standard error."""

@@ -81,6 +81,8 @@ class SshSettings:
     silence_s: float = 30.0
     """After so long without a word of the other side, the device is lost, and cleans up by itself."""
     program: str = "ssh"
+    lease: bool = True
+    """Whether to hold the device's lease. Without it commands run and files are fetched, but nothing is pushed."""
 
     def __post_init__(self) -> None:
         for what, value in (("host", self.host), ("user", self.user)):

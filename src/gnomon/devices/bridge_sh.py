@@ -1,15 +1,17 @@
-"""What a Tizen device runs: the shell's lines of `gnomon.devices.ssh_plain_sh`, fitted to the habits of `sdb shell`.
+"""What the device behind adb or sdb runs: the lines of `gnomon.devices.ssh_plain_sh`, fitted to such programs.
 
 ``sdb shell COMMAND`` hands on no standard input, merges the two outputs on a pseudo-terminal and tells no status
-(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd). So input comes from a pushed file, the standard error
+(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd); nor does ``adb shell`` to a device before Android 7
+(``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). So input comes from a pushed file, the standard error
 goes to one, and random marks tell where the output begins and ends, and the status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gnomon.devices.base import STDERR_TAIL_BYTES
+from gnomon.devices.shell_link import ShellCommand
 from gnomon.devices.ssh_plain_sh import line, quoted, run_script
 
 _MARKS_BYTES = 256
@@ -25,11 +27,10 @@ def one_line(script: str) -> str:
     return line(script).decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
-def base_script(token: str, folder: str | None) -> str:
-    """Makes the private folder in the first place that can be written, and prints its path and a line end."""
-    given = "" if folder is None else f"{quoted(folder)} "
+def base_script(token: str, places: Sequence[str]) -> str:
+    """Makes the private folder in the first of these words that can be written, and prints its path and a line end."""
     return (
-        f'umask 077; for d in {given}"$TMPDIR" /opt/usr/tmp /opt/usr /tmp; do b=$d/gnomon-{token}; '
+        f"umask 077; for d in {' '.join(places)}; do b=$d/gnomon-{token}; "
         '[ -n "$d" ] && mkdir "$b" && mkdir "$b/work" "$b/run" "$b/in" && break; b=; done 2>/dev/null; '
         'case $b in "") false;; *) cd "$b" && pwd -P;; esac'
     )
@@ -46,7 +47,8 @@ clean() {
 } 2>/dev/null
 trap '' HUP
 trap 'kill "$s" 2>/dev/null; clean; exit' TERM INT
-folder=${GNOMON_LEASES:-/tmp/gnomon-leases-$(id -u)}
+t=/tmp; [ -d /tmp ] || t=/data/local/tmp
+folder=${GNOMON_LEASES:-$t/gnomon-leases-$(id -u)}
 lock=$folder/lease-local.lock
 owner() { o=; read -r o <"$1"; [ -n "$o" ]; } 2>/dev/null
 keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
@@ -133,26 +135,24 @@ fi
 """
 
 
-def command_script(
-    *, argv: Sequence[str], env: Mapping[str, str], base: str, number: int, tokens: tuple[str, str], stdin_bytes: int
-) -> str:
+def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str]) -> str:
     """A command with its input from a file and its standard error in one, whose end comes after the command's own end.
 
     The first token marks the command's output and status, the second the end of its standard error. Without setsid on
     the device the second part does not come: the command's group is the session's, which is killed at the end.
     """
-    place = f"{base}/in/{number}"
-    note = f"{base}/run/{number}"
-    run = run_script(argv=argv, env=env, work=f"{base}/work", note=note, token=tokens[0])
+    place = f"{base}/in/{command.number}"
+    note = f"{base}/run/{command.number}"
+    run = run_script(argv=command.argv, env=command.env, work=f"{base}/work", note=note, token=tokens[0])
     filled = _COMMAND % {
         "run": run,
-        "stdin": quoted(f"{place}.in") if stdin_bytes else "/dev/null",
-        "bytes": stdin_bytes,
+        "stdin": quoted(f"{place}.in") if command.stdin else "/dev/null",
+        "bytes": len(command.stdin),
         "error": quoted(f"{place}.err"),
         "pipe": quoted(f"{place}.pipe"),
         "most": STDERR_TAIL_BYTES + _MARKS_BYTES,
     }
-    return filled + errors_script(base, number, tokens[1]) + "\n"
+    return filled + errors_script(base, command.number, tokens[1]) + "\n"
 
 
 def errors_script(base: str, number: int, token: str) -> str:
@@ -170,8 +170,8 @@ def arrived_script(pushed: str, path: str, size_bytes: int, digest: str, *, prog
     """Gives a file that was pushed its place; status 3 if it is not as it was sent."""
     came, to, mode = quoted(pushed), quoted(path), "500" if program else "400"
     return (
-        f"n=$(wc -c <{came}) && [ $((n)) -eq {size_bytes} ] || exit 3\n"
-        f'if command -v sha256sum >/dev/null; then d=$(sha256sum <{came}); [ "${{d%% *}}" = {digest} ] || exit 3; fi\n'
+        f"bad() {{ echo {to}; exit 3; }}; n=$(wc -c <{came}) && [ $((n)) -eq {size_bytes} ] || bad\n"
+        f'if command -v sha256sum >/dev/null; then d=$(sha256sum <{came}); [ "${{d%% *}}" = {digest} ] || bad; fi\n'
         f"mv {came} {to} && chmod {mode} {to} || exit 1\n"
     )
 
