@@ -1,0 +1,115 @@
+"""Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
+
+The first line names the columns. Columns that are no slot, `latency_*`, `low_*` or `high_*` are passed over, so that
+accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns. An empty latency is
+a net that was not measured, or failed; it is never 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gnomon.core.space import Space
+from gnomon.errors import ProblemError
+
+MOST_LETTERS = 256 << 20
+_HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
+_SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_MOST_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetRow:
+    """A net, and its latency with its 95 % interval in seconds; None where it is not known."""
+
+    assignment: tuple[int, ...]
+    latency_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+
+
+def read_nets(data: bytes, space: Space) -> tuple[NetRow, ...]:
+    """The nets of a csv. ProblemError, with every complaint and its line, for one that is malformed."""
+    if len(data) > MOST_LETTERS:
+        raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
+    try:
+        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ProblemError(f"the nets are no csv: {error}", hint=_HINT) from error
+    if not lines:
+        raise ProblemError("the file of nets is empty", hint=_HINT)
+    header = [name.strip() for name in lines[0]]
+    columns = _columns(header, space)
+    told: list[str] = []
+    found = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        try:
+            if len(line) != len(header):
+                raise ProblemError(f"{len(line)} columns, and the first line has {len(header)}")
+            found.append(_row(line, columns, space))
+        except ProblemError as error:
+            told.append(f"line {number}: {error.message}")
+    if told:
+        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        raise ProblemError("the nets are malformed: " + "; ".join(told[:_MOST_TOLD]) + more, hint=_HINT)
+    return tuple(found)
+
+
+def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
+    """The csv of nets: with `measured`, latencies in seconds beside them."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    names = ("latency_s", "low_s", "high_s") if measured else ()
+    writer.writerow([*(slot.name for slot in space.slots), *names])
+    for row in rows:
+        times = (row.latency_s, row.low_s, row.high_s) if measured else ()
+        writer.writerow([*space.names(row.assignment), *("" if t is None else repr(t) for t in times)])
+    return file.getvalue()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    slots: tuple[int, ...]
+    times: dict[str, tuple[int, float]]
+
+
+def _columns(header: Sequence[str], space: Space) -> _Columns:
+    """Where each slot and each time stands."""
+    twice = sorted({name for name in header if header.count(name) > 1 and name})
+    if twice:
+        raise ProblemError(f"the column {twice[0]!r} is there twice", hint=_HINT)
+    missing = [slot.name for slot in space.slots if slot.name not in header]
+    if missing:
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise ProblemError(f"the nets lack columns of slots: {shown}", hint=_HINT)
+    times: dict[str, tuple[int, float]] = {}
+    for index, name in enumerate(header):
+        what, _, unit = name.rpartition("_")
+        if what in ("latency", "low", "high") and unit in _SCALES:
+            if what in times:
+                raise ProblemError(f"there are two columns of {what}", hint=_HINT)
+            times[what] = (index, _SCALES[unit])
+    return _Columns(slots=tuple(header.index(slot.name) for slot in space.slots), times=times)
+
+
+def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
+    assignment = space.indices([line[index].strip() for index in columns.slots])
+    times: dict[str, float | None] = {}
+    for what, (index, scale) in columns.times.items():
+        text = line[index].strip()
+        try:
+            value = float(text) * scale if text else None
+        except ValueError:
+            raise ProblemError(f"{text[:40]!r} is no {what}") from None
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
+        times[what] = value
+    return NetRow(
+        assignment=assignment, latency_s=times.get("latency"), low_s=times.get("low"), high_s=times.get("high")
+    )
