@@ -14,6 +14,7 @@ import pytest
 
 from gnomon.core.campaign import Context
 from gnomon.errors import DeviceError
+from gnomon.jobs.runs import list_campaigns
 from gnomon.measure.campaign import CampaignRunner, Candidate, Known, Measured, Question
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
@@ -198,6 +199,25 @@ def test_a_finished_campaign_is_not_taken_up_nor_one_when_asked_afresh(store: Sq
     after = runner(StandIn(steady), store)
     assert not after.resumed
     assert after.known("fast").runs == ()
+
+
+def test_what_goes_on_takes_up_its_campaign_also_where_that_was_finished(store: SqliteStore) -> None:
+    def states() -> list[bool]:
+        return [row.finished for row in list_campaigns(store)]
+
+    question = Question(kind="test", context=CONTEXT, details={}, goes_on=True)
+    first = CampaignRunner(cast(AgentLink, StandIn(steady)), store, question)
+    first.measure("x", candidates("fast"), EFFORT)
+    first.finish({})
+    assert states() == [True]
+    again = CampaignRunner(cast(AgentLink, StandIn(steady)), store, question)
+    assert again.resumed
+    assert again.known("fast") == first.known("fast")
+    assert states() == [False]
+    again.finish({})
+    assert states() == [True]
+    assert CampaignRunner(cast(AgentLink, StandIn(steady)), store, question, fresh=True).known("fast").runs == ()
+    assert states() == [False, True]
 
 
 @pytest.mark.parametrize("stage", ["load", "run"])

@@ -127,7 +127,8 @@ def say(event: dict[str, Any]) -> None:
 class Session:
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    `told` are the machine's settings that hold meanwhile.
+    Candidates with the same `process` share one. Where it ends because of one of them, the others are opened again in
+    a new one when they are visited next. `told` are the machine's settings that hold meanwhile.
     """
 
     def __init__(self, request: dict[str, Any], told: dict[str, Any]) -> None:
@@ -135,6 +136,7 @@ class Session:
         self.told = {"settings": told} if told else {}
         self.candidates: dict[str, dict[str, Any]] = {c["key"]: c for c in request["candidates"]}
         self.workers: dict[str, WorkerProcess] = {}
+        self.orphans: set[str] = set()
         self.times: dict[str, list[float]] = {}
         self.random = random.Random(request["seed"])
         self.timeout_s = float(request["timeout_s"])
@@ -146,9 +148,12 @@ class Session:
             self._attempt(key, "load", self._open)
         for index in range(self.request["rounds"]):
             for key in self._shuffled():
+                if key in self.orphans and index in self.candidates[key]["visits"]:
+                    self.orphans.discard(key)
+                    self._attempt(key, "load", self._open, index)
                 if key in self.workers and not self._lags(key):
                     self._attempt(key, "run", lambda k, i=index: self._visit(k, i), index)
-        for worker in self.workers.values():
+        for worker in set(self.workers.values()):
             worker.stop()
         # This process took both snapshots and waited for its workers: their time is told from that of others.
         say({"event": "environment", "data": {"before": before, "after": snapshot(), **self.told}})
@@ -167,6 +172,10 @@ class Session:
             worker = self.workers.pop(key, None)
             if worker is not None:
                 worker.stop()
+                sharing = [other for other, theirs in self.workers.items() if theirs is worker]
+                self.orphans.update(sharing)
+                for other in sharing:
+                    del self.workers[other]
 
     def _lags(self, key: str) -> bool:
         """Whether it had two visits and is far slower than the fastest: the host asks for no more of it either."""
@@ -176,8 +185,8 @@ class Session:
 
     def _open(self, key: str) -> None:
         candidate = self.candidates[key]
-        self.workers[key] = worker = WorkerProcess(candidate.get("environment", {}))
-        command = {"do": "open", **self.request["warm"], **candidate["open"]}
+        self.workers[key] = worker = self._worker(candidate)
+        command = {"do": "open", "job_name": key, **self.request["warm"], **candidate["open"]}
         opened = worker.ask(command, self.timeout_s)
         difference = opened.get("difference", {"relative": 0.0})["relative"]
         if not difference <= candidate.get("tolerance", math.inf):
@@ -192,6 +201,15 @@ class Session:
             self._visit(key, 0)
             self.workers.pop(key).stop()
 
+    def _worker(self, candidate: dict[str, Any]) -> WorkerProcess:
+        """The process of those that share one with a candidate, or a fresh one."""
+        label = candidate.get("process")
+        if label is not None:
+            for other, worker in self.workers.items():
+                if self.candidates[other].get("process") == label:
+                    return worker
+        return WorkerProcess(candidate.get("environment", {}))
+
     def _visit(self, key: str, index: int) -> None:
         candidate = self.candidates[key]
         if index not in candidate["visits"]:
@@ -200,6 +218,7 @@ class Session:
             command = {"do": "profile", **self.request["profile"], "least": candidate["calls_least"]}
         else:
             command = {"do": "block", **self.request["block"]}
+        command["job_name"] = key
         started = time.time()
         taken = self.workers[key].ask(command, self.timeout_s)
         self.times.setdefault(key, []).append(min(taken["wall_ns"]) / taken["inner"])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import Refused, driver_for
+from .energy import Meter, probe
 from .lifeline import die_with_parent
 from .timing import inner_loop, take, warm_up
 
@@ -30,74 +31,94 @@ def peak_rss_bytes() -> int | None:
     return None
 
 
-class Worker:
-    """Answers one command after the other; the first is "open", "probe" or "supports"."""
+class Held:
+    """A job that a worker holds open, and what its blocks need to know of it."""
 
-    def __init__(self) -> None:
-        self.job: Job | None = None
-        self.profiled = False
+    def __init__(self, job: Job, *, profiled: bool) -> None:
+        self.job = job
+        self.profiled = profiled
         self.calls = 0
         self.best_ns = 1
 
+    def counted(self) -> None:
+        """A call that counts: a profiler's trace holds all of them."""
+        self.calls += 1
+        self.job.call()
+
+
+class Worker:
+    """Answers one command after the other; the first is "open", "probe" or "supports".
+
+    Several jobs may be open at once: each command names its own by "job_name", "" where there is one.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}
+
     def open(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Load the job, call it once and apart, then warm it up."""
+        """Load a job, call it once and apart, then warm it up."""
         from .job import Job  # with numpy, which a device that is only asked what it has may lack
 
         imported = peak_rss_bytes()
-        self.profiled = bool(command.get("profiled"))
         start = time.perf_counter_ns()
-        self.job = Job(command["job"], profiled=self.profiled)
+        job = Job(command["job"], profiled=bool(command.get("profiled")))
+        held = self.held[command.get("job_name", "")] = Held(job, profiled=bool(command.get("profiled")))
         loaded = time.perf_counter_ns()
-        self.job.call()
+        job.call()
         first = time.perf_counter_ns() - loaded
         answer: dict[str, Any] = {
             "load_ns": loaded - start,
             "first_call_ns": first,
             "bare_rss_bytes": imported,
-            "where": self.job.where(),
+            "where": job.where(),
         }
         made = 1
         if command.get("save"):
-            answer["sensitivity"] = self.job.save_outputs(command["save"], command["seeds"])
+            answer["sensitivity"] = job.save_outputs(command["save"], command["seeds"])
         if command.get("check"):
-            answer["difference"] = self.job.check(command["check"], command["seeds"])
+            answer["difference"] = job.check(command["check"], command["seeds"])
             made += len(command["seeds"])
-        inner = self.job.call
-
-        def counted() -> None:
-            self.calls += 1
-            inner()
-
-        self.calls = made
+        held.calls = made
         if "save" not in command:
-            warm = counted if self.profiled else inner
-            self.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
+            warm = held.counted if held.profiled else job.call
+            held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
         return answer
 
     def block(self, command: dict[str, Any]) -> dict[str, Any]:
-        """A block of samples, after calls that bring this process's data back into the caches."""
-        assert self.job is not None
-        call = self.job.call
+        """A block of samples, after calls that bring this process's data back into the caches.
+
+        Where `energy` is asked for, its counters are read before the first sample and after the last.
+        """
+        held = self.held[command.get("job_name", "")]
+        call = held.job.call
+        meter = Meter(command["energy"]) if command.get("energy") else None
         warm_up(call, count=1, seconds=command["rewarm_s"])
-        inner = inner_loop(self.best_ns, command["sample_ns"])
+        inner = inner_loop(held.best_ns, command["sample_ns"])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        if meter is not None:
+            meter.start()
         wall, cpu = take(call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"])
+        energy = {} if meter is None else {"energy": meter.stop()}
         waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
         taken = {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": peak_rss_bytes()}
-        return {**taken, "waits": waits}
+        return {**taken, **energy, "waits": waits}
 
     def profile(self, command: dict[str, Any]) -> dict[str, Any]:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""
-        assert self.job is not None
+        held = self.held[command.get("job_name", "")]
         wall, cpu = take(
-            self.job.call, inner=1, seconds=command["seconds"], least=command["least"], most=command["most"]
+            held.job.call, inner=1, seconds=command["seconds"], least=command["least"], most=command["most"]
         )
-        operators = self.job.operators(self.calls)
+        operators = held.job.operators(held.calls)
         return {"wall_ns": wall, "cpu_ns": cpu, "inner": 1, "operators": operators, "peak_rss_bytes": peak_rss_bytes()}
 
     def probe(self, command: dict[str, Any]) -> dict[str, Any]:
         """What the runtime's driver says of itself."""
         return driver_for(command["runtime"]).probe()
+
+    def energy(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Which energy counters the machine has, and how often they move."""
+        return probe(command["counters"])
 
     def supports(self, command: dict[str, Any]) -> dict[str, Any]:
         """What the runtime's driver says of a model's operators."""
@@ -110,6 +131,7 @@ def _answer(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
         "block": worker.block,
         "profile": worker.profile,
         "probe": worker.probe,
+        "energy": worker.energy,
         "supports": worker.supports,
     }
     try:
@@ -139,7 +161,7 @@ def work() -> int:
     for line in source:
         sink.write(json.dumps(_answer(worker, json.loads(line))) + "\n")
         sink.flush()
-    if worker.job is not None:
-        worker.job.close()
+    for held in worker.held.values():
+        held.job.close()
     sys.stderr.flush()
     os._exit(0)  # a runtime's exit handlers may crash or hang after everything was said

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnomon.core.campaign import FINISHED, Campaign, Context, question_key
+from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, question_key
 from gnomon.core.campaign import Event as CampaignEvent
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
 from gnomon.core.stats import blocks_of, summarise
@@ -19,7 +19,7 @@ from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import AgentLink, Event, failure_of
 from gnomon.measure.outputs import REFERENCE, compute_reference
 from gnomon.measure.progress import Meter, Watch
-from gnomon.store.base import EventQuery, RunQuery, Store, latest_unfinished
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, latest_of, latest_unfinished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,9 @@ class Candidate:
 
     `key` names it within the campaign; the same key must always mean the same thing. `check` compares its
     outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
-    calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits.
+    calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
+    `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
+    profiled ones.
     """
 
     key: str
@@ -39,18 +41,21 @@ class Candidate:
     tolerance: float = 1e-3
     calls_least: int = 5
     laggard: bool = False
+    process: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a campaign asks: its kind, the context of its runs, and the job's own part in JSON values.
 
-    Two campaigns with equal questions ask the same, so that one can take up the other.
+    Two campaigns with equal questions ask the same, so that one can take up the other. One that `goes_on` takes up the
+    newest also where that was finished: there is always more to find.
     """
 
     kind: str
     context: Context
     details: Mapping[str, Any]
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,8 @@ class CampaignRunner(Known):
         """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
         context = question.context
         key = question_key(question.kind, context, question.details)
-        found = None if fresh else latest_unfinished(store, key)
+        look = latest_of if question.goes_on else latest_unfinished
+        found = None if fresh else look(store, key)
         self.resumed = found is not None
         campaign = found or Campaign(
             id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
@@ -138,9 +144,11 @@ class CampaignRunner(Known):
         store.open_campaign(campaign)
         super().__init__(store, campaign)
         self.link, self._store, self._watch = link, store, watch
+        if found is not None and any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))):
+            self.note(REOPENED, {})
         if self.unwatched:
             self.note("environment", UNWATCHED)  # else what comes next would hide it
-        self._sources = sources or (lambda name: None)
+        self.sources = sources or (lambda name: None)
         self._reference = ""
         self.seeds = [context.seed, context.seed + 1]
 
@@ -149,7 +157,7 @@ class CampaignRunner(Known):
         self._store.append(self.campaign.id, CampaignEvent(name=name, at_s=time.time(), data=data))
 
     def finish(self, decision: Mapping[str, Any]) -> None:
-        """The job is done: the next one that asks the same starts anew."""
+        """The job is done: the next one that asks the same starts anew, or reopens this one if it goes on."""
         self.note("decision", decision)
         self.note(FINISHED, {})
 
@@ -290,6 +298,7 @@ class CampaignRunner(Known):
             "calls_least": candidate.calls_least,
             "open": opening,
             "visits": blocks,
+            **({"process": candidate.process} if candidate.process is not None else {}),
         }
 
     def _append(self, run: Run) -> None:
@@ -320,12 +329,13 @@ class CampaignRunner(Known):
                 **opened,
                 "peak_rss_bytes": event["peak_rss_bytes"],
                 "waits": event.get("waits"),
+                **({"energy": event["energy"]} if "energy" in event else {}),
             },
         )
 
     def _indices(self, sources: Sequence[str | int]) -> tuple[int, ...]:
         """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
-        found = (s if isinstance(s, int) else self._sources(s) for s in sources)
+        found = (s if isinstance(s, int) else self.sources(s) for s in sources)
         return tuple(dict.fromkeys(i for i in found if i is not None))
 
 

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """The energy counters to read around each block, by their names on the device; none are the machine's usual ones.
+
+    `period_ns` and `step_uj` are how long and how far they move, 0 as long as nobody has looked.
+    """
+
+    counters: tuple[str, ...] = ()
+    period_ns: int = 0
+    step_uj: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +32,7 @@ class Effort:
     lost, and its time is better spent on the others.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
+    With `energy`, what each block took is read from counters of the device; see `gnomon.measure.energy.metered`.
     """
 
     processes_least: int = 3
@@ -37,6 +50,7 @@ class Effort:
     together: int = 8
     budget_s: float = 60.0
     timeout_s: float = 60.0
+    energy: Energy | None = None
 
     @property
     def hopeless(self) -> float:
@@ -57,6 +71,7 @@ class Effort:
                 "least": self.samples_least,
                 "most": self.samples_most,
                 "rewarm_s": self.rewarm_s,
+                **({"energy": asdict(self.energy)} if self.energy is not None else {}),
             },
             "profile": {"seconds": self.block_s * self.rounds, "most": self.samples_most},
         }

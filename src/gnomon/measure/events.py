@@ -52,6 +52,13 @@ def _kernels(value: Any) -> bool:
     )
 
 
+def _energy(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    numbers = (value.get("spent_uj", 0), value.get("wall_ns", 0))
+    return _text(value.get("unknown")) or all(_count(number) and number > 0 for number in numbers)
+
+
 def _snapshots(value: Any) -> bool:
     """Whether it can be judged, as every report does later."""
     try:
@@ -94,7 +101,7 @@ _FIELDS: Mapping[str, Mapping[str, _Check]] = {
 _MORE: Mapping[str, Mapping[str, _Check]] = {
     "failure": {"block": _count, "hint": _text},
     "opened": {"where": lambda value: isinstance(value, list), "sensitivity": _object, "difference": _object},
-    "block": {"operators": _kernels, "waits": _or_nothing(_count)},
+    "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy},
 }
 
 

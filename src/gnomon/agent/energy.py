@@ -1,0 +1,270 @@
+"""The machine's cumulative energy counters: which there are, how often they move, and what a block of calls took.
+
+Only counters that add up energy by themselves are read, in microjoules: the kernel's power capping zones
+(Documentation/power/powercap/powercap.rst, RAPL of Intel and AMD among them) and `energy*_input` of hardware monitors
+(Documentation/hwmon/sysfs-interface.rst). They count everything that runs, and what the machine draws when it idles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+POLL_S = 2.5
+"""How long counters are watched at most to see how often they move."""
+_ENOUGH_MOVES = 8
+_LEAST_UPDATES = 20
+"""A reading is off by up to one update at each end, so that a block of fewer says too little."""
+_MOST_W = 10_000.0
+_CARDS = ("amdgpu", "i915", "nouveau", "xe")
+_LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
+_PERMIT = (
+    "Measure as root, or let an administrator permit it: chmod a+r /sys/class/powercap/*/energy_uj, which holds until "
+    "the next start. Kernels keep these files from users since CVE-2020-8694, as fine readings tell secrets apart."
+)
+
+
+class NoEnergy(Exception):
+    """No energy can be told; `hint` is the next step."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Counter(NamedTuple):
+    """A counter: its name, what it counts, its file, and where it wraps around (None: nobody knows)."""
+
+    name: str
+    domain: str
+    path: Path
+    range_uj: int | None
+
+    def read(self) -> int:
+        """Microjoules since some moment. NoEnergy where it cannot be read or holds nothing of the kind."""
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(64).decode("ascii", "replace").strip()
+        except PermissionError as error:
+            raise NoEnergy(f"the energy counter {self.name} may not be read ({self.path})", _PERMIT) from error
+        except OSError as error:
+            raise NoEnergy(f"the energy counter {self.name} cannot be read: {error.strerror} ({self.path})") from error
+        if not re.fullmatch("[0-9]{1,20}", text):
+            raise NoEnergy(f"the energy counter {self.name} holds {text[:20]!r}, which is no energy ({self.path})")
+        return int(text)
+
+    def spent(self, before: int, after: int, wall_ns: int) -> int:
+        """Microjoules between two readings, over at most one turn. NoEnergy for what cannot be."""
+        uj = after - before
+        if uj < 0:
+            if self.range_uj is None or max(before, after) > self.range_uj:
+                raise NoEnergy(f"the energy counter {self.name} went back from {before} to {after} uJ")
+            uj += self.range_uj
+        if uj * 1e3 > _MOST_W * wall_ns:
+            raise NoEnergy(f"the energy counter {self.name} went from {before} to {after} uJ within {wall_ns} ns")
+        return uj
+
+
+class Meter:
+    """What some counters add up to over a block: `start` before it, `stop` after it.
+
+    `wanted` is ``{"counters": [names], "period_ns": .., "step_uj": ..}``, the last two as `probe` found them.
+    """
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self._wanted = wanted
+        self._counters: list[Counter] = []
+        self._before: list[tuple[int, int]] = []
+        self._unknown = ""
+        try:
+            self._counters = chosen(found_counters(), wanted["counters"])
+        except NoEnergy as reason:
+            self._unknown = str(reason)
+
+    def start(self) -> None:
+        """Read the counters; what hinders it is told by `stop`."""
+        try:
+            self._before = [(time.perf_counter_ns(), counter.read()) for counter in self._counters]
+        except NoEnergy as reason:
+            self._unknown = self._unknown or str(reason)
+
+    def stop(self) -> dict[str, Any]:
+        """``{"spent_uj": .., "wall_ns": ..}``, or ``{"unknown": reason}``; never a number that tells nothing."""
+        spent_uj = wall_ns = 0
+        try:
+            if not self._unknown:
+                for counter, (start_ns, before) in zip(self._counters, self._before, strict=True):
+                    after = counter.read()
+                    wall_ns = time.perf_counter_ns() - start_ns
+                    spent_uj += counter.spent(before, after, wall_ns)
+        except NoEnergy as reason:
+            self._unknown = str(reason)
+        if not self._unknown:
+            self._unknown = self._too_short(spent_uj, wall_ns)
+        return {"unknown": self._unknown} if self._unknown else {"spent_uj": spent_uj, "wall_ns": wall_ns}
+
+    def _too_short(self, spent_uj: int, wall_ns: int) -> str:
+        period_ns, step_uj = self._wanted["period_ns"], self._wanted["step_uj"]
+        if wall_ns >= _LEAST_UPDATES * period_ns and spent_uj >= _LEAST_UPDATES * step_uj:
+            return ""
+        told = f"{wall_ns * 1e-6:.3g} ms and {spent_uj} uJ"
+        return f"a block of {told} is too short for counters that move every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
+
+
+def probe(wanted: list[str]) -> dict[str, Any]:
+    """The counters of these names (none: those that count the machine, none of it twice), and how they move.
+
+    Counters: `name`, `domain`, `path`. `period_ns` is the usual time between two movements of the slowest, `step_uj`
+    the largest of their smallest movements, `power_w` what they told meanwhile, `still` those left out as they do not
+    move, `others` those that there are beside. Or `refused` and `hint`.
+    """
+    try:
+        found = found_counters()
+        counters = chosen(found, wanted)
+        moves = _watch(counters)
+    except NoEnergy as reason:
+        return {"refused": str(reason), "hint": reason.hint}
+    moving = [counter for counter in counters if len(moves[counter.name]) > 2]
+    still = [counter.name for counter in counters if counter not in moving]
+    if not moving or (wanted and still):
+        return {
+            "refused": f"the energy counters {', '.join(still)} did not move twice within {POLL_S:g} s",
+            "hint": "They stand still, or move too seldom to measure by. Name another: --energy-counter NAME.",
+        }
+    periods, steps, power_w = [], [], 0.0
+    for counter in moving:
+        seen = moves[counter.name]
+        gaps = sorted(b[0] - a[0] for a, b in pairwise(seen[1:]))
+        periods.append(gaps[len(gaps) // 2])
+        steps.append(min(b[1] - a[1] for a, b in pairwise(seen[1:])))
+        power_w += (seen[-1][1] - seen[1][1]) * 1e3 / (seen[-1][0] - seen[1][0])
+    used = {counter.name for counter in moving}
+    return {
+        "counters": [{"name": c.name, "domain": c.domain, "path": str(c.path)} for c in moving],
+        "period_ns": max(periods),
+        "step_uj": max(steps),
+        "power_w": power_w,
+        "still": still,
+        "others": [f"{c.name} ({c.domain})" for c in found if c.name not in used and c.name not in still],
+    }
+
+
+def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
+    """The first reading of each counter, then each at which it had moved: nanoseconds, and microjoules since then."""
+    begin = time.perf_counter_ns()
+    last = {counter.name: counter.read() for counter in counters}
+    moves = {counter.name: [(begin, 0)] for counter in counters}
+    while time.perf_counter_ns() - begin < POLL_S * 1e9:
+        for counter in counters:
+            value, now = counter.read(), time.perf_counter_ns()
+            seen = moves[counter.name]
+            if value != last[counter.name]:
+                uj = counter.spent(last[counter.name], value, now - seen[-1][0])
+                seen.append((now, seen[-1][1] + uj))
+                last[counter.name] = value
+        if all(len(seen) > _ENOUGH_MOVES for seen in moves.values()):
+            break
+        time.sleep(1e-4)
+    return moves
+
+
+def chosen(found: list[Counter], wanted: list[str]) -> list[Counter]:
+    """The counters of these names, or the usual ones where none is named. NoEnergy where they cannot be had."""
+    known = {counter.name: counter for counter in found}
+    if missing := [name for name in wanted if name not in known]:
+        have = ", ".join(sorted(known)) or "none"
+        raise NoEnergy(f"there is no energy counter {missing[0]!r}", f"The machine has: {have}.")
+    if wanted:
+        return [known[name] for name in dict.fromkeys(wanted)]
+    usual = usual_counters(found)
+    if usual:
+        return usual
+    if found:
+        names = ", ".join(known)
+        raise NoEnergy(
+            f"the machine has energy counters ({names}), and gnomon does not know which of them hold one another",
+            "Name those to add up: --energy-counter NAME, once each.",
+        )
+    raise NoEnergy(
+        f"the machine has no energy counter: looked for {_LOOKED} below {sysfs()}{_sampled()}",
+    )
+
+
+def usual_counters(found: list[Counter]) -> list[Counter]:
+    """Those that count the machine, and nothing twice; none where that is not known.
+
+    Of RAPL the packages and their memory, which is beside them: cores and uncore are within a package, psys holds all.
+    Only one control type, as the others show the same packages another way. Else the single counter that there is.
+    """
+    zones: dict[str, list[Counter]] = {}
+    for counter in found:
+        if ":" in counter.name and counter.path.name == "energy_uj":
+            zones.setdefault(counter.name.partition(":")[0], []).append(counter)
+    kinds = sorted(zones, key=lambda kind: (kind != "intel-rapl", not kind.startswith("intel-rapl"), kind))
+    if kinds and kinds[0].startswith("intel-rapl"):
+        rapl = zones[kinds[0]]
+        parts = [c for c in rapl if c.domain.startswith("package") or c.domain == "dram"]
+        return parts or [c for c in rapl if c.domain == "psys"]
+    if len(kinds) == 1:
+        names = {c.name for c in zones[kinds[0]]}
+        return [c for c in zones[kinds[0]] if not any(above in names for above in _above(c.name))]
+    monitors = [c for c in found if c.path.name != "energy_uj"]
+    sockets = [c for c in monitors if c.name.startswith("amd_energy/") and c.domain.startswith("Esocket")]
+    rest = [c for c in monitors if c.name.partition("/")[0] not in (*_CARDS, "amd_energy")]
+    if kinds or (sockets and rest):
+        return []
+    return sockets or (rest if len(rest) == 1 else [])
+
+
+def _above(zone: str) -> list[str]:
+    """The zones that hold a zone: of `a:0:1` there is `a:0`."""
+    parts = zone.split(":")
+    return [":".join(parts[:count]) for count in range(2, len(parts))]
+
+
+def found_counters() -> list[Counter]:
+    """Every counter that the kernel shows, whether it may be read or not."""
+    base = Path(sysfs()) / "class"
+    found = []
+    for zone in sorted(base.glob("powercap/*:*"), key=_numbers):
+        if (zone / "energy_uj").exists():
+            limit = _text(zone / "max_energy_range_uj")
+            range_uj = int(limit) if re.fullmatch("[0-9]{1,19}", limit) and int(limit) else None
+            found.append(Counter(zone.name, _text(zone / "name") or zone.name, zone / "energy_uj", range_uj))
+    names: dict[str, int] = {}
+    for file in sorted(base.glob("hwmon/hwmon*/energy*_input"), key=_numbers):
+        label = _text(file.with_name(file.name.replace("_input", "_label"))) or file.name.partition("_")[0]
+        name = f"{_text(file.with_name('name')) or file.parent.name}/{label}"
+        names[name] = names.get(name, 0) + 1
+        found.append(Counter(name if names[name] == 1 else f"{name}#{names[name]}", label, file, None))
+    return found
+
+
+def sysfs() -> str:
+    """The kernel's folder of devices; GNOMON_SYSFS names a stand-in for /sys, for tests."""
+    return os.environ.get("GNOMON_SYSFS", "/sys")
+
+
+def _sampled() -> str:
+    """What tells power at single moments only, for the sentence that says that there is no counter."""
+    base = Path(sysfs()) / "class"
+    files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
+    names = ", ".join(sorted({_text(f.with_name("name")) or f.parent.name for f in files})[:4])
+    return f"; the power at single moments, which {names} tells, is not added up" if names else ""
+
+
+def _numbers(path: Path) -> list[tuple[int, str]]:
+    """A key that sorts hwmon10 behind hwmon9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", str(path))]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(128).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,125 @@
+"""Energy as the agent's counters tell it: which counters a device has, and what a measurement by them takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnomon.core.sample import Failure, Run
+from gnomon.errors import AgentError, DeviceError
+from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.link import AgentLink
+
+ENERGY = "energy"
+"""The objective, and the fact of a run that holds what its block took: `spent_uj` and `wall_ns`, or `unknown`, why."""
+
+LEAVE = "Leave the objective energy out on this device."
+"""The hint where nothing else helps."""
+
+_UPDATES = 40
+"""Updates of the slowest counter that a block lasts, as its period is rounded; each end is off by one at most."""
+_QUIET_S = 0.25
+"""Calls before a block go on that long, until the threads of processes that were measured before spin no more."""
+_SLOWEST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """The energy counters of a device that are added up, as its kernel calls them, and what they count (`domains`).
+
+    `period_s` is the time between two updates of the slowest, `step_j` by how much it moves at least, `power_w` what
+    they told while they were looked at. `still` are left out, as they do not move; `others` there are beside.
+    """
+
+    names: tuple[str, ...]
+    domains: tuple[str, ...]
+    period_s: float
+    step_j: float
+    power_w: float
+    still: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
+    """The counters of these names on a link's device; without names, those that count the machine, nothing twice.
+
+    DeviceError where there is none, or none that may be read: what was looked for, and the next step. It takes as long
+    as the slowest counter needs to move eight times, 2.5 s at most.
+    """
+    told = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
+    if isinstance(told, Failure):
+        raise DeviceError(f"{link.info.name} tells no energy: {told.message}", hint=LEAVE)
+    if "refused" in told:
+        hint = str(told.get("hint") or LEAVE)
+        raise DeviceError(f"{link.info.name} tells no energy: {told['refused']}", hint=hint)
+    try:
+        return _read(told)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AgentError(f"the agent tells of energy {str(told)[:200]!r}", hint="Please report this.") from error
+
+
+def _read(told: Mapping[str, Any]) -> Counters:
+    """ValueError, KeyError or TypeError for what cannot be meant."""
+    numbers = [float(told[key]) for key in ("period_ns", "step_uj", "power_w")]
+    if not (all(map(math.isfinite, numbers)) and min(numbers) > 0 and told["counters"]):
+        raise ValueError("no counter that moves")
+    return Counters(
+        names=tuple(str(row["name"]) for row in told["counters"]),
+        domains=tuple(str(row["domain"]) for row in told["counters"]),
+        period_s=numbers[0] * 1e-9,
+        step_j=numbers[1] * 1e-6,
+        power_w=numbers[2],
+        still=tuple(map(str, told["still"])),
+        others=tuple(map(str, told["others"])),
+    )
+
+
+def metered(effort: Effort, counters: Counters) -> Effort:
+    """An effort whose blocks are long enough for these counters. DeviceError for counters that are too slow."""
+    period_s = _rounded(counters.period_s)
+    if period_s > _SLOWEST_S:
+        raise DeviceError(
+            f"the energy counter {counters.names[0]} moves once in {counters.period_s:.3g} s, too seldom to measure by",
+            hint="Leave the objective energy out, or name a faster counter with --energy-counter.",
+        )
+    block_s = max(effort.block_s, _UPDATES * period_s)
+    return replace(
+        effort,
+        block_s=block_s,
+        sample_s=max(effort.sample_s, 1.1 * block_s / effort.samples_most),  # else the samples run out first
+        rewarm_s=max(effort.rewarm_s, _QUIET_S),
+        timeout_s=max(effort.timeout_s, 3 * block_s),
+        energy=Energy(
+            counters=counters.names,
+            period_ns=math.ceil(counters.period_s * 1e9),
+            step_uj=math.ceil(counters.step_j * 1e6),
+        ),
+    )
+
+
+def _rounded(period_s: float) -> float:
+    """The nearest of 1, 2, 5, 10, .. ms and the like: two looks at one counter make the same blocks."""
+    power = 10.0 ** math.floor(math.log10(period_s))
+    return min((1, 2, 5, 10), key=lambda step: abs(math.log(step * power / period_s))) * power
+
+
+def joules_of(run: Run) -> float | None:
+    """Joules of one call of a run, None where they are not known."""
+    told = run.facts.get(ENERGY)
+    if run.samples is None or run.profiled or not isinstance(told, dict):
+        return None
+    spent_uj = told.get("spent_uj")
+    if not isinstance(spent_uj, int) or spent_uj <= 0:
+        return None
+    return spent_uj * 1e-6 / (run.samples.inner * len(run.samples.wall_ns))
+
+
+def untold(runs: tuple[Run, ...]) -> str:
+    """Why the last of some runs that does not tell its energy does not; "" where none says so."""
+    for run in reversed(runs):
+        told = run.facts.get(ENERGY)
+        if isinstance(told, dict) and told.get("unknown"):
+            return str(told["unknown"])
+    return ""
