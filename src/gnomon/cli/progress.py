@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from gnomon.cli.progress_file import ProgressFile
 from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
 
@@ -107,6 +108,7 @@ class Show:
         self._task: Any = None
         self._stage = ""
         self._done = 0
+        self._file = ProgressFile.named()
 
     def __enter__(self) -> Self:
         if not self._quiet and sys.stderr.isatty():
@@ -123,6 +125,7 @@ class Show:
 
     def watch(self, progress: Progress) -> None:
         """Show how far a stage is."""
+        self._file.show(progress)
         new = progress.stage != self._stage or progress.done < self._done
         self._stage, self._done = progress.stage, progress.done
         if self._bar is not None:
