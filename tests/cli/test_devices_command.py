@@ -141,7 +141,19 @@ ROW: dict[str, Any] = {
             "brought": ["a 1", "b 2", "c 3"],
         },
     ],
-    "check": {"overhead_s": 0.0021, "temporary": "/temporary", "temporary_free_bytes": 5 << 30},
+    "check": {
+        "overhead_s": 0.0021,
+        "temporary": "/temporary",
+        "temporary_free_bytes": 5 << 30,
+        "energy": {
+            "counters": {"scmi_sensors/CPU": "CPU"},
+            "period_s": 0.001,
+            "power_w": 3.25,
+            "others": ["xe/pkg (pkg)"],
+            "reason": "",
+            "hint": "",
+        },
+    },
     "settings": {
         "python": None,
         "folder": None,
@@ -167,6 +179,8 @@ board (ssh://odroid@board:2222): ready
    what it lacks
    A command costs 2.10 ms; 5.00 GiB are free in /temporary, where a file was
    written and read back.
+   Energy: CPU (scmi_sensors/CPU), moving every 1.00 ms; 3.25 W just then.
+   Beside them: xe/pkg (pkg).
  - onert 0.1.0: cpu, ruy
  - litert: brought when it is needed (a 1 and 2 packages that it needs)
  - ncnn: no

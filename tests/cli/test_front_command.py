@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 from tests.jobs.test_front_job import PROBLEM
 
-from gnomon.cli.front import front
+from gnomon.cli.front import _shown, front
+from gnomon.core.front import Front
 from gnomon.errors import ProblemError
+from gnomon.jobs.front import front_problem
 
 
 def printed(problem: dict[str, Any], *options: str) -> str:
@@ -66,3 +68,20 @@ def test_options_that_cannot_be_meant(options: list[str]) -> None:
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ProblemError, match="cannot be read"):
         CliRunner().invoke(front, ["/nowhere.json"], catch_exceptions=False)
+
+
+def test_fronts_on_the_way_are_told_on_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[int] = []
+    show = _shown()
+
+    def watch(found: Front) -> None:
+        seen.append(len(found))
+        show(found)
+
+    front_problem(json.dumps(PROBLEM), watch=watch)
+    told = capsys.readouterr()
+    lines = told.err.splitlines()
+    assert seen
+    assert [int(line.removeprefix("gnomon: ").split()[0]) for line in lines] == seen
+    assert all(" trade-offs after " in line for line in lines)
+    assert not told.out

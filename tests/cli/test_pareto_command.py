@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,8 @@ def test_the_defaults(requests: list[ParetoRequest]) -> None:
         (("m.circle", "--under", "peak-memory=lots"), "no bound"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
         (("m.circle", "--under", "latency=8MB"), "not measured in MB"),
+        (("m.circle", "--under", "energy=8ms"), "not measured in ms"),
+        (("m.circle", "--under", "latency=2mJ"), "not measured in mJ"),
         (("m.circle", "--option", "=1"), "no option"),
         (("m.circle", "--option", "threads=1,"), "no option"),
         (("m.circle", "--option", "planner", "--option", "planner=WIC"), "twice"),
@@ -163,6 +166,7 @@ def test_what_cannot_be_meant(arguments: tuple[str, ...], word: str) -> None:
         ("peak-memory=1000", ("peak-memory", 1000.0)),
         ("latency=2.5ms", ("latency", 2.5e-3)),
         ("latency=100 us", ("latency", 1e-4)),
+        ("energy=2mJ", ("energy", 2e-3)),
         ("output-error=1e-3", ("output-error", 1e-3)),
     ],
 )
@@ -202,6 +206,18 @@ def test_the_document(dump: Path) -> None:
     assert found["search"]["strategy"] == "exhaustive"
 
 
+def test_searches_are_compared(dump: Path) -> None:
+    done = call("--from", str(dump), "--search", "brute", "--search", "random", "--search", "hlps", "--iterations", "2")
+    assert done.exit_code == 0, done.output
+    assert "99 % of it after" in done.stdout
+    for name in ("brute", "random", "hlps"):
+        assert re.search(rf"^ {name} +2 +- +- ", done.stdout, re.MULTILINE)
+    found = document(dump, "--search", "hlps")
+    assert [s["name"] for s in found["searches"]] == ["brute", "hlps"]
+    assert found["search"]["name"] == "brute and hlps"
+    assert found["searches"][0]["reference"] == found["searches"][1]["reference"]
+
+
 def test_a_single_objective_and_one_point(dump: Path) -> None:
     found = document(dump, "--objective", "latency")
     assert [p["code"] for p in found["points"]] == ["1"]
@@ -230,6 +246,22 @@ def test_the_report_of_what_was_measured(dump: Path, width: int) -> None:
     assert "surely behind" in flat
     assert "gone failed" in flat
     assert "3 more points" in flat
+
+
+def test_the_report_says_where_a_single_backend_is_enough(dump: Path) -> None:
+    found = measured(document(dump)) | {"enough": 1}
+    flat = " ".join(text(found, 120).split())
+    assert f"better than the single backend 1 ({found['points'][0]['label']}) in anything" in flat
+    assert "--pick 1" in flat
+
+
+def test_the_report_of_prices_says_how_far_they_were_off(dump: Path) -> None:
+    found = measured(document(dump))
+    found["search"] |= {"name": "exact", "predicted": True}
+    found["points"][0]["sampled"][0] *= 2
+    flat = " ".join(text(found, 120).split())
+    assert "as the dump has it. Measured: 0.50 to 1.00 of that." in flat
+    assert "Measured beside it and surely behind" in flat
 
 
 def test_the_report_says_ties_and_what_is_perhaps_behind(dump: Path) -> None:
@@ -268,6 +300,19 @@ def test_the_certificate_in_words(dump: Path, certificate: Any, name: str, word:
     found = measured(document(dump)) | {"certificate": certificate, "source": None}
     found["search"] |= {"name": name, "predicted": name == "exact"}
     assert word in " ".join(text(found).split())
+
+
+def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from gnomon.report.front_picture import draw_front
+
+    found = document(dump, "--search", "random", "--search", "hlps")
+    found["samples"].append({"code": "9", "label": "far", "cost": [1e3, 1e6]})
+    draw_front(found, [tmp_path / "front.svg"])
+    words = (tmp_path / "front.svg").read_text()
+    for name in ("brute", "random", "hlps"):
+        assert re.search(rf">{name}, \d", words)
+    assert "(1 far outside)" in words
 
 
 @pytest.mark.parametrize("objectives", [1, 2])

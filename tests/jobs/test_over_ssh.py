@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tests.bad_days.boardkit import Board, python_with, running_board, switch_off, switch_on
 from tests.bad_days.livekit import circle_with, matmul_onnx, recorded
@@ -22,6 +23,7 @@ from gnomon.jobs import modelling, recall
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.place import Placement, place
+from gnomon.jobs.profile import profile
 from gnomon.jobs.request import Request
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.campaign import CampaignRunner, Measured
@@ -77,6 +79,23 @@ def kept(board: Board) -> dict[str, tuple[int, int]]:
 def placed_there(found: Placement, record: Path) -> None:
     """What the package's run on the device recorded is of this campaign."""
     assert any(key.startswith("package/") for campaign, key, *_ in recorded(record) if campaign == found.campaign)
+
+
+def test_weights_in_a_file_of_their_own_go_with_the_model(board: Board, small: Effort, tmp_path: Path) -> None:
+    folder = tmp_path / "apart"
+    folder.mkdir()
+    model = onnx.load_from_string(matmul_onnx(64))
+    onnx.save_model(model, str(folder / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
+    (folder / "private.txt").write_text("nobody else's affair")
+    request = Request(
+        model=folder / "m.onnx",
+        device=board.config(),
+        runtimes=("onnxruntime",),
+        effort=small,
+        record=tmp_path / "record.sqlite",
+    )
+    assert profile(request).columns
+    assert not list(board.cache.rglob("private.txt"))
 
 
 @pytest.mark.slow

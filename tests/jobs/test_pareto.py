@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.bad_days.livekit import add_circle
+from tests.bad_days.livekit import add_circle, matmul_onnx
 
 from gnomon.core.dominance import dominates
 from gnomon.core.space import Slot, Space
@@ -91,6 +91,23 @@ def test_a_search_that_went_through_all_is_exact_whatever_its_name(tmp_path: Pat
     assert {tuple(e.value for e in p.estimates or ()) for p in found.front} == set(true_front(path).values())
 
 
+def test_several_searches_are_compared_in_one_box(tmp_path: Path) -> None:
+    path = write_dump(tmp_path / "d.json", backends=3)
+    plans = [
+        Plan(name=name, seed=1, iterations=None if name == "brute" else 12) for name in ("random", "hlps", "brute")
+    ]
+    alone = [pareto(ParetoRequest(source=path, plan=plan)) for plan in plans]
+    found = pareto(ParetoRequest(source=path, plan=plans[0], others=tuple(plans[1:])))
+    assert [s.told for s in found.searches] == [a.searched.told for a in alone]
+    assert len({s.reference for s in found.searches}) == 1
+    # In the box of all results, what goes through all ends at the most, and no other one beyond it.
+    last = [s.volume[-1] for s in found.searches]
+    assert last[2] == max(last) == pytest.approx(alone[2].searched.volume[-1])
+    assert [p.code for p in found.front] == [p.code for p in alone[2].front]
+    assert len({code for code, _ in found.samples}) == len(found.samples) == 81
+    assert found.certificate.kind == "exact"
+
+
 def test_what_a_dump_lacks_counts_as_failed_and_is_told(tmp_path: Path) -> None:
     path = write_dump(tmp_path / "d.json", missing=3)
     found = pareto(ParetoRequest(source=path, plan=Plan(name="brute")))
@@ -128,6 +145,11 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"objectives": ()}, "no objective"),
         ({"objectives": ("latency", "output-error")}, "does not tell output-error"),
         ({"plan": Plan(name="exact")}, "no prices"),
+        ({"others": (Plan(name="magic"),)}, "magic"),
+        ({"others": (Plan(name="exact"),)}, "prices of its own"),
+        ({"plan": Plan(name="brute"), "others": (Plan(name="exhaustive"),)}, "twice"),
+        ({"objectives": ("memory",)}, "memory"),
+        ({"under": {"beauty": 1.0}}, "no objective 'beauty'"),
         ({"pick": 1}, "no model"),
         ({"pick": 0}, "no point 0"),
         ({"under": {"cpu-time": 1.0}}, "no objective here"),
@@ -250,6 +272,41 @@ def check_known(asked: ParetoRequest, found: Pareto) -> None:
     assert recorded.proved
     assert recorded.chosen is None
     assert [p.estimates for p in recorded.front] == [p.estimates for p in found.front]
+
+
+def test_single_backends_are_measured_beside_what_the_prices_say(tmp_path: Path, small: Effort) -> None:
+    model = tmp_path / "add.circle"
+    model.write_bytes(add_circle())
+    effort = replace(small, processes_least=2, processes_most=2)
+    request = Request(model=model, runtimes=("onert",), effort=effort, record=tmp_path / "record.sqlite")
+    found = pareto(ParetoRequest(request=request, by="operator", plan=Plan(name="exact")))
+    # cpu takes all three operators, ruy two of them.
+    assert {told.assignment for told in found.searched.beside} == {(0, 0, 0), (1, 0, 1)}
+    singles = {p.assignment: p for p in found.points if p.single}
+    assert singles.keys() == {(0, 0, 0), (1, 0, 1)}
+    for point in singles.values():
+        assert point.estimates is not None
+        assert point.sampled is not None
+        assert all(cost > 0 for cost in point.sampled)
+    assert found.left_out == 0
+    assert {t.assignment for t in found.searched.told} <= {p.assignment for p in found.points}
+
+
+def test_a_point_of_a_runtime_that_takes_a_model_whole_is_deployed(tmp_path: Path, small: Effort) -> None:
+    model = tmp_path / "product.onnx"
+    model.write_bytes(matmul_onnx())
+    request = Request(model=model, runtimes=("onnxruntime",), effort=small, record=tmp_path / "record.sqlite")
+    asked = ParetoRequest(
+        request=request,
+        options={"threads": ("1", "2")},
+        plan=Plan(name="brute"),
+        under={"latency": 60.0},
+        out=tmp_path / "package",
+    )
+    found = pareto(asked)
+    assert found.verified is not None
+    assert found.verified.ok
+    assert set(found.verified.places.values()) == {"onnxruntime"}
 
 
 def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Effort) -> None:

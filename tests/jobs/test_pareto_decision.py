@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.jobs.objectives import GOALS, Against, against, cost_of, estimate, goals_of
-from gnomon.jobs.pareto_points import check_bounds, choose, sampled_points
+from gnomon.jobs.pareto_points import check_bounds, choose, enough, sampled_points
 from gnomon.jobs.pareto_prove import Point, decide, dominates_surely, front_of, worth_proving
 from gnomon.jobs.pareto_search import spread
 from gnomon.measure.campaign import Measured
@@ -41,6 +41,7 @@ def runs(times_us: list[float], memory: list[int] | None = None, *, error: float
                         "peak_rss_bytes": (memory or [1000] * len(times_us))[process],
                         "difference": {"relative": error},
                         "waits": 0,
+                        "energy": {"spent_uj": round(300 * time), "wall_ns": 3 * ns},
                     },
                 )
             )
@@ -89,6 +90,21 @@ def test_a_gain_beside_an_uncertain_other_is_perhaps_and_never_claimed() -> None
     assert found["b"].number is not None
     assert found["b"].dominated_by is None
     assert found["b"].maybe
+
+
+def test_a_single_backend_that_no_mix_is_surely_better_than() -> None:
+    def found(mix: Measured, *, singles: tuple[str, ...] = ("cpu",)) -> str | None:
+        named = {"cpu": runs([100, 103, 98], [1000] * 3, key="cpu"), "mix": replace(mix, key="mix")}
+        points = [replace(point(m), single=name in singles) for name, m in named.items()]
+        best = enough(decide(GOALS2, points, named, "cpu"))
+        return None if best is None else best.label
+
+    assert found(runs([99, 104, 97], [1000] * 3)) == "cpu"
+    assert found(runs([80, 81, 79], [2000] * 3)) is None  # it is faster, if larger
+    assert found(runs([110, 95, 101], [900] * 3)) is None
+    assert found(runs([200, 201, 199], [1001] * 3)) is None  # the mix is not on the front at all
+    assert found(runs([99, 104, 97], [1000] * 3), singles=("cpu", "mix")) is None  # there is no mix
+    assert found(runs([99, 104, 97], [1000] * 3), singles=()) is None
 
 
 def test_one_process_dominates_nothing() -> None:
@@ -218,7 +234,7 @@ def test_picking_by_number_and_by_bound() -> None:
     assert choose([points[0], wide, points[2]], names, None, {"peak-memory": 75.0}) is points[2]  # 80 may be needed
     with pytest.raises(UsageError, match="no point 4"):
         choose(points, names, 4, {})
-    with pytest.raises(InfeasibleError, match="least peak-memory is 50"):
+    with pytest.raises(InfeasibleError, match=r"peak-memory of 10 B \(the least: 50 B of peak-memory\)"):
         choose(points, names, None, {"peak-memory": 10.0})
     check_bounds(names, 1, {})
 

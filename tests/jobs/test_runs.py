@@ -56,6 +56,16 @@ def test_the_list_says_what_each_campaign_holds(store: SqliteStore) -> None:
     assert [r.campaign.id for r in list_campaigns(store, query=CampaignQuery(kind="proof"))] == ["abd2"]
 
 
+def test_a_campaign_that_is_being_measured_is_running(store: SqliteStore) -> None:
+    with SqliteStore.open(store.path) as other:
+        held, done = list_campaigns(other)
+        assert (held.finished, held.running) == (False, True)
+        assert done.finished
+    store.close()
+    with SqliteStore.open(store.path) as other:
+        assert [row.running for row in list_campaigns(other)] == [False, False]
+
+
 def test_a_campaign_shows_its_candidates_the_fastest_first(store: SqliteStore) -> None:
     detail = show_campaign(store, find_campaign(store, "abc1"))
     assert [c.candidate for c in detail.candidates] == ["fast", "slow", "broken"]

@@ -32,7 +32,15 @@ _REFUSED = 7
     "objectives",
     multiple=True,
     metavar="NAME",
-    help="latency, peak-memory, cpu-time, output-error. May be repeated.  [default: latency and peak-memory]",
+    help="latency, peak-memory, cpu-time, energy, output-error. May be repeated.  [default: latency and peak-memory]",
+)
+@click.option(
+    "--energy-counter",
+    "counters",
+    multiple=True,
+    metavar="NAME",
+    help="With --objective energy: the counter to add up, as `gnomon devices check` names it. May be repeated.  "
+    "[default: those of the whole machine]",
 )
 @click.option(
     "--by",
@@ -51,17 +59,17 @@ _REFUSED = 7
 )
 @click.option(
     "--search",
-    "strategy",
+    "strategies",
+    multiple=True,
     metavar="NAME",
-    default="hlps",
-    show_default=True,
-    help="brute, random, hlps, nsga2, spea2, or exact (from prices that add up).",
+    help="brute, random, hlps, nsga2, spea2, or exact (from prices that add up). May be repeated, to compare them.  "
+    "[default: hlps]",
 )
 @click.option(
     "--iterations",
     type=click.IntRange(1, 10**7),
     metavar="N",
-    help="Evaluations.  [default: 100; brute: the whole space]",
+    help="Evaluations of each search.  [default: 100; brute: the whole space]",
 )
 @click.option("--pick", type=click.IntRange(1), metavar="N", help="Write the package of this point of the front.")
 @click.option(
@@ -99,6 +107,11 @@ _REFUSED = 7
     help="Measure nothing: search what the record holds of this model on this device.",
 )
 @click.option("--codes", metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first.")
+@click.option(
+    "--unattended",
+    is_flag=True,
+    help="Carry the search to the device whole, start it there and return: see gnomon unattended.",
+)
 def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: bool, quiet: bool, **values: Any) -> int:
     """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
@@ -107,6 +120,7 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
     and with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
     """
     from gnomon.cli.pareto_document import pareto_document
+    from gnomon.cli.pictures import draw_pareto
     from gnomon.cli.progress import Show
     from gnomon.jobs.pareto import pareto as pareto_job
     from gnomon.store.sqlite import default_path
@@ -115,13 +129,18 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
         raise click.UsageError("give either MODEL or --from DUMP")
     record = values["record"] or default_path()
     own_record = values["record"] is not None
+    unattended = values.pop("unattended")
     asked = _asked(model, values, measure=measure)
+    if unattended:
+        from gnomon.cli.unattended import carry
+
+        return carry(asked, picture, as_json=as_json, quiet=quiet)
     with Show(quiet=quiet) as show:
         found = pareto_job(asked, watch=show.watch, tell=show.tell)
         document = pareto_document(found, record)
         to = picture or (found.package / "front" if found.package else None)
         if to is not None:
-            document["pictures"] = _draw(document, to, show.tell)
+            document["pictures"] = draw_pareto(document, to, show.tell)
     if as_json:
         write_json(document)
     else:
@@ -144,12 +163,14 @@ def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> Pare
     from gnomon.jobs.pareto_records import ParetoRequest
     from gnomon.jobs.pareto_search import Plan
 
-    names = ("source", "objectives", "tunings", "strategy", "iterations", "pick", "under", "codes")
+    names = ("source", "objectives", "tunings", "strategies", "iterations", "pick", "under", "codes", "counters")
     own = {name: values.pop(name) for name in (*names, "by", "out", "overwrite", "dumpfile")}
     for option, pairs in (("--option", own["tunings"]), ("--under", own["under"])):
         twice = [name for k, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:k]}]
         if twice:
             raise click.UsageError(f"{option} gives {twice[0]!r} twice")
+    seed, iterations = values["seed"], own["iterations"]
+    plan, *others = [Plan(name=name, seed=seed, iterations=iterations) for name in own["strategies"] or ("hlps",)]
     request = None
     if model is not None:
         request = replace(api.request_of(model, options_of(values)), measure=measure)
@@ -161,26 +182,12 @@ def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> Pare
         objectives=tuple(own["objectives"]) or ("latency", "peak-memory"),
         by=own["by"],
         options=dict(own["tunings"]),
-        plan=Plan(name=own["strategy"], seed=values["seed"], iterations=own["iterations"]),
+        plan=plan,
+        others=tuple(others),
         pick=own["pick"],
         under=dict(own["under"]),
+        counters=own["counters"],
         out=own["out"],
         overwrite=own["overwrite"],
         dumpfile=own["dumpfile"],
     )
-
-
-def _draw(document: dict[str, Any], to: Path, tell: Any) -> list[str]:
-    """Write PATH.svg and PATH.png; no picture, and a sentence, where that cannot be."""
-    try:
-        from gnomon.report.front_picture import draw_front
-    except ImportError:
-        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
-        return []
-    paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
-    try:
-        draw_front(document, paths)
-    except OSError as error:
-        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
-        return []
-    return [str(path) for path in paths]

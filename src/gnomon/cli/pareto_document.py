@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gnomon.core.space import Space
     from gnomon.jobs.pareto_prove import Point
     from gnomon.jobs.pareto_records import Pareto
+    from gnomon.jobs.pareto_search import Plan, Searched
     from gnomon.jobs.prove import Verified
 
 
@@ -29,7 +30,8 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
             {"name": name, "unit": GOALS[name].unit, "price": found.prices[name]} for name in asked.objectives
         ],
         "space": _space(found, asked.by if lived else None),
-        "search": _search(found),
+        "search": _search(" and ".join(plan.name for plan in asked.plans), found.asked.plan, searched),
+        "searches": [_search(plan.name, plan, made) for plan, made in zip(asked.plans, found.searches, strict=True)],
         "certificate": found.certificate.document(),
         "samples": [
             {"code": decimal(code), "label": label, "cost": None if told.cost is None else list(told.cost)}
@@ -38,6 +40,7 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
         "proved": found.proved,
         "points": [_point(point, found.space) for point in found.points],
         "left_out": found.left_out,
+        "enough": None if found.enough is None else found.enough.number,
         "failures": [{"label": label, "reason": reason} for label, reason in found.failures],
         "chosen": None if found.chosen is None else found.chosen.number,
         "verified": _verified(found.verified),
@@ -63,11 +66,10 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
     }
 
 
-def _search(found: Pareto) -> dict[str, Any]:
-    plan, searched = found.asked.plan, found.searched
+def _search(name: str, plan: Plan, searched: Searched) -> dict[str, Any]:
     predicted = plan.strategy == "exact"
     return {
-        "name": plan.name,
+        "name": name,
         "strategy": plan.strategy,
         "seed": plan.seed,
         "evaluations": 0 if predicted else len(searched.told),
@@ -106,6 +108,8 @@ def _point(point: Point, space: Space) -> dict[str, Any]:
         "dominated_by": point.dominated_by,
         "ties": list(point.ties),
         "maybe_dominated_by": list(point.maybe),
+        "beats": list(point.beats),
+        "single": point.single,
     }
 
 

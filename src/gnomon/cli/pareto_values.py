@@ -9,21 +9,11 @@ from typing import Any
 import click
 
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
-_UNITS = {
-    "": 1.0,
-    "B": 1.0,
-    "kB": 1e3,
-    "KB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-}
+_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
+_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
+_OF = {"peak-memory": _SIZES, "latency": _TIMES, "cpu-time": _TIMES, "energy": _ENERGIES}
 
 
 class TuningValue(click.ParamType[tuple[str, tuple[str, ...]]]):
@@ -48,7 +38,7 @@ class BoundValue(click.ParamType[tuple[str, float]]):
     name = "OBJECTIVE=80MB"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(objective, bound in seconds, bytes or as it is)."""
+        """(objective, bound in seconds, bytes, joules or as it is)."""
         if isinstance(value, tuple):
             return value
         name, _, text = str(value).partition("=")
@@ -65,6 +55,5 @@ class BoundValue(click.ParamType[tuple[str, float]]):
 
 def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
     """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    is_time, is_size = unit in ("ns", "us", "ms", "s"), unit != "" and unit not in ("ns", "us", "ms", "s")
-    if (name == "peak-memory" and is_time) or (name in ("latency", "cpu-time") and is_size):
+    if unit and name in _OF and unit not in _OF[name]:
         kind.fail(f"{name} is not measured in {unit}", *where)

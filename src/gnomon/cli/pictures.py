@@ -1,4 +1,4 @@
-"""Draws the picture of a placement beside its package."""
+"""Draws the picture of a placement beside its package, and that of a front where it is wanted."""
 
 from __future__ import annotations
 
@@ -24,5 +24,21 @@ def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) ->
         draw_placement(document, paths)
     except OSError as error:
         tell(f"no picture: it cannot be written to {folder}: {error.strerror or error}")
+        return []
+    return [str(path) for path in paths]
+
+
+def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
+    """Write PATH.svg and PATH.png of a front; returns their paths. As for `draw`, it may be that none is made."""
+    try:
+        from gnomon.report.front_picture import draw_front
+    except ImportError:
+        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        return []
+    paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
+    try:
+        draw_front(document, paths)
+    except OSError as error:
+        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
         return []
     return [str(path) for path in paths]

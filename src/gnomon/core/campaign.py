@@ -47,8 +47,8 @@ class Campaign:
 class Event:
     """Something found or decided in a campaign that is not a run.
 
-    `name` is "finished" for the last event of a completed campaign; other names are the job's own ("probe",
-    "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.
+    `name` is "finished" where a campaign is complete, and "reopened" where one that was goes on; other names are the
+    job's own ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.
     """
 
     name: str
@@ -58,6 +58,9 @@ class Event:
 
 FINISHED = "finished"
 """The name of the event that closes a campaign: without it the campaign can be resumed."""
+
+REOPENED = "reopened"
+"""The name of the event after which a finished campaign is open again, until it is finished once more."""
 
 
 def question_key(kind: str, context: Context, question: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from gnomon.jobs import recall
 from gnomon.jobs.equip import equip
 from gnomon.jobs.kernels import Sources
 from gnomon.jobs.links import link_to, machine_of
+from gnomon.jobs.metering import NOTE as ENERGY_NOTE
+from gnomon.jobs.metering import protocol_of, with_counters
 from gnomon.jobs.modelling import check_feeds, models_for, place_model, read_model
 from gnomon.jobs.request import Request
 from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, support_key
@@ -45,7 +47,8 @@ class Lab:
     """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it.
 
     `folder` is on this machine and goes away with the lab. `push` brings a file or folder to the device. `link` is None
-    where nothing is measured: the runner then answers from the record. `missing` and `doubts` are added to by the job
+    where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
+    asked for. `missing` and `doubts` are added to by the job
     as it finds out.
     """
 
@@ -63,6 +66,7 @@ class Lab:
     missing: list[Missing]
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    counters: Mapping[str, Any] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: where they are quantised, by two of their steps at least."""
@@ -102,16 +106,18 @@ def open_lab(
     question: Mapping[str, Any],
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
+    goes_on: bool = False,
 ) -> Iterator[Lab]:
     """Open model, device, record and runtimes for a job, and close them again.
 
+    A job that `goes_on` takes up its newest campaign also where that was finished.
     Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
         model, source = read_model(request, stack)
         runtimes = chosen_runtimes(request.runtimes, model.graph.format)
-        asked = _Asked(kind=kind, question=question, watch=watch, tell=tell)
+        asked = _Asked(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on)
         lab = (_live if request.measure else _recorded)(request, model, source, runtimes, stack, asked)
         try:
             yield lab
@@ -128,6 +134,7 @@ class _Asked:
     question: Mapping[str, Any]
     watch: Watch | None
     tell: Callable[[str], None] | None
+    goes_on: bool
 
 
 def _live(
@@ -141,6 +148,7 @@ def _live(
     if not link.info.python and asked.tell is not None:
         asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
+    request, counters = with_counters(request, link)
     placed = place_model(model, source, device.push)
     check_feeds(request, placed)
     probes, missing = equip(link, runtimes, request.device, asked.tell)
@@ -158,23 +166,22 @@ def _live(
     converted = recall.digests(models, model)
     known = {
         "configurations": [t.configuration.name for t in targets],
-        "effort": _protocol(request.effort),
+        "effort": protocol_of(request.effort),
         "settings": recall.settings_of(request.device),
         "converted": converted,
     }
+    context = _context(request, model, link, probes)
     runner = CampaignRunner(
         link,
         store,
-        Question(
-            kind=asked.kind,
-            context=_context(request, model, link, probes),
-            details={**asked.question, **known},
-        ),
+        Question(kind=asked.kind, context=context, details={**asked.question, **known}, goes_on=asked.goes_on),
         watch=asked.watch,
         fresh=request.fresh,
         sources=Sources(model.graph),
     )
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | {"converted": converted})
+    if counters is not None:
+        runner.note(ENERGY_NOTE, counters)
     return Lab(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
@@ -188,6 +195,7 @@ def _live(
         probes=probes,
         targets=targets,
         missing=missing,
+        counters=counters,
     )
 
 
@@ -220,6 +228,7 @@ def _recorded(
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)
+    runner = RecordedRunner(store, recalled.campaign)
     return Lab(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
@@ -229,10 +238,11 @@ def _recorded(
         device=recalled.device,
         push=_nowhere,
         link=None,
-        runner=RecordedRunner(store, recalled.campaign),
+        runner=runner,
         probes=recalled.probes,
         targets=targets,
         missing=missing,
+        counters=runner.last(ENERGY_NOTE),
     )
 
 
@@ -271,14 +281,6 @@ def options_of(request: Request) -> dict[str, Any]:
         "environments": [dict(e) for e in wish.environments],
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
         "feeds": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in request.feeds.items()},
-    }
-
-
-def _protocol(effort: Effort) -> dict[str, Any]:
-    """What of the effort makes runs of another kind; how long to go on does not."""
-    whole = asdict(effort)
-    return {
-        k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
     }
 
 

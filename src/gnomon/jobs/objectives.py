@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
 from gnomon.core.stats import Block, compare, median, quantile, summarise
@@ -12,6 +13,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.contender import QUANTILE, blocks, level
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import Clock, cpu_tells
+from gnomon.measure.energy import ENERGY, joules_of
 
 RELEVANT = 0.01
 """Differences below it are none: a point is not worse by less, nor better."""
@@ -87,6 +89,19 @@ def _quantiles(measured: Measured, clock: Clock) -> Sequence[Block]:
     ]
 
 
+def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
+    """Joules of a call, a number a block; a block that does not tell is left out."""
+    told = [(run, joules_of(run)) for run in measured.runs]
+    return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in told if j is not None]
+
+
+def _energy(measured: Measured, clock: Clock) -> float | None:
+    by_process: dict[int, list[float]] = {}
+    for block in _joules(measured, clock):
+        by_process.setdefault(block.process, []).extend(block.values_s)
+    return median([median(values) for values in by_process.values()]) if by_process else None
+
+
 def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
     """The largest value that each process told of a fact."""
 
@@ -122,6 +137,7 @@ GOALS: dict[str, Goal] = {
         Goal(name=LATENCY, unit="s", value=_latency, numbers=_latencies),
         _by_process(_fact("peak_rss_bytes"), MEMORY, "B"),
         Goal(name="cpu-time", unit="s", value=_cpu, numbers=_cpus),
+        Goal(name=ENERGY, unit="J", value=_energy, numbers=_joules),
         _by_process(_fact("difference", "relative"), "output-error", ""),
     )
 }
@@ -132,7 +148,9 @@ def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
     """The objectives of these names, each once. UsageError for others, and for none."""
     for name in names:
         if name not in GOALS:
-            raise UsageError(f"there is no objective {name!r}", hint=f"Objectives: {', '.join(GOALS)}.")
+            near = [n for n in GOALS if name and name in n] or get_close_matches(name, GOALS, n=1)
+            meant = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"there is no objective {name!r}", hint=f"{meant}Objectives: {', '.join(GOALS)}.")
     if not names:
         raise UsageError("no objective is given", hint=f"Objectives: {', '.join(GOALS)}.")
     return tuple(GOALS[name] for name in dict.fromkeys(names))
@@ -175,7 +193,10 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock) -> Against:
     if not (first and second):  # an exact 0 is no matter of noise
         ratio = math.inf if second == 0 else 0.0
         return Against(ratio=ratio, low=ratio, high=ratio, verdict="worse" if ratio else "better")
-    found = compare(goal.numbers(a, clock), goal.numbers(b, clock), relevant=RELEVANT)
+    left, right = goal.numbers(a, clock), goal.numbers(b, clock)
+    if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
+        return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
+    found = compare(left, right, relevant=RELEVANT)
     if found.unit != "process":  # one process cannot tell a difference from its luck
         return Against(ratio=found.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}

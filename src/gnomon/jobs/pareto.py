@@ -6,34 +6,30 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gnomon.core.front import Certificate
-from gnomon.errors import MeasurementError, UsageError
+from gnomon.errors import GnomonError, MeasurementError, UsageError
 from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.metering import asking_energy, check_counters, energy_source
 from gnomon.jobs.objectives import Goal, goals_of
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.pareto_evaluate import Evaluator
-from gnomon.jobs.pareto_exact import exact_search
-from gnomon.jobs.pareto_files import (
-    Recorded,
-    check_dumpable,
-    check_file,
-    coarse_of,
-    dump_again,
-    dump_of,
-    load_dump,
-    save_dump,
-)
-from gnomon.jobs.pareto_points import check_bounds, choose, sampled_points
+from gnomon.jobs.pareto_exact import check_priced, exact_search
+from gnomon.jobs.pareto_files import check_dumpable, check_file, dump_of, save_dump
+from gnomon.jobs.pareto_offline import search_dump
+from gnomon.jobs.pareto_partial import PartialDump
+from gnomon.jobs.pareto_points import check_bounds, choose, enough, sampled_points
 from gnomon.jobs.pareto_prove import Point, decide, measure_points, worth_proving
 from gnomon.jobs.pareto_records import Lived, Pareto, ParetoRequest
-from gnomon.jobs.pareto_search import EXACT, Searched, search
+from gnomon.jobs.pareto_search import EXACT, Searched, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto_space import DecisionSpace, decision_space, wished_precisions
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.prove import Verified, verify
 from gnomon.jobs.request import Request
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.clock import Clock
+from gnomon.measure.energy import ENERGY
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Progress, Watch
 from gnomon.search.base import Told
@@ -44,7 +40,6 @@ _SOURCES = {
     "cpu-time": "the CPU time of a call in whole runs, a fresh process each",
     "output-error": "the largest difference of outputs from the reference, relative to its largest magnitude",
 }
-_RECORDED = "as the dump has it"
 
 
 class _Steps:
@@ -75,14 +70,17 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     """
     goals = goals_of(asked.objectives)
     asked = replace(asked, objectives=tuple(goal.name for goal in goals))
-    asked.plan.check()
+    check_plans(asked.plans)
     check_bounds(asked.objectives, asked.pick, asked.under)
+    check_counters(asked.objectives, asked.counters)
     if asked.dumpfile is not None:
         check_file(asked.dumpfile)
     if asked.source is not None:
-        return _from_dump(asked, asked.source)
+        return search_dump(asked, asked.source)
     if asked.request is None:
         raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
+    if asked.plan.strategy == EXACT:
+        check_priced(asked.objectives)
     deploys = asked.pick is not None or bool(asked.under)
     began_without = asked.out is None or not asked.out.exists()
     if deploys:
@@ -91,6 +89,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
         check_destination(asked.out, overwrite=asked.overwrite)
     precisions = tuple(dict.fromkeys((*asked.request.wish.precisions, *wished_precisions(asked.options))))
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
+    request = asking_energy(request, asked.objectives, asked.counters)
 
     def once(again: Request) -> Pareto:
         # What lies there then was written before the device vanished.
@@ -110,25 +109,26 @@ def _measured(
     start = time.monotonic()
     steps = _Steps(watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
-    with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell) as lab:
+    with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
         space = decision_space(lab, asked.by, asked.options)
         if asked.dumpfile is not None:
             check_dumpable(space)
         sensitivity = reference(lab)
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
-        found, certificate, prices = _search(asked, space, evaluator, steps)
+        searches, certificate, prices = _search(asked, space, evaluator, steps)
+        found = joined(searches)
         points, proved, left_out, clock = _prove(evaluator, found)
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
         extra = _proof_doubts(request, points, proved)
-        chosen = choose(points, asked.objectives, asked.pick, asked.under)
+        chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
-        lab.runner.note("decision", _decision(points, chosen))
+        lab.runner.finish(_decision(points, chosen))
         return Pareto(
             asked=asked,
             lived=Lived(
                 model=request.model,
-                graph=space.targets[0].placed.graph,
+                graph=space.targets[0].placed.graph if space.operator_slots else lab.graph,
                 device=lab.device.name,
                 fingerprint=lab.device.fingerprint,
                 versions={name: probe.version for name, probe in lab.probes.items()},
@@ -141,9 +141,11 @@ def _measured(
             published=space.published,
             operator_slots=space.operator_slots,
             searched=found,
+            searches=searches,
             samples=tuple((space.code(t.assignment), space.label(t.assignment)) for t in found.told),
             points=tuple(points),
             proved=proved,
+            enough=enough(points) if proved and request.effort.processes_most > 1 else None,
             left_out=left_out,
             certificate=certificate,
             prices=prices,
@@ -160,20 +162,28 @@ def _measured(
 
 def _search(
     asked: ParetoRequest, space: DecisionSpace, evaluator: Evaluator, steps: _Steps
-) -> tuple[Searched, Certificate, dict[str, str]]:
-    """The results of the search, what is proved of them, and what the objectives' numbers are made of."""
+) -> tuple[tuple[Searched, ...], Certificate, dict[str, str]]:
+    """The results of each search, what is proved of them all, and what the objectives' numbers are made of."""
     if asked.plan.strategy == EXACT:
-        return exact_search(evaluator, asked.objectives, time.monotonic)
-    total = asked.plan.budget(space.space)
+        exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
+        return (exact,), certificate, prices
+    total, before = sum(plan.budget(space.space) for plan in asked.plans), 0
+    searches: list[Searched] = []
+    partial = PartialDump(asked, evaluator)
 
     def told(count: int, new: Told) -> None:
-        steps.search(count, total)
+        steps.search(before + count, total)
+        partial.save(before + count)
 
     steps.searching = True
     steps.search(0, total)
-    found = search(space.space, asked.plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic)
+    for plan in asked.plans:
+        known = evaluator.replayed
+        made = search(space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic)
+        searches.append(replace(made, replayed=evaluator.replayed - known))
+        before += len(made.told)
     steps.searching = False
-    found = replace(found, replayed=evaluator.replayed)
+    found = joined(searches)
     if not found.results:
         reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"
         raise MeasurementError(
@@ -181,13 +191,17 @@ def _search(
             hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
         )
     kind = Certificate(kind="exact" if found.complete else "heuristic")
-    return found, kind, {name: _SOURCES[name] for name in asked.objectives}
+    sources = {**_SOURCES, ENERGY: energy_source(evaluator.lab.counters)}
+    return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
 
 
 def _prove(evaluator: Evaluator, found: Searched) -> tuple[list[Point], bool, int, Clock]:
     """The points of the sampled front and those near it, measured again; as they were sampled where nothing may be."""
     lab, space = evaluator.lab, evaluator.space
-    near, left_out = worth_proving(found.told, max(2, lab.request.effort.together))
+    near, left_out = worth_proving(found.told, max(2, lab.request.effort.together - len(found.beside)))
+    more = [told for told in found.beside if told.assignment not in {other.assignment for other in near}]
+    left_out -= sum(told.assignment in {other.assignment for other in found.told} for told in more)
+    near = (*near, *more)
     contenders = {told.assignment: space.contender(lab, told.assignment) for told in near}
     points = [
         Point(
@@ -197,6 +211,7 @@ def _prove(evaluator: Evaluator, found: Searched) -> tuple[list[Point], bool, in
             contender=contenders[told.assignment],
             sampled=told.cost,
             estimates=None,
+            single=space.is_single(told.assignment),
         )
         for told in near
     ]
@@ -222,10 +237,20 @@ def _proof_doubts(request: Request, points: Sequence[Point], proved: bool) -> li
     return []
 
 
-def _decision(points: Sequence[Point], chosen: Point | None) -> dict[str, str]:
+def _chosen(lab: Lab, points: Sequence[Point], asked: ParetoRequest) -> Point | None:
+    """The point that is asked for; the campaign is finished also where there is none, as all is measured."""
+    try:
+        return choose(points, asked.objectives, asked.pick, asked.under)
+    except GnomonError:
+        lab.runner.finish(_decision(points, None))
+        raise
+
+
+def _decision(points: Sequence[Point], chosen: Point | None) -> dict[str, Any]:
     count = sum(p.number is not None for p in points)
-    told = f"{count} points are on the front"
-    return {"chosen": chosen.label if chosen else "", "reason": f"{told}; {chosen.label}" if chosen else f"{told}."}
+    told = "1 point is on the front" if count == 1 else f"{count} points are on the front"
+    reason = f"{told}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{told}."
+    return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
 def _deploy(lab: Lab, space: DecisionSpace, chosen: Point, asked: ParetoRequest) -> Verified:
@@ -234,63 +259,3 @@ def _deploy(lab: Lab, space: DecisionSpace, chosen: Point, asked: ParetoRequest)
     contender = chosen.contender or space.contender(lab, chosen.assignment)
     write_package(lab, contender, out, overwrite=asked.overwrite)
     return verify(lab, out, contender)
-
-
-def _from_dump(asked: ParetoRequest, source: Path) -> Pareto:
-    """A search over what a dump holds: nothing is measured, so nothing is proved but what its figures say."""
-    if asked.pick is not None or asked.under:
-        raise UsageError("a dump has no model to deploy", hint="Give the model itself, with the same search.")
-    if asked.plan.strategy == EXACT:
-        raise UsageError("a dump has no prices of operators to solve for", hint="Use --search brute.")
-    start = time.monotonic()
-    dump = load_dump(source, asked.backends)
-    evaluate = Recorded(dump, asked.objectives)
-    space, code = evaluate.space, evaluate.code
-    found = search(space, asked.plan, evaluate, coarse=coarse_of(dump, space), clock=time.monotonic)
-    if not found.results:
-        raise MeasurementError(
-            f"the search met nothing that {source} holds, in {len(found.told)} evaluations",
-            hint="Use --search brute, or more --iterations.",
-        )
-    told = [Doubt(kind="dump", message=message, hint="See docs/pareto-formats.md.") for message in dump.doubts]
-    if evaluate.lacking:
-        message = f"{evaluate.lacking} of the {len(found.told)} assignments that were asked for are not in the dump"
-        told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
-    if asked.dumpfile is not None:
-        save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
-
-    def label(assignment: Sequence[int]) -> str:
-        return _dump_label(space.names(assignment), dump.slots)
-
-    return Pareto(
-        asked=asked,
-        lived=None,
-        space=space,
-        published=dump.space,
-        operator_slots=len(space.slots),
-        searched=found,
-        samples=tuple((code(t.assignment), label(t.assignment)) for t in found.told),
-        points=tuple(sampled_points(found.front, code, label)),
-        proved=False,
-        left_out=0,
-        certificate=Certificate(kind="exact" if found.complete and not evaluate.lacking else "heuristic"),
-        prices=dict.fromkeys(asked.objectives, _RECORDED),
-        failures=(),
-        missing=(),
-        doubts=tuple(told),
-        seconds=time.monotonic() - start,
-        dumpfile=asked.dumpfile,
-    )
-
-
-def _dump_label(names: Sequence[str], slots: Sequence[str]) -> str:
-    most = max(dict.fromkeys(names), key=names.count)
-    others: dict[str, list[str]] = {}
-    for slot, name in zip(slots, names, strict=True):
-        if name != most:
-            others.setdefault(name, []).append(slot)
-    told = [
-        f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
-        for name, members in others.items()
-    ]
-    return "; ".join([most, *told])

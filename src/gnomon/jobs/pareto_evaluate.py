@@ -14,6 +14,7 @@ from gnomon.jobs.targets import describe
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.effort import Effort
+from gnomon.measure.energy import ENERGY, untold
 from gnomon.search.base import Assignment, Cost
 
 _VISITS = 3
@@ -49,7 +50,8 @@ class Evaluator:
         cost = cost_of(self.goals, found, self._clock(found))
         if cost is None:
             lacking = [g.name for g in self.goals if g.value(found, self._clock(found)) is None]
-            self.failures[assignment] = _UNKNOWN.format(" and ".join(lacking))
+            why = untold(found.runs) if ENERGY in lacking else ""
+            self.failures[assignment] = _UNKNOWN.format(" and ".join(lacking)) + (f": {why}" if why else "")
         return cost
 
     def candidate(self, contender: Contender) -> Candidate:

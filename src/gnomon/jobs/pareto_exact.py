@@ -54,8 +54,9 @@ def exact_search(
         Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]
     )
+    found = searched(space.space, Trail(told=told, exhausted=True), seconds=clock() - start)
     # None of these was run: what a search reached when has no meaning.
-    found = replace(searched(space.space, Trail(told=told, exhausted=True), seconds=clock() - start), volume=())
+    found = replace(found, volume=(), beside=_singles(model, space))
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
         LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"
@@ -65,10 +66,24 @@ def exact_search(
     return found, front.certificate, {name: prices[name] for name in objectives}
 
 
-def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
+def _singles(model: CostModel, space: DecisionSpace) -> tuple[Told, ...]:
+    """The single backends by the prices: a mix that noise cannot tell from one of them is not worth its trouble."""
+    found = space.singles()
+    costs = model.evaluate(found).tolist()
+    return tuple(
+        Told(assignment=a, cost=tuple(c)) for a, c in zip(found, costs, strict=True) if all(map(math.isfinite, c))
+    )
+
+
+def check_priced(objectives: Sequence[str]) -> None:
+    """UsageError for objectives without prices that add up."""
     for name in objectives:
         if name not in (LATENCY, MEMORY):
             raise UsageError(f"no profile tells prices of {name} that add up", hint="Use --search hlps.")
+
+
+def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
+    check_priced(objectives)
     if space.grouping is None or len(space.space.slots) > space.operator_slots:
         raise UsageError(
             "prices that add up are those of operators on backends alone",

@@ -29,7 +29,10 @@ def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
         raise ProblemError(
             f"the dump {path} cannot be read: {error.strerror or error}", hint="Give a JSON file of pareto_profiler."
         ) from error
-    return read_dump(text, backends or None)
+    try:
+        return read_dump(text, backends or None)
+    except ProblemError as error:
+        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 class Recorded:
@@ -48,13 +51,10 @@ class Recorded:
         for row in dump.solutions:
             both = {LATENCY: row.time_ms * 1e-3, MEMORY: row.memory_kib * 1024.0}
             self._costs[row.id] = tuple(both[name] for name in objectives)
-        self.lacking = 0
 
     def __call__(self, assignment: Assignment) -> Cost | None:
         """What it cost in each objective."""
-        found = self._costs.get(self.code(assignment))
-        self.lacking += found is None
-        return found
+        return self._costs.get(self.code(assignment))
 
     def code(self, assignment: Assignment) -> int:
         """The dump's code of an assignment of the narrowed space."""

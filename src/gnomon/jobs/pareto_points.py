@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gnomon.errors import InfeasibleError, UsageError
-from gnomon.jobs.objectives import LATENCY, Estimate
+from gnomon.jobs.objectives import GOALS, LATENCY, Estimate, goals_of
 from gnomon.jobs.pareto_prove import Point
+from gnomon.report import units
 from gnomon.search.base import Assignment, Told
 
 
@@ -28,12 +29,24 @@ def sampled_points(
     ]
 
 
+def enough(points: Sequence[Point]) -> Point | None:
+    """The first single backend on the front that no mix there is surely better than, in anything.
+
+    None where there is none, and where the front has no mix.
+    """
+    mixed = [p for p in points if p.number is not None and not p.single]
+    plain = [k for k, p in enumerate(points) if p.number is not None and p.single]
+    found = [points[k] for k in plain if not any(k in p.beats for p in mixed)]
+    return found[0] if found and mixed else None
+
+
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
     """UsageError for a choice that cannot be meant, before anything is measured."""
     if pick is not None and under:
         raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
     if pick is not None and pick < 1:
         raise UsageError(f"there is no point {pick}", hint="Points are numbered from 1.")
+    goals_of([*objectives, *under])
     for name in under:
         if name not in objectives:
             raise UsageError(
@@ -55,7 +68,10 @@ def choose(
         for point in front:
             if point.number == pick:
                 return point
-        raise UsageError(f"the front has no point {pick}", hint=f"It has 1 to {len(front)}.")
+        raise UsageError(
+            f"the front has no point {pick}",
+            hint=f"It has 1 to {len(front)}; the same command without --pick shows them.",
+        )
     if not under:
         return None
     column = {name: k for k, name in enumerate(objectives)}
@@ -66,10 +82,23 @@ def choose(
 
     fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
     if not fitting:
-        least = "; ".join(f"the least {name} is {min(upper(p, name) for p in front):.6g}" for name in under)
+        told = [f"{name} of {_text(name, bound)}" for name, bound in under.items()]
+        least = [f"{_text(name, min(upper(p, name) for p in front))} of {name}" for name in under]
         raise InfeasibleError(
-            f"no point of the front is surely under the bounds ({least}, in seconds or bytes)",
-            hint="Loosen --under, search on with more --iterations, or add an --option that saves it.",
+            f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
+            hint="Loosen --under, search on with more --iterations, or add an --option that saves it. "
+            "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)
     return min(fitting, key=lambda p: (p.estimates or ())[first].value)
+
+
+def _text(name: str, value: float) -> str:
+    """A value of an objective in its unit, for people."""
+    written = {"s": units.time, "B": _size, "J": units.energy}
+    return written.get(GOALS[name].unit, units.small)(value)
+
+
+def _size(size_bytes: float | None) -> str:
+    """MiB; bytes where those are too few for it."""
+    return units.mebibytes(size_bytes) if size_bytes is None or size_bytes >= 2**16 else f"{size_bytes:.0f} B"

@@ -29,7 +29,8 @@ class Point:
     `number` counts the front's points from 1, None for others. `estimates` has one an objective; None where the point
     failed in the proof. `dominated_by` is the index, among all points of the proof, of one that surely dominates it.
     `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
-    dominate it: better somewhere, and nowhere surely worse.
+    dominate it: better somewhere, and nowhere surely worse. `beats` are those than which it is surely better in an
+    objective. `single` says that one backend takes all that it can.
     """
 
     assignment: Assignment
@@ -43,6 +44,8 @@ class Point:
     dominated_by: int | None = None
     ties: tuple[int, ...] = ()
     maybe: tuple[int, ...] = ()
+    beats: tuple[int, ...] = ()
+    single: bool = False
 
 
 def worth_proving(told: Sequence[Told], most: int) -> tuple[tuple[Told, ...], int]:
@@ -115,6 +118,7 @@ def decide(
             dominated_by=None if k in standing else next(o for o in beaten[k] if o in standing),
             ties=tuple(o for o in alive if o != k and all(v.verdict == "tie" for v in versus[o, k])),
             maybe=tuple(o for o in alive if o != k and _may_dominate(versus[o, k])),
+            beats=tuple(o for o in alive if o != k and any(v.verdict == "better" for v in versus[k, o])),
         )
     return _ordered(made, alive)
 
@@ -173,6 +177,7 @@ def _ordered(made: Mapping[int, Point], alive: Sequence[int]) -> list[Point]:
                 dominated_by=None if point.dominated_by is None else place[point.dominated_by],
                 ties=tuple(sorted(place[o] for o in point.ties)),
                 maybe=tuple(sorted(place[o] for o in point.maybe)),
+                beats=tuple(sorted(place[o] for o in point.beats)),
             )
         )
     return points

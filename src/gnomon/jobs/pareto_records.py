@@ -27,8 +27,10 @@ class ParetoRequest:
 
     `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose
     digits mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning
-    the usual ones. `pick` is the number of a point of the front, `under` bounds of objectives in seconds or bytes: the
-    point is written to `out` and verified. `dumpfile` gets everything that was measured.
+    the usual ones. `others` are searches that are run beside that of `plan`, to be compared. `pick` is the number of a
+    point of the front, `under` bounds of objectives in seconds, bytes or joules: the point is written to `out` and
+    verified. `dumpfile` gets everything that was measured. `counters` are the device's energy counters to add up; none
+    means those of the whole machine.
     """
 
     request: Request | None = None
@@ -38,11 +40,18 @@ class ParetoRequest:
     by: By = "type"
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
+    others: tuple[Plan, ...] = ()
+    counters: tuple[str, ...] = ()
     pick: int | None = None
     under: Mapping[str, float] = field(default_factory=dict)
     out: Path | None = None
     overwrite: bool = False
     dumpfile: Path | None = None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All searches, the first one first."""
+        return (self.plan, *self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,9 @@ class Pareto:
     `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
     measured again side by side; without it their values are the samples. `left_out` points of the sampled front, or
     near it, were not measured again. `prices` says in words what each objective's number is made of. `slots` are the
-    decision space's slots by the words of the command, `published` the space of the codes. `failures` are assignments
+    decision space's slots by the words of the command, `published` the space of the codes. `searches` is what each
+    search did, in the order of the request, and `searched` all of it as one. `enough` is a single backend on the front
+    that no mix there is surely better than, in anything. `failures` are assignments
     that failed, with the reason. `chosen` is the point that was deployed to `package`.
     """
 
@@ -77,6 +88,7 @@ class Pareto:
     published: Space
     operator_slots: int
     searched: Searched
+    searches: tuple[Searched, ...]
     samples: tuple[tuple[int, str], ...]
     points: tuple[Point, ...]
     proved: bool
@@ -87,6 +99,7 @@ class Pareto:
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     seconds: float
+    enough: Point | None = None
     chosen: Point | None = None
     verified: Verified | None = None
     package: Path | None = None

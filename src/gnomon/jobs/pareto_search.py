@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gnomon.core.dominance import nondominated
@@ -61,6 +61,20 @@ class Plan:
         return space.size
 
 
+def check_plans(plans: Sequence[Plan]) -> None:
+    """UsageError for searches that there are not, or that cannot stand side by side."""
+    for plan in plans:
+        plan.check()
+    names = [plan.strategy for plan in plans]
+    if len(set(names)) < len(names):
+        raise UsageError("a search is named twice", hint="Name each --search once.")
+    if EXACT in names and len(names) > 1:
+        raise UsageError(
+            "the search exact has prices of its own, which no other search can be compared by",
+            hint="Give --search exact alone.",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
     """What a search did: every result in order, and the share of the volume that was dominated after each.
@@ -68,6 +82,7 @@ class Searched:
     `reference` is the corner of that volume, a tenth beyond the worst result in each objective, and `ideal` the best
     of each: 1 would be a point that is the best in all. Empty with more objectives than are computed. `replayed` says
     how many evaluations were in the record already. `exhausted` says that the strategy has nothing more to ask.
+    `beside` are results that the proof measures beside the front, wherever they lie.
     """
 
     space: Space
@@ -78,6 +93,7 @@ class Searched:
     exhausted: bool
     seconds: float
     replayed: int = 0
+    beside: tuple[Told, ...] = ()
 
     @property
     def results(self) -> tuple[Told, ...]:
@@ -140,24 +156,55 @@ def search(
 
 def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
     """What a trail amounts to."""
-    costs = [t.cost for t in trail.told if t.cost is not None]
-    reference: Cost = ()
-    ideal: Cost = ()
-    volume: tuple[float, ...] = ()
-    if costs and len(costs[0]) <= MOST_OBJECTIVES:
-        ideal = tuple(min(column) for column in zip(*costs, strict=True))
-        worst = [max(column) for column in zip(*costs, strict=True)]
-        reference = tuple(w + 0.1 * max(w - i, abs(w), 1e-12) for w, i in zip(worst, ideal, strict=True))
-        volume = tuple(_volumes(trail.told, ideal, reference))
+    ideal, reference = _box(trail.told)
     return Searched(
         space=space,
         told=trail.told,
-        volume=volume,
+        volume=tuple(_volumes(trail.told, ideal, reference)) if ideal else (),
         reference=reference,
         ideal=ideal,
         exhausted=trail.exhausted,
         seconds=seconds,
     )
+
+
+def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
+    """Searches of one space with volumes that can be compared: all in the box of the results of all of them."""
+    ideal, reference = _box([told for found in searches for told in found.told])
+    return tuple(
+        replace(
+            found,
+            volume=tuple(_volumes(found.told, ideal, reference)) if ideal and found.volume else (),
+            reference=reference,
+            ideal=ideal,
+        )
+        for found in searches
+    )
+
+
+def joined(searches: Sequence[Searched]) -> Searched:
+    """Searches of one space as if they had been one: each result once, as it was told first."""
+    if len(searches) == 1:
+        return searches[0]
+    told: dict[Assignment, Told] = {}
+    for result in (told for found in searches for told in found.told):
+        told.setdefault(result.assignment, result)
+    whole = searched(
+        searches[0].space,
+        Trail(told=tuple(told.values()), exhausted=all(found.exhausted for found in searches)),
+        seconds=sum(found.seconds for found in searches),
+    )
+    return replace(whole, replayed=sum(found.replayed for found in searches))
+
+
+def _box(told: Sequence[Told]) -> tuple[Cost, Cost]:
+    """The best of each objective, and the corner a tenth beyond the worst; empty with too many objectives."""
+    costs = [t.cost for t in told if t.cost is not None]
+    if not costs or len(costs[0]) > MOST_OBJECTIVES:
+        return (), ()
+    ideal = tuple(min(column) for column in zip(*costs, strict=True))
+    worst = [max(column) for column in zip(*costs, strict=True)]
+    return ideal, tuple(w + 0.1 * max(w - i, abs(w), 1e-12) for w, i in zip(worst, ideal, strict=True))
 
 
 def _volumes(told: Sequence[Told], ideal: Cost, reference: Cost) -> Iterator[float]:

@@ -103,6 +103,16 @@ class DecisionSpace:
             backends = [placer.backends.index(chosen[slot]) for slot in self.grouping.slot_of]
         return placer.contender("plan", self.label(assignment), backends, None)
 
+    def singles(self) -> tuple[Assignment, ...]:
+        """For each backend, it where a slot has it, else the first choice; of the slots of operators alone."""
+        own = self.space.slots[: self.operator_slots]
+        found = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
+        return tuple(dict.fromkeys(found)) if own else ()
+
+    def is_single(self, assignment: Assignment) -> bool:
+        """Whether one backend takes all that it can."""
+        return tuple(assignment[: self.operator_slots]) in self.singles()
+
     def label(self, assignment: Assignment) -> str:
         """The choices in words: the backend of most operators first, then what differs from it, then the rest."""
         names = self.space.names(assignment)

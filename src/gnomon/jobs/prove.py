@@ -232,6 +232,6 @@ def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -
             places.update({i: names.get(backend, backend) for i, backend in said.items()})
             continue
         own = sorted({str(row["backend"]) for row in report})
-        here = part.configuration.name if own and set(own) <= set(names) else ",".join(own) or "unknown"
-        places.update(dict.fromkeys(part.operators, here))
+        kept = bool(own) and set(own) <= set(names)
+        places.update(part.backends if kept else dict.fromkeys(part.operators, ",".join(own) or "unknown"))
     return places

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from gnomon.core.campaign import FINISHED, Campaign, Event
+from gnomon.core.campaign import Campaign, Event
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
@@ -41,10 +41,14 @@ CSV_COLUMNS = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRow:
-    """One line of the list: a campaign, how much it holds, and what was decided (None if nothing yet)."""
+    """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
+
+    One that is not finished is `running` where a process that lives measures for it, and was interrupted otherwise.
+    """
 
     campaign: Campaign
     finished: bool
+    running: bool
     candidates: int
     runs: int
     failures: int
@@ -174,7 +178,8 @@ def _row(store: Store, campaign: Campaign) -> CampaignRow:
         decision = event.data
     return CampaignRow(
         campaign=campaign,
-        finished=any(True for _ in store.query(EventQuery(campaign=campaign.id, name=FINISHED))),
+        finished=any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))),
+        running=any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True))),
         candidates=len(tallies),
         runs=sum(t.runs for t in tallies),
         failures=sum(t.failures for t in tallies),

@@ -53,5 +53,6 @@ def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
     page.path("record", document["record"])
     where = f" --record {shlex.quote(document['record'])}" if own_record else ""
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
-    went_on = ", going on from an interrupted run" if document["resumed"] else ""
+    known = "what the record held" if document["format"] == "gnomon-pareto" else "an interrupted run"
+    went_on = f", going on from {known}" if document["resumed"] else ""
     page.line(f"Took {units.duration(document['seconds'])}{went_on}.", indent=2)

@@ -44,6 +44,7 @@ def _device(row: dict[str, Any], page: Page) -> None:
         page.line(f"Set here: {settings}", indent=3)
     if row["check"]:
         page.line(_check(row["check"]), indent=3)
+        _energy(row["check"]["energy"], page)
     here = [r for r in row["runtimes"] if r["version"]]
     brought = [r for r in row["runtimes"] if not r["version"] and r["brought"]]
     gone = [r for r in row["runtimes"] if not r["version"] and not r["brought"]]
@@ -95,6 +96,18 @@ def _check(found: dict[str, Any]) -> str:
     )
 
 
+def _energy(found: dict[str, Any], page: Page) -> None:
+    if not found["counters"]:
+        page.line(f"Energy is not told: {found['reason']}.", indent=3)
+        if found["hint"]:
+            page.line(found["hint"], indent=3)
+        return
+    names = ", ".join(f"{domain} ({name})" for name, domain in found["counters"].items())
+    others = f" Beside them: {', '.join(found['others'])}." if found["others"] else ""
+    every = units.time(found["period_s"])
+    page.line(f"Energy: {names}, moving every {every}; {units.digits(found['power_w'])} W just then.{others}", indent=3)
+
+
 def cleaned_report(document: dict[str, Any], page: Page) -> None:
     """What was removed from a device."""
     if document["folder"] is None:
@@ -104,3 +117,6 @@ def cleaned_report(document: dict[str, Any], page: Page) -> None:
     what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
     page.headline(f"Removed {what} ({units.mebibytes(document['size_bytes'])}) from {document['name']}.")
     page.path("folder", document["folder"])
+    if jobs := document.get("jobs"):
+        page.line(f"Searches that are there by themselves stay: {', '.join(jobs)}.")
+        page.path("see them", f"gnomon unattended list --device {document['name']}")

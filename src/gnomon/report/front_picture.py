@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from gnomon.report import units
+from gnomon.report.labels import Label, label_points
 from gnomon.report.pareto_text import headline
 from gnomon.report.plain import shorten
 
@@ -28,7 +32,12 @@ _SETTINGS = {
     "text.usetex": False,
     "text.parse_math": False,
 }
-_MOST_LABELS = 16
+_LINES = (("black", "-"), ("#0072B2", "--"), ("#D55E00", "-."), ("#009E73", ":"), ("#CC79A7", (0, (6, 1, 1, 1, 1, 1))))
+_FARTHEST = 5.0
+"""How many times the front's largest value a sample may be to be drawn."""
+
+_LEAST_SPAN = 0.1
+"""The least span of an axis, as a share of its largest value: a difference below 1 % shall not look like one."""
 
 _Places = tuple[float, float, "dict[str, int] | None"]
 """What to multiply the values of both axes with; and, where there is one objective alone, the place of each code."""
@@ -53,52 +62,80 @@ def draw_front(document: dict[str, Any], paths: Sequence[Path]) -> None:
 def _figure(document: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(10.0, 7.2), layout="constrained")
     FigureCanvasAgg(figure)
-    volume = document["search"]["volume"]
-    if volume:
+    if any(search["volume"] for search in document["searches"]):
         upper, lower = figure.subplots(2, 1, height_ratios=(3.2, 1))
         _draw_volume(lower, document)
     else:
         upper = figure.subplots()
-    _draw_points(upper, document)
+    labels = _draw_points(upper, document)
+    figure.draw_without_rendering()  # the layout, without which nobody knows what overlaps
+    label_points(upper, labels)
     return figure
 
 
 def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:
     """What to multiply an objective's values with, and the axis's label."""
     objective = document["objectives"][number]
-    costs = [sample["cost"][number] for sample in document["samples"] if sample["cost"] is not None]
-    largest = max([*costs, *(p["estimates"][number]["value"] for p in document["points"] if p["estimates"])])
+    largest = max(p["estimates"][number]["value"] for p in document["points"] if p["number"] is not None)
     name = objective["name"].replace("-", " ")
     if objective["unit"] == "B":
         return 2.0**-20, f"{name}, MiB"
-    if objective["unit"] == "s":
-        factor, unit = next(((f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest < 999.5 * f), (1.0, "s"))
-        return 1 / factor, f"{name}, {unit}"
+    if objective["unit"] in ("s", "J"):
+        factor, prefix = next(((f, u) for f, u in ((1e-6, "u"), (1e-3, "m")) if largest < 999.5 * f), (1.0, ""))
+        return 1 / factor, f"{name}, {prefix}{objective['unit']}"
     return 1.0, name
 
 
-def _draw_points(axes: Any, document: dict[str, Any]) -> None:
+def _draw_points(axes: Any, document: dict[str, Any]) -> list[Label]:
+    """The samples, the front and what is behind it; returns what the points are called, in order of rank."""
     single = len(document["objectives"]) == 1
     x_scale, x_label = (1.0, "evaluation") if single else _axis(document, 0)
     y_scale, y_label = _axis(document, 0 if single else 1)
     y_axis = 0 if single else 1
     order = {sample["code"]: k + 1 for k, sample in enumerate(document["samples"])}
-    costs = [(k + 1, s["cost"]) for k, s in enumerate(document["samples"]) if s["cost"] is not None]
+    samples = [(k + 1, s["cost"]) for k, s in enumerate(document["samples"]) if s["cost"] is not None]
+    within = _within(document)
+    costs = [(k, cost) for k, cost in samples if all(c <= most for c, most in zip(cost[:2], within, strict=False))]
     sampled_x = [k if single else cost[0] * x_scale for k, cost in costs]
     sampled_y = [cost[y_axis] * y_scale for _, cost in costs]
-    axes.plot(sampled_x, sampled_y, ".", color=_SAMPLE, markersize=5, zorder=1, label=_sampled(document))
+    axes.plot(
+        sampled_x,
+        sampled_y,
+        ".",
+        color=_SAMPLE,
+        markersize=5,
+        zorder=1,
+        label=_sampled(document, beyond=len(samples) - len(costs)),
+    )
     places = (x_scale, y_scale, order if single else None)
     _draw_measured(axes, document, places)
     if not single and len(document["objectives"]) == 2:
         _stairs(axes, document, (x_scale, y_scale))
-    _numbers(axes, document, places)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.legend(frameon=False, loc="best")
+    _no_magnifying_glass(axes, single)
     name = Path((document["model"] or {"path": document["source"]})["path"]).name
     where = f" on {shorten(document['device'], 30)}" if document["device"] else ""
     title = f"{shorten(name, 50)}{where}. {shorten(headline(document), 220)}"
-    axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
+    axes.figure.suptitle("\n".join(textwrap.wrap(title, 105)), x=0.01, ha="left", fontsize=10.5)
+    # Above the axes, where no point can be.
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.0, fontsize=8.5)
+
+    letters = iter(ascii_lowercase)
+    labels = []
+    for point in document["points"]:
+        if point["estimates"] is not None:
+            mark = str(point["number"]) if point["number"] is not None else next(letters, "")
+            labels.append(Label(at=_place(point, places), mark=mark, name=shorten(point["label"], 44)))
+    return labels
+
+
+def _no_magnifying_glass(axes: Any, single: bool) -> None:
+    for which in "y" if single else "xy":
+        low, high = getattr(axes, f"get_{which}lim")()
+        missing = _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
+        if missing > 0:
+            getattr(axes, f"set_{which}lim")(low - missing / 2, high + missing / 2)
 
 
 def _draw_measured(axes: Any, document: dict[str, Any], places: _Places) -> None:
@@ -146,10 +183,17 @@ def _place(point: dict[str, Any], places: _Places) -> tuple[float, float]:
     return found[0]["value"] * x_scale, found[1]["value"] * y_scale
 
 
-def _sampled(document: dict[str, Any]) -> str:
+def _within(document: dict[str, Any]) -> list[float]:
+    """How large a sample of the first objectives may be to be drawn: others would leave the front no room."""
+    found = [point["estimates"] for point in document["points"] if point["estimates"] and point["number"] is not None]
+    return [_FARTHEST * max(estimates[k]["value"] for estimates in found) for k in range(len(found[0][:2]))]
+
+
+def _sampled(document: dict[str, Any], *, beyond: int) -> str:
     if document["search"]["predicted"]:
         return "by the prices"
-    return "sampled, one process each" if document["model"] else "in the dump"
+    told = "sampled, one process each" if document["model"] else "in the dump"
+    return f"{told} ({beyond} far outside)" if beyond else told
 
 
 def _bars(points: Sequence[dict[str, Any]], axis: int, scale: float) -> list[list[float]]:
@@ -176,19 +220,22 @@ def _stairs(axes: Any, document: dict[str, Any], scales: tuple[float, float]) ->
         axes.step(x, y, where="post", color=_FRONT, linewidth=0.8, linestyle="--", zorder=2)
 
 
-def _numbers(axes: Any, document: dict[str, Any], places: _Places) -> None:
-    for point in document["points"]:
-        if point["number"] is None or point["number"] > _MOST_LABELS:
-            continue
-        label = f"{point['number']}  {shorten(point['label'], 34)}"
-        at = _place(point, places)
-        axes.annotate(label, at, xytext=(6, 6), textcoords="offset points", fontsize=8, zorder=4)
-
-
 def _draw_volume(axes: Any, document: dict[str, Any]) -> None:
-    volume = document["search"]["volume"]
-    axes.step(range(1, len(volume) + 1), [100 * share for share in volume], where="post", color="black", linewidth=1.2)
-    axes.set_xlabel(f"evaluations ({document['search']['name']}, {units.duration(document['search']['seconds'])})")
+    """What each search had reached after so many evaluations, all in one box."""
+    searches = document["searches"]
+    for search, (colour, line) in zip(searches, itertools.cycle(_LINES)):
+        volume = search["volume"]
+        told = f"{search['name']}, {units.duration(search['seconds'])}"
+        reached = [100 * share for share in volume]
+        # The last evaluation counts as much as any: its step is drawn too.
+        axes.step(
+            range(1, len(volume) + 2), [*reached, *reached[-1:]], where="post", color=colour, linestyle=line, label=told
+        )
+    most = max(len(search["volume"]) for search in searches)
+    axes.set_xlabel("evaluations" if len(searches) > 1 else f"evaluations ({told})")
     axes.set_ylabel("dominated\nvolume, %")
-    axes.set_xlim(1, max(2, len(volume)))
+    axes.set_xlim(1, most + 1)
     axes.set_ylim(0, 102)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(searches) > 1:
+        axes.legend(frameon=False, loc="lower right", ncols=min(len(searches), 3), fontsize=8)

@@ -15,7 +15,7 @@ def front_report(document: dict[str, Any], page: Page) -> None:
     """How many trade-offs there are, what is proved about them, and some of them from end to end."""
     points, objectives = document["points"], document["objectives"]
     count = "1 trade-off" if len(points) == 1 else f"{len(points)} trade-offs"
-    page.headline(f"{count}: {_proof(document['certificate'])}.")
+    page.headline(f"{count}: {proof(document['certificate'])}.")
     heads = [_title(objective) for objective in objectives]
     columns = [*(Column(title=head) for head in heads), Column(title="assignment", number=False, most=64)]
     chosen = _spread(len(points))
@@ -26,7 +26,8 @@ def front_report(document: dict[str, Any], page: Page) -> None:
     page.line(f"Found in {units.time(document['seconds'])}.", indent=1)
 
 
-def _proof(certificate: Any) -> str:
+def proof(certificate: Any) -> str:
+    """What a certificate, as JSON, says about the points."""
     if certificate == "exact":
         return "proved to be all there are"
     if isinstance(certificate, dict):

@@ -65,12 +65,14 @@ def value(number: float | None, objective: dict[str, Any]) -> str:
     """A value in the unit of its objective."""
     if objective["unit"] == "s":
         return units.time(number)
+    if objective["unit"] == "J":
+        return units.energy(number)
     return units.mebibytes(number) if objective["unit"] == "B" else units.small(number)
 
 
 def _interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
     low, high = found["low"], found["high"]
-    if objective["unit"] == "s":
+    if objective["unit"] in ("s", "J"):
         return units.interval(low, high, found["value"]) if low is not None else ""
     if low is None or high is None or high - low <= 1e-9 * high:
         return ""
@@ -85,10 +87,10 @@ def _listed(words: list[str]) -> str:
 
 def _space_line(document: dict[str, Any]) -> str:
     space = document["space"]
-    size = space["size"] if len(space["size"]) <= 12 else f"about 10^{len(space['size']) - 1}"
+    size = f"{int(space['size']):,}" if len(space["size"]) <= 12 else f"about 10^{len(space['size']) - 1}"
     own = space["operator_slots"]
     by = f" by {space['by']}" if space["by"] else ""
-    slots = [f"{own} slots of operators{by}"] if own else []
+    slots = [f"{own} operators" if space["by"] == "operator" else f"{own} slots of operators{by}"] if own else []
     slots += [f"{s['name']} ({', '.join(s['choices'])})" for s in space["slots"][own:]]
     return f"{size} assignments: {', '.join(slots)}."
 
@@ -133,13 +135,20 @@ def _front(document: dict[str, Any], page: Page) -> None:
             indent=1,
             style="dim",
         )
+    plain = next((p for p in front if p["number"] == document["enough"]), None)
+    if plain:
+        page.item(
+            f"No mix here is surely better than the single backend {plain['number']} ({plain['label']}) in anything.",
+            f"Take that, unless more --processes tell otherwise: --pick {plain['number']}.",
+        )
 
 
 def _others(document: dict[str, Any], page: Page) -> None:
     others = [p for p in document["points"] if p["number"] is None]
     alive = [p for p in others if p["estimates"] is not None]
     if alive:
-        page.heading("Measured again and surely behind")
+        beside = "Measured beside it" if document["search"]["predicted"] else "Measured again"
+        page.heading(f"{beside} and surely behind")
         rows = [_row(document, p, letter) for p, letter in zip(alive, ascii_lowercase[:_MOST_OTHERS], strict=False)]
         page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]))
     for point in others:
@@ -159,16 +168,44 @@ def _spent(document: dict[str, Any], page: Page) -> None:
     if search["predicted"]:
         many = "1 point" if len(document["samples"]) == 1 else f"{len(document['samples'])} points"
         page.line(f"{search['name']}: a front of {many} by the prices below, in {units.duration(search['seconds'])}.")
+    elif len(document["searches"]) > 1:
+        _compared(document["searches"], page)
     else:
         failed = f", {search['failed']} failed" if search["failed"] else ""
         known = f", {search['replayed']} known from the record" if search["replayed"] else ""
         told = f"{search['name']}, seed {search['seed']}: {_evaluations(search['evaluations'])}{failed}{known}"
         page.line(f"{told}, in {units.duration(search['seconds'])}.")
     page.line(_certificate(document))
-    volume = search["volume"]
-    if volume and volume[-1] > 0:
-        reached = next(k + 1 for k, share in enumerate(volume) if share >= 0.99 * volume[-1])
+    reached = _reached(search["volume"])
+    if reached and len(document["searches"]) == 1:
         page.line(f"99 % of the dominated volume was reached after {_evaluations(reached)}.")
+
+
+def _reached(volume: list[float], share: float = 0.99) -> int:
+    """After how many evaluations a search had that share of its last volume; 0 where it has none."""
+    if not volume or volume[-1] <= 0:
+        return 0
+    return next(k + 1 for k, found in enumerate(volume) if found >= share * volume[-1])
+
+
+def _compared(searches: list[dict[str, Any]], page: Page) -> None:
+    """A line for each of several searches, with the share of the volume that the best of them dominates."""
+    best = max((s["volume"][-1] for s in searches if s["volume"]), default=0.0)
+    columns = [Column(title="search", number=False), Column(title="evaluations"), Column(title="failed")]
+    columns += [Column(title="known"), Column(title="volume"), Column(title="99 % of it after")]
+    rows = []
+    for search in searches:
+        volume = search["volume"]
+        share = f"{100 * volume[-1] / best:.1f} %" if volume and best > 0 else "-"
+        counts = [str(search[key]) if search[key] else "-" for key in ("evaluations", "failed", "replayed")]
+        rows.append([search["name"], *counts, share, str(_reached(volume) or "-")])
+    page.table(columns, rows)
+    page.line(
+        f"seed {searches[0]['seed']}; known: run before, by another search too; volume: what a search dominates, as a "
+        "share of the best one's.",
+        indent=1,
+        style="dim",
+    )
 
 
 def _evaluations(count: int) -> str:
@@ -190,8 +227,17 @@ def _certificate(document: dict[str, Any]) -> str:
 
 
 def _prices(document: dict[str, Any], page: Page) -> None:
-    for objective in document["objectives"]:
-        page.line(f"{objective['name']}: {objective['price']}.", indent=2)
+    for k, objective in enumerate(document["objectives"]):
+        page.line(f"{objective['name']}: {objective['price']}.{_off(document, k)}", indent=2)
+
+
+def _off(document: dict[str, Any], objective: int) -> str:
+    """How what was measured stands to the prices, where the points were chosen by prices alone."""
+    if not (document["search"]["predicted"] and document["proved"]):
+        return ""
+    both = [p for p in document["points"] if p["estimates"] and p["sampled"] and p["sampled"][objective] > 0]
+    ratios = [p["estimates"][objective]["value"] / p["sampled"][objective] for p in both]
+    return f" Measured: {min(ratios):.2f} to {max(ratios):.2f} of that." if ratios else ""
 
 
 def _failures(document: dict[str, Any], page: Page) -> None:

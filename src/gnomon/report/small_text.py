@@ -35,7 +35,7 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
 
 def _campaign(row: dict[str, Any]) -> list[str]:
     campaign = row["campaign"]
-    decided = _decision(row["decision"]) or ("" if row["finished"] else "interrupted")
+    decided = _decision(row["decision"]) if row["finished"] else "running" if row["running"] else "interrupted"
     return [
         campaign["id"][:8],
         _when(campaign["started_at_s"]),
@@ -49,7 +49,9 @@ def _campaign(row: dict[str, Any]) -> list[str]:
 
 def _decision(decision: dict[str, Any] | None) -> str:
     found = decision or {}
-    return str(found.get("chosen") or found.get("fastest") or "")
+    front = found.get("front")
+    many = "" if not front else "a front of 1 point" if front == 1 else f"a front of {front} points"
+    return str(found.get("chosen") or found.get("fastest") or many)
 
 
 def _when(seconds: float) -> str:
@@ -61,7 +63,8 @@ def run_report(document: dict[str, Any], page: Page) -> None:
     row = document["row"]
     campaign, context = row["campaign"], row["campaign"]["context"]
     decision = row["decision"] or {}
-    state = "finished" if row["finished"] else "interrupted: the same command goes on from there"
+    gone_on = "interrupted: the same command goes on from there"
+    state = "finished" if row["finished"] else "running" if row["running"] else gone_on
     fastest = f"{_decision(decision)} is the fastest." if _decision(decision) else ""
     page.headline(str(decision.get("reason") or fastest or f"{state[:1].upper()}{state[1:]}."))
     page.line(f"{campaign['kind']} of {context['model_name']}, {_when(campaign['started_at_s'])}, {state}.")

@@ -42,6 +42,14 @@ def _scaled(seconds: float) -> tuple[float, str]:
     return seconds, "s"
 
 
+def energy(joules: float | None) -> str:
+    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" where there is none. Its interval is that of a time."""
+    if joules is None or not math.isfinite(joules):
+        return "-"
+    value, unit = _scaled(joules)
+    return f"{digits(value)} {unit[:-1]}J"
+
+
 def duration(seconds: float) -> str:
     """How long something takes, for waiting: "8 s", "3 min 20 s", "2 h 5 min"."""
     whole = round(seconds)

@@ -14,7 +14,8 @@ from gnomon.core.sample import Run
 class CampaignQuery:
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
-    `held` asks whether another store that is open, and whose process lives, has opened the campaign.
+    `finished` asks whether the last event "finished" or "reopened" is "finished". `held` asks whether another store that
+    is open, and whose process lives, has opened the campaign.
     """
 
     id: str | None = None
@@ -105,6 +106,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Release the record. Safe to call twice."""
         ...
+
+
+def latest_of(store: Store, key: str) -> Campaign | None:
+    """The newest campaign that asked the same question, finished or not, unless another open store holds it."""
+    return next(store.query(CampaignQuery(key=key, held=False)), None)
 
 
 def latest_unfinished(store: Store, key: str) -> Campaign | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from gnomon.core.campaign import FINISHED, Campaign, Event
+from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Event
 from gnomon.core.sample import Run
 from gnomon.errors import RecordError
 from gnomon.store import rows, schema
@@ -26,7 +26,10 @@ T = TypeVar("T")
 _BUSY_TIMEOUT_S = 30.0
 _PAGE_ROWS = 256
 _MAGIC = b"SQLite format 3\0"
-_IS_FINISHED = f"EXISTS (SELECT 1 FROM events e WHERE e.campaign = t.seq AND e.name = '{FINISHED}') = ?"  # noqa: S608
+_IS_FINISHED = (
+    f"COALESCE((SELECT e.name = '{FINISHED}' FROM events e WHERE e.campaign = t.seq"  # noqa: S608
+    f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
+)
 
 _HINTS = {
     sqlite3.SQLITE_CONSTRAINT_TRIGGER: "Another gnomon writes to the same campaign: end one of them, then start again.",

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnomon.core.campaign import FINISHED, Campaign, Context, Event
+from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, Event
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store.base import (
@@ -28,6 +28,7 @@ from gnomon.store.base import (
     Store,
     Tally,
     TallyQuery,
+    latest_of,
     latest_unfinished,
 )
 
@@ -106,6 +107,16 @@ class StoreContract:
             assert list(store.query(RunQuery(campaign="old", candidate="a"))) == [sample_run("a")]
             assert [e.at_s for e in store.query(EventQuery(campaign="old", name="x"))] == [2.0]
             assert list(store.query(RunQuery(campaign="new"))) == []
+
+    def test_a_finished_campaign_can_be_reopened(self, reopen: Reopen) -> None:
+        with closing(reopen()) as store:
+            store.open_campaign(sample_campaign())
+            for name, finished in ((FINISHED, True), (REOPENED, False), ("other", False), (FINISHED, True)):
+                store.append("c1", Event(name=name, at_s=1.0))
+                assert [c.id for c in store.query(CampaignQuery(finished=finished))] == ["c1"]
+                assert list(store.query(CampaignQuery(finished=not finished))) == []
+            assert latest_unfinished(store, "k") is None
+            assert latest_of(store, "k") == sample_campaign()
 
     def test_runs_are_counted(self, reopen: Reopen) -> None:
         with closing(reopen()) as store:
