@@ -52,6 +52,20 @@ def fixed_copy(
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
 
 
+def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Path | None:
+    """An ONNX file with the files that hold its weights, and nothing else, in a folder; None where it holds them itself.
+
+    Nothing is copied where the file system can link.
+    """
+    external = read_onnx(source, limits or Limits()).external
+    if not external:
+        return None
+    _link(source, folder / source.name)
+    for name, file in external.items():
+        _link(file, folder / name)
+    return folder / source.name
+
+
 def copy_onnx(source: Path, target: Path, limits: Limits | None = None) -> None:
     """Copy an ONNX file, and the files beside it that hold its weights. PackageError where that fails."""
     try:

@@ -1,0 +1,40 @@
+"""Search spaces as data: their units, the nets of assignments, and how often each unit is in each net."""
+
+from __future__ import annotations
+
+from gnomon.spaces.blocks import Block, BlockSpace, Choice, Stage, skip
+from gnomon.spaces.features import CountTables
+from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
+from gnomon.spaces.layers import Layer, layer
+from gnomon.spaces.loading import known_spaces, load_space
+from gnomon.spaces.net import Net, Node, live, net_of
+from gnomon.spaces.search_space import SearchSpace, draw
+from gnomon.spaces.symbol import Symbol
+from gnomon.spaces.unit import Unit, empty, unit_of
+
+__all__ = [
+    "UNFUSED",
+    "Block",
+    "BlockSpace",
+    "Choice",
+    "CountTables",
+    "FusionRules",
+    "Layer",
+    "Net",
+    "Node",
+    "SearchSpace",
+    "Stage",
+    "Symbol",
+    "Unit",
+    "draw",
+    "empty",
+    "fuse",
+    "known_spaces",
+    "layer",
+    "live",
+    "load_space",
+    "net_of",
+    "rules",
+    "skip",
+    "unit_of",
+]

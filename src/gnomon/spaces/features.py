@@ -1,0 +1,175 @@
+"""What describes nets to an estimator: how often each unit occurs, for many assignments at once, by table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnomon.core.space import Space
+from gnomon.errors import ProblemError
+from gnomon.spaces.unit import Unit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Assignment = Sequence[int] | Ints
+"""The index of each slot's choice."""
+
+_CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
+_MOST_INDICATORS = 2048  # rows for which a product of matrices is faster than picking rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """A look-up: the state so far and the choice of these slots give a row of counts and the next state.
+
+    The choices of several slots are one index, the first slot least significant. Without a slot the index is 0.
+    `row` and `next_state` have the shape (states, choices).
+    """
+
+    slots: tuple[int, ...]
+    row: Ints
+    next_state: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountTables:
+    """The counts of all nets of a space as a sum of looked-up rows, one row a step.
+
+    `units` are all units that occur in any net, `rows` has the shape (rows, units).
+    """
+
+    space: Space
+    units: tuple[Unit, ...]
+    steps: tuple[Step, ...]
+    rows: NDArray[np.float32]
+    _radix: Ints = field(init=False, repr=False)
+    _always: Ints = field(init=False, repr=False)
+    _looked_up: tuple[Step, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_radix", np.array([len(slot.choices) for slot in self.space.slots], np.int64))
+        fixed = [step for step in self.steps if step.row.size == 1]
+        object.__setattr__(self, "_always", np.array([step.row[0, 0] for step in fixed], np.int64))
+        object.__setattr__(self, "_looked_up", tuple(step for step in self.steps if step.row.size > 1))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The chain of kinds of each unit, for shrinking alike units together."""
+        return tuple(unit.chain for unit in self.units)
+
+    def counts(self, assignments: ArrayLike) -> Floats:
+        """How often each unit occurs in each net: shape (nets, units), for assignments of shape (nets, slots)."""
+        chosen = self._chosen(assignments)
+        always = self.rows[self._always].sum(axis=0)
+        out = np.empty((len(chosen), len(self.units)))
+        for start in range(0, len(chosen), _CHUNK):
+            part = chosen[start : start + _CHUNK]
+            if len(self.rows) <= _MOST_INDICATORS:
+                indicators = np.zeros((len(part), len(self.rows)), np.float32)
+                every = np.arange(len(part))
+                for row in self._walk(part):
+                    indicators[every, row] += 1
+                out[start : start + _CHUNK] = indicators @ self.rows + always
+            else:
+                sums = np.repeat(always[None], len(part), axis=0)
+                for row in self._walk(part):
+                    sums += self.rows[row]
+                out[start : start + _CHUNK] = sums
+        return out
+
+    def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
+        """`counts(assignments) @ values` without making the counts: a number a net, or several where values are 2-D."""
+        weights = np.asarray(values, np.float64)
+        if weights.shape[:1] != (len(self.units),):
+            raise ProblemError(f"{weights.shape} values for {len(self.units)} units", hint="Give one value a unit.")
+        by_row = self.rows.astype(np.float64) @ weights
+        chosen = self._chosen(assignments)
+        out = np.empty((len(chosen), *weights.shape[1:]))
+        out[:] = by_row[self._always].sum(axis=0)
+        for start in range(0, len(chosen), _CHUNK):
+            for row in self._walk(chosen[start : start + _CHUNK]):
+                out[start : start + _CHUNK] += by_row[row]
+        return out
+
+    def canonical(self, assignments: ArrayLike) -> Ints:
+        """The assignments with the first choice in every slot that makes no difference, such as beyond the depth."""
+        chosen = self._chosen(assignments).copy()
+        state = np.zeros(len(chosen), np.int64)
+        for step in self.steps:
+            index = self._index(step, chosen)
+            idle = _idle(step)
+            for slot in step.slots:
+                chosen[idle[state], slot] = 0
+            state = step.next_state[state, np.where(idle[state], 0, index)]
+        return chosen
+
+    def nets(self) -> int:
+        """The number of assignments that differ in more than slots that make no difference; exact, of any size."""
+        behind: list[int] | None = None
+        for step in reversed(self.steps):
+            idle = _idle(step)
+            after = behind or [1] * (int(step.next_state.max()) + 1)
+            behind = [
+                after[row[0]] if still else sum(after[state] for state in row)
+                for row, still in zip(step.next_state.tolist(), idle.tolist(), strict=True)
+            ]
+        return behind[0] if behind else 1
+
+    def _chosen(self, assignments: ArrayLike) -> Ints:
+        given = np.asarray(assignments)
+        if given.ndim != 2 or given.shape[1] != len(self._radix):
+            raise ProblemError(
+                f"assignments of the shape {given.shape} do not fit {len(self._radix)} slots",
+                hint="Give an array of shape (nets, slots).",
+            )
+        if given.size and not np.issubdtype(given.dtype, np.integer):
+            raise ProblemError("assignments are whole numbers", hint="Give the index of each slot's choice.")
+        chosen = given.astype(np.int64)
+        wrong = np.argwhere((chosen < 0) | (chosen >= self._radix))
+        if len(wrong):
+            slot = self.space.slots[int(wrong[0][1])]
+            raise ProblemError(
+                f"choice {chosen[tuple(wrong[0])]} of slot '{slot.name}' is out of range",
+                hint=f"Use an index from 0 to {len(slot.choices) - 1}.",
+            )
+        return chosen
+
+    def _index(self, step: Step, chosen: Ints) -> Ints:
+        index = np.zeros(len(chosen), np.int64)
+        for slot in reversed(step.slots):
+            index = index * self._radix[slot] + chosen[:, slot]
+        return index
+
+    def _walk(self, chosen: Ints) -> list[Ints]:
+        """The row of each step that is not the same in all nets, for each assignment."""
+        state = np.zeros(len(chosen), np.int64)
+        found = []
+        for step in self._looked_up:
+            index = self._index(step, chosen)
+            found.append(step.row[state, index])
+            state = step.next_state[state, index]
+        return found
+
+
+def _idle(step: Step) -> NDArray[np.bool_]:
+    """For each state, whether the step's slots make no difference. That of several slots at once always may."""
+    if len(step.slots) != 1:
+        return np.zeros(len(step.row), bool)
+    same = (step.row == step.row[:, :1]) & (step.next_state == step.next_state[:, :1])
+    return np.asarray(same.all(axis=1))
+
+
+def dense(rows: Sequence[Mapping[Unit, int]]) -> tuple[tuple[Unit, ...], NDArray[np.float32]]:
+    """All units of the rows, in the order in which they first occur, and the rows as an array."""
+    units: dict[Unit, int] = {}
+    for row in rows:
+        for unit in row:
+            units.setdefault(unit, len(units))
+    table = np.zeros((len(rows), len(units)), np.float32)
+    for index, row in enumerate(rows):
+        for unit, count in row.items():
+            table[index, units[unit]] = count
+    return tuple(units), table

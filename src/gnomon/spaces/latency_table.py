@@ -1,0 +1,212 @@
+"""Latency tables: what each unit of a search space takes on a device, as values; checked, compared, joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.unit import Unit
+
+Status = Literal["ok", "unstable", "failed"]
+
+STABLE = 0.03
+"""The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What was seen of one unit.
+
+    `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
+    machine had when the anchor was first measured (`drift` is the factor); `low_s` and `high_s` bound it with 95 %
+    confidence.
+    `samples` are the raw seconds of calls by process and block. `reported` are figures of tools that measure by
+    themselves, as they told them. A failed unit has a `reason` and no time: it is never 0.
+    """
+
+    unit: Unit
+    status: Status
+    at_s: float
+    call_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    drift: float = 1.0
+    processes: int = 0
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    reported: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = (self.call_s, self.low_s, self.high_s)
+        if self.status == "failed" and not self.reason:
+            raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
+        if self.status != "failed" and (self.call_s is None or not (math.isfinite(self.call_s) and self.call_s > 0)):
+            raise ProblemError(f"{self.unit.label}: {self.call_s} is no time of a call", hint="A failure has a status.")
+        if any(n is not None and (math.isnan(n) or n < 0) for n in numbers):
+            raise ProblemError(f"{self.unit.label}: the interval is no interval of times", hint="Correct the row.")
+
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval over the call's time; infinity where it is not known."""
+        if self.call_s is None or self.low_s is None or self.high_s is None:
+            return math.inf
+        return (self.high_s - self.low_s) / 2 / self.call_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What all rows of a table have in common.
+
+    `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
+    threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
+    `overhead_s` is what a call of the empty graph takes. `notes` are lines of other tools' files that are kept for
+    them.
+    """
+
+    space: str
+    context: Mapping[str, Any]
+    clock: Literal["cpu", "wall"]
+    overhead_s: float
+    rules: tuple[str, ...] = ()
+    evidence: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
+    created_at_s: float = 0.0
+    gnomon_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A latency table: the newest row of each unit, in the order in which units first came."""
+
+    manifest: Manifest
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        newest: dict[Unit, Row] = {}
+        for row in self.rows:
+            newest[row.unit] = row
+        object.__setattr__(self, "rows", tuple(newest.values()))
+
+    @property
+    def times_s(self) -> dict[Unit, float]:
+        """What each unit adds to a net: its call less the overhead, never below a thousandth of the call."""
+        overhead = self.manifest.overhead_s
+        return {row.unit: max(row.call_s - overhead, 1e-3 * row.call_s) for row in self.rows if row.call_s is not None}
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The rows without a time."""
+        return tuple(row for row in self.rows if row.status == "failed")
+
+    def row(self, unit: Unit) -> Row | None:
+        """The newest row of a unit, or None."""
+        return next((row for row in self.rows if row.unit == unit), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One unit in two tables: seconds that it adds to a net in each, and whether the noise tells them apart."""
+
+    unit: Unit
+    first_s: float
+    second_s: float
+    apart: bool
+
+    @property
+    def ratio(self) -> float:
+        """The second over the first."""
+        return self.second_s / self.first_s
+
+
+def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
+    """What speaks against using a table for a space with these units, a sentence each; none if nothing does."""
+    known = {row.unit: row for row in table.rows}
+    lacking = [unit for unit in units if unit not in known]
+    told = []
+    if lacking:
+        told.append(f"{len(lacking)} units of the space have no row, such as {lacking[0].label}")
+    failed = table.failed
+    if failed:
+        told.append(f"{len(failed)} units failed, such as {failed[0].unit.label}: {failed[0].reason}")
+    unstable = [row for row in table.rows if row.status == "unstable"]
+    if unstable:
+        worst = max(unstable, key=lambda row: row.relative_half_width)
+        width = worst.relative_half_width
+        about = f"known within {width:.0%} only" if math.isfinite(width) else "of unknown precision"
+        told.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
+    below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
+    if below:
+        told.append(f"{len(below)} units take no more than the empty graph, such as {below[0].unit.label}")
+    return told
+
+
+def unlike(first: Manifest, second: Manifest) -> list[str]:
+    """What differs in what two tables were measured with; none where they may be merged."""
+    told = []
+    if first.space != second.space:
+        told.append(f"space: {first.space} and {second.space}")
+    if first.clock != second.clock:
+        told.append(f"clock: {first.clock} and {second.clock}")
+    if set(first.rules) != set(second.rules):
+        told.append(f"fused chains: {', '.join(first.rules) or 'none'} and {', '.join(second.rules) or 'none'}")
+    for name in sorted({*first.context, *second.context}):
+        a, b = first.context.get(name), second.context.get(name)
+        if a != b:
+            told.append(f"{name}: {_short(a)} and {_short(b)}")
+    return told
+
+
+def merged(first: Table, second: Table) -> Table:
+    """The rows of both, a unit that is in both as it was measured last. UsageError for unlike contexts."""
+    reasons = unlike(first.manifest, second.manifest)
+    if reasons:
+        raise UsageError(
+            "the tables were not measured alike: " + "; ".join(reasons),
+            hint="Compare them with `gnomon table diff`, or measure one of them again as the other was.",
+        )
+    ordered = sorted((*first.rows, *second.rows), key=lambda row: row.at_s)
+    # The units keep the order of the first table: the newest row takes the place of an older one.
+    order = {row.unit: k for k, row in reversed(list(enumerate((*first.rows, *second.rows))))}
+    newest = {row.unit: row for row in ordered}
+    rows = sorted(newest.values(), key=lambda row: order[row.unit])
+    # Each table's calls hold its own overhead: those of the second are brought to that of the first.
+    lift = first.manifest.overhead_s - second.manifest.overhead_s
+    own = set(map(id, first.rows))
+    return Table(manifest=first.manifest, rows=tuple(row if id(row) in own else _lifted(row, lift) for row in rows))
+
+
+def _lifted(row: Row, lift_s: float) -> Row:
+    if row.call_s is None or row.call_s + lift_s <= 0:
+        return row
+    low = None if row.low_s is None else max(0.0, row.low_s + lift_s)
+    high = None if row.high_s is None else max(0.0, row.high_s + lift_s)
+    return replace(row, call_s=row.call_s + lift_s, low_s=low, high_s=high)
+
+
+def differences(first: Table, second: Table) -> list[Difference]:
+    """The units that both tables have, the largest ratio first, by whichever is slower."""
+    ones, others = first.times_s, second.times_s
+    found = [
+        Difference(unit=unit, first_s=ones[unit], second_s=others[unit], apart=_apart(first, second, unit))
+        for unit in ones
+        if unit in others
+    ]
+    return sorted(found, key=lambda d: abs(math.log(d.ratio)), reverse=True)
+
+
+def _apart(first: Table, second: Table, unit: Unit) -> bool:
+    a, b = first.row(unit), second.row(unit)
+    if a is None or b is None or None in (a.low_s, a.high_s, b.low_s, b.high_s):
+        return False
+    shift = first.manifest.overhead_s - second.manifest.overhead_s
+    assert a.low_s is not None and a.high_s is not None  # noqa: S101  # for the type checker: looked at above
+    assert b.low_s is not None and b.high_s is not None  # noqa: S101
+    return a.high_s < b.low_s + shift or b.high_s + shift < a.low_s
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

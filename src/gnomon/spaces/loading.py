@@ -1,0 +1,130 @@
+"""Finds a search space: a shipped one by name, a package's by entry point, a user's own by file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gnomon.errors import GnomonError, UsageError
+from gnomon.spaces.search_space import SearchSpace
+
+GROUP = "gnomon.spaces"
+_EXAMPLE = "space.py:space"
+
+# The shipped ones, by the same door: a checkout that is not installed anew has them too.
+_OWN = {
+    "fbnet": "gnomon.spaces.fbnet:fbnet",
+    "mobilenetv2-cifar10": "gnomon.spaces.mobilenetv2_cifar10:mobilenetv2_cifar10",
+    "nasbench201": "gnomon.spaces.nasbench201:NasBench201",
+    "nasbench201-live": "gnomon.spaces.nasbench201:live_nasbench201",
+    "ofa-mobilenetv3": "gnomon.spaces.ofa_mobilenetv3:ofa_mobilenetv3",
+}
+
+
+def known_spaces() -> tuple[str, ...]:
+    """The names of all spaces, shipped and added by packages."""
+    return tuple(_entries())
+
+
+def load_space(text: str) -> SearchSpace:
+    """The space of that name, or what ``file.py:attribute`` names: a space, or a function that makes one.
+
+    A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
+    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is no space.
+    """
+    path, separator, attribute = text.rpartition(":")
+    if separator and path.endswith(".py"):
+        return _space(_attribute(_run(Path(path)), attribute, path), text)
+    if text.endswith(".py"):
+        raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
+    entries = _entries()
+    if text not in entries:
+        raise UsageError(
+            f"there is no search space {text!r}",
+            hint=f"Known spaces: {', '.join(entries)}. Your own: a Python file and an attribute, as in {_EXAMPLE}.",
+        )
+    try:
+        found = entries[text].load()
+    except Exception as error:  # a third party's module may raise anything at import
+        raise UsageError(
+            f"the search space {text!r} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"Mend or remove the package that adds it ({entries[text].value}).",
+        ) from error
+    return _space(found, text)
+
+
+def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
+    """An attribute of a file's module. UsageError that names those there are."""
+    if not attribute or not hasattr(module, attribute):
+        there = [n for n, v in vars(module).items() if isinstance(v, SearchSpace) and not isinstance(v, type)]
+        raise UsageError(
+            f"{path} has no {attribute!r}",
+            hint=f"Its spaces: {', '.join(there)}." if there else f"Assign a space to a name in it, as in {_EXAMPLE}.",
+        )
+    return getattr(module, attribute)
+
+
+def _run(path: Path) -> ModuleType:
+    """The module of a user's file."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="Give the path of the Python file that has the space.")
+    name = f"gnomon_space_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file", hint="Give the path of the Python file that has the space.")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    # A frozen dataclass of the file looks its module up by name.
+    sys.modules[name] = module
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except GnomonError:
+        del sys.modules[name]
+        raise
+    except (Exception, SystemExit) as error:  # whatever the file does
+        del sys.modules[name]
+        raise UsageError(
+            f"{path} cannot be run: {type(error).__name__}: {error}{_where(error, path)}", hint="Correct the file."
+        ) from error
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """The last line of the file itself that an error went through."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f" (line {error.lineno})"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def _space(found: Any, text: str) -> SearchSpace:
+    """What was found, called where it is a function or class."""
+    if isinstance(found, type) or (callable(found) and not isinstance(found, SearchSpace)):
+        try:
+            found = found()
+        except GnomonError:
+            raise
+        except Exception as error:  # whatever the function does
+            raise UsageError(
+                f"{text} cannot be called: {type(error).__name__}: {error}", hint="It is called without arguments."
+            ) from error
+    if not isinstance(found, SearchSpace):
+        raise UsageError(
+            f"{text} is no search space but a {type(found).__name__}",
+            hint="A space has name, space, net and tables: make a gnomon.spaces.BlockSpace.",
+        )
+    return found
+
+
+def _entries() -> dict[str, EntryPoint]:
+    own = {name: EntryPoint(name=name, value=value, group=GROUP) for name, value in _OWN.items()}
+    others = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return {**own, **{entry.name: entry for entry in others if entry.name not in own}}

@@ -1,0 +1,163 @@
+"""Module UIDs of nnabla-nas: the names of units in the tables of its SNPE profiler.
+
+A UID is `str(module) + str(input shapes)` without blanks and with square brackets for round ones. The spelling of Conv
+is also that of a published table; those of BatchNormalization, ReLU6, ReLU, GlobalAvgPool, AvgPool, MaxPool and Linear
+follow the modules' `extra_repr` in nnabla-nas's sources of April 2020. `Add2` is spelled as a module without arguments
+is: the tool's own MobileNet adds by Python's `+`, which is no module and has no UID there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gnomon.errors import ProblemError
+from gnomon.spaces.layers import Layer, Shape, layer
+from gnomon.spaces.unit import Unit, single
+
+_PLAIN = {"Relu6": "ReLU6", "Add": "Add2", "GlobalAveragePool": "GlobalAvgPool", "Identity": "Identity"}
+_POOLS = {"AveragePool": "AvgPool", "MaxPool": "MaxPool"}
+_MODULE = re.compile(r"(?P<name>[A-Za-z0-9]+)\[(?P<fields>.*)\](?P<shapes>\[\[[0-9,\[\]]*\]\])", re.DOTALL)
+_FIELD = re.compile(r"(?P<name>[a-z_]+)=(?P<value>\[[^\]]*\]|[^,\[\]]*)(?:,|$)")
+_MOST_CHARACTERS = 4096
+
+
+def uid(unit: Unit, *, bare_pad: bool = False) -> str:
+    """The UID of a unit of one layer; `bare_pad` spells a padding of 0 as `None`, a module made without one.
+
+    ProblemError for a chain, or a kind that has no module there.
+    """
+    if len(unit.layers) != 1:
+        raise ProblemError(f"the chain {unit.chain} is no module of nnabla-nas", hint="Ask for single operators.")
+    one = unit.layers[0]
+    shapes = "[" + ",".join("[" + ",".join(map(str, shape)) + "]" for shape in unit.inputs) + "]"
+    return _module(one, unit.inputs[0], bare_pad) + shapes
+
+
+def unit_of_uid(text: str) -> Unit:
+    """The unit of a UID, whichever of its spellings. ProblemError for what is no UID or a module that is not known."""
+    match = _MODULE.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
+    if match is None:
+        raise ProblemError(
+            f"{text[:80]!r} is no module UID",
+            hint="A UID is like ReLU6[][[1,32,16,16]]: a module, then its input shapes.",
+        )
+    name, fields = match["name"], _fields(match["fields"], text)
+    if name not in _READERS:
+        raise ProblemError(
+            f"the module {name!r} of a UID is not known", hint=f"Known modules: {', '.join(sorted(_READERS))}."
+        )
+    shapes = tuple(_numbers(part, text) for part in match["shapes"][2:-2].split("],["))
+    try:
+        return single(_READERS[name](fields), shapes)
+    except KeyError as error:
+        raise ProblemError(
+            f"the UID {text[:80]!r} does not give {error}", hint="Use the UID as the tool wrote it."
+        ) from None
+
+
+def _module(one: Layer, shape: Shape, bare_pad: bool) -> str:
+    if one.kind in _PLAIN:
+        return f"{_PLAIN[one.kind]}[]"
+    if one.kind == "Relu":
+        return "ReLU[inplace=False]"
+    if one.kind == "BatchNormalization":
+        return f"BatchNormalization[n_features={shape[1]},fix_parameters=False,eps=1e-05,decay_rate=0.9]"
+    if one.kind == "Linear":
+        return f"Linear[in_features={shape[1]},out_features={one['out_features']},base_axis=1,bias={one['bias']}]"
+    if one.kind == "Conv":
+        dilation = "None" if one.pair("dilation") == (1, 1) else _pair(one, "dilation")
+        return (
+            f"Conv[in_channels={shape[1]},out_channels={one['out_channels']},kernel={_pair(one, 'kernel')},"
+            f"stride={_pair(one, 'stride')},pad={_pad(one, bare_pad)},dilation={dilation},base_axis=1,"
+            f"group={one['group']},with_bias={one['bias']},fix_parameters=False,channel_last=False]"
+        )
+    if one.kind in _POOLS:
+        sizes = f"kernel={_pair(one, 'kernel')},stride={_pair(one, 'stride')},pad={_pad(one, bare_pad)}"
+        return f"{_POOLS[one.kind]}[{sizes},channel_last=False]"
+    raise ProblemError(f"a {one.kind} is no module of nnabla-nas", hint="Export tables of its own spaces only.")
+
+
+def _pair(one: Layer, name: str) -> str:
+    return "[" + ",".join(map(str, one.pair(name))) + "]"
+
+
+def _pad(one: Layer, bare: bool) -> str:
+    return "None" if bare and one.pair("pad") == (0, 0) else _pair(one, "pad")
+
+
+def _fields(text: str, whole: str) -> dict[str, str]:
+    found, position = {}, 0
+    while position < len(text):
+        match = _FIELD.match(text, position)
+        if match is None:
+            raise ProblemError(
+                f"the arguments of {whole[:80]!r} cannot be read", hint="Use the UID as the tool wrote it."
+            )
+        found[match["name"]] = match["value"]
+        position = match.end()
+    if found.get("channel_last", "False") != "False":
+        raise ProblemError("modules with channels last are not read", hint="Export the table with channels first.")
+    return found
+
+
+def _numbers(text: str, whole: str) -> tuple[int, ...]:
+    parts = text.strip("[]").split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise ProblemError(
+            f"{text!r} in {whole[:80]!r} is no list of numbers", hint="Use the UID as the tool wrote it."
+        )
+    return tuple(int(part) for part in parts)
+
+
+def _two(fields: dict[str, str], name: str, default: int) -> tuple[int, int]:
+    value = fields.get(name, "None")
+    if value == "None":
+        return (default, default)
+    numbers = _numbers(value, value)
+    if len(numbers) != 2:
+        raise ProblemError(f"{name}={value} is not two-dimensional", hint="Only modules on images are read.")
+    return (numbers[0], numbers[1])
+
+
+def _number(fields: dict[str, str], name: str) -> int:
+    return _numbers(fields[name], fields[name])[0]
+
+
+def _read_conv(fields: dict[str, str]) -> Layer:
+    return layer(
+        "Conv",
+        out_channels=_number(fields, "out_channels"),
+        kernel=_two({"kernel": fields["kernel"]}, "kernel", 1),
+        stride=_two(fields, "stride", 1),
+        pad=_two(fields, "pad", 0),
+        dilation=_two(fields, "dilation", 1),
+        group=_number(fields, "group"),
+        bias=fields["with_bias"] == "True",
+    )
+
+
+def _read_linear(fields: dict[str, str]) -> Layer:
+    return layer("Linear", out_features=_number(fields, "out_features"), bias=fields.get("bias", "True") == "True")
+
+
+def _reader(kind: str) -> Callable[[dict[str, str]], Layer]:
+    def read(fields: dict[str, str]) -> Layer:
+        if kind not in _POOLS:
+            return layer(kind)
+        kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
+        sizes: dict[str, Any] = {"kernel": kernel, "pad": _two(fields, "pad", 0)}
+        # A pool without a stride steps by its kernel.
+        return layer(kind, **sizes, stride=kernel if fields.get("stride") == "None" else _two(fields, "stride", 1))
+
+    return read
+
+
+_READERS: dict[str, Callable[[dict[str, str]], Layer]] = {
+    "Conv": _read_conv,
+    "Linear": _read_linear,
+    "ReLU": _reader("Relu"),
+    "BatchNormalization": _reader("BatchNormalization"),
+    **{name: _reader(kind) for kind, name in (_PLAIN | _POOLS).items()},
+}

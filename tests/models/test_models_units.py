@@ -1,0 +1,189 @@
+"""Units and nets of search spaces as ONNX models, run by ONNX Runtime."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from gnomon.errors import ModelError, UsageError
+from gnomon.models.load import load
+from gnomon.models.units import net_model, write_net, write_unit
+from gnomon.models.units_layers import Job, Writer, write_layer
+from gnomon.spaces import FusionRules, Net, SearchSpace, Unit, draw, empty, fuse, layer, load_space, net_of, rules
+from gnomon.spaces.fuse import UNFUSED
+from gnomon.spaces.layers import Layer
+from gnomon.spaces.nasbench201 import NasBench201
+
+TINY = 2.0**-126  # below it a float32 is denormal
+USUAL = rules(["Conv+BatchNormalization+Relu6", "Conv+BatchNormalization+Add", "Conv+BatchNormalization+Relu"])
+
+
+@functools.cache
+def space(name: str) -> SearchSpace:
+    return load_space(name)
+
+
+def session(model: onnx.ModelProto, optimise: bool = True) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run(net: Net, *, seed: int = 0, optimise: bool = True) -> NDArray[Any]:
+    """The output of a net for made-up inputs, after checking the model and its shape."""
+    model = net_model(net, seed=seed)
+    onnx.checker.check_model(model, full_check=True)
+    rng = np.random.default_rng(1)
+    feeds = {f"x{k}": rng.standard_normal(shape).astype(np.float32) for k, shape in enumerate(net.inputs)}
+    (made,) = session(model, optimise).run(["y"], feeds)
+    assert made.shape == net.shape(net.output)
+    return np.asarray(made)
+
+
+def units_of(name: str, in_force: FusionRules) -> list[Unit]:
+    """The smallest of the units of a space that differ in their shapes alone."""
+    found: dict[tuple[Layer, ...], Unit] = {}
+    for unit in sorted(space(name).tables(in_force).units, key=lambda one: -math.prod(one.inputs[0])):
+        found[unit.layers] = unit
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "in_force"),
+    [("mobilenetv2-cifar10", UNFUSED), ("mobilenetv2-cifar10", USUAL), ("nasbench201", UNFUSED), ("fbnet", USUAL)],
+)
+def test_every_unit_of_a_space_runs(name: str, in_force: FusionRules) -> None:
+    for unit in units_of(name, in_force):
+        made = run(net_of(unit))
+        assert np.isfinite(made).all()
+        assert unit.kinds == ("Zeros",) or np.abs(made).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2-cifar10", "nasbench201", "nasbench201-live", "fbnet", "ofa-mobilenetv3"])
+def test_nets_run_and_their_values_neither_vanish_nor_explode(name: str) -> None:
+    (assignment,) = draw(space(name).tables(UNFUSED), 1, seed=2)
+    check_sizes(space(name).net(assignment), most=1e4)
+
+
+def test_sums_of_sums_stay_finite() -> None:
+    """Cells of skips alone make four of one, fifteen times: no batch normalisation is between."""
+    check_sizes(NasBench201().net((1,) * 6), most=1e10)
+
+
+def check_sizes(net: Net, most: float) -> None:
+    model = net_model(net)
+    onnx.checker.check_model(model, full_check=True)
+    inner = [node.output[0] for node in model.graph.node[:-1]]
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(value) for value in inner)
+    x = np.random.default_rng(0).standard_normal(net.inputs[0]).astype(np.float32)
+    values = session(model, optimise=False).run(None, {"x0": x})
+    assert values[0].shape == net.shape(net.output)
+    for value in values:
+        size = float(np.sqrt(np.mean(np.square(value, dtype=np.float64))))
+        assert size == 0.0 or 1e-2 < size < most
+        assert not ((np.abs(value) < TINY) & (value != 0)).any()
+    assert values[0].any()
+
+
+def test_shapes_of_all_values_are_those_that_the_space_says() -> None:
+    (assignment,) = draw(space("mobilenetv2-cifar10").tables(UNFUSED), 1, seed=3)
+    net = space("mobilenetv2-cifar10").net(assignment)
+    inferred = onnx.shape_inference.infer_shapes(net_model(net), strict_mode=True)
+    known = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in inferred.graph.value_info}
+    for name, node, _ in net.layer_names():
+        assert known.get(name, net.shape(net.output)) == net.shape(node)
+
+
+def test_a_fused_net_is_written_with_the_same_operators() -> None:
+    (assignment,) = draw(space("fbnet").tables(UNFUSED), 1, seed=4)
+    net = space("fbnet").net(assignment)
+    assert sorted(n.op_type for n in net_model(fuse(net, USUAL)).graph.node) == sorted(
+        n.op_type for n in net_model(net).graph.node
+    )
+    assert run(fuse(space("nasbench201").net((3, 1, 2, 4, 0, 3)), USUAL)).shape == (1, 10)
+
+
+def test_every_kind_is_written_and_computes_what_it_says() -> None:
+    """Each kind without weights against numpy; those with weights against the shapes alone, above."""
+    x = np.random.default_rng(1).standard_normal((1, 4, 6, 6)).astype(np.float32)
+    expected = {
+        "Relu": np.maximum(x, 0),
+        "Relu6": np.clip(x, 0, 6),
+        "HardSwish": x * np.clip(x / 6 + 0.5, 0, 1),
+        "HardSigmoid": np.clip(x / 6 + 0.5, 0, 1),
+        "Sigmoid": 1 / (1 + np.exp(-x)),
+        "Tanh": np.tanh(x),
+        "Identity": x,
+        "Zeros": 0 * x,
+        "GlobalAveragePool": x.mean(axis=(2, 3), keepdims=True),
+    }
+    for kind, array in expected.items():
+        made = run(net_of(Unit(layers=(layer(kind),), inputs=(x.shape,))))
+        np.testing.assert_allclose(made, array, rtol=1e-5, atol=1e-6)
+    shuffled = run(net_of(Unit(layers=(layer("ChannelShuffle", groups=2),), inputs=(x.shape,))))
+    np.testing.assert_array_equal(shuffled, x[:, [0, 2, 1, 3]])
+    mean = run(net_of(Unit(layers=(layer("AveragePool", kernel=3, pad=1),), inputs=(x.shape,))))
+    np.testing.assert_allclose(mean[0, 0, 0, 0], x[0, 0, :2, :2].mean(), rtol=1e-5)
+    most = run(net_of(Unit(layers=(layer("MaxPool", kernel=2, stride=2),), inputs=(x.shape,))))
+    np.testing.assert_array_equal(most[0, 0, 0, 0], x[0, 0, :2, :2].max())
+
+
+def test_chains_take_their_inputs_in_order() -> None:
+    unit = Unit(layers=(layer("Add"), layer("Concat"), layer("Mul")), inputs=((1, 2, 3, 3),) * 3 + ((1, 4, 1, 1),))
+    rng = np.random.default_rng(1)
+    a, b, c, d = (rng.standard_normal(shape).astype(np.float32) for shape in unit.inputs)
+    np.testing.assert_allclose(run(net_of(unit)), np.concatenate([a + b, c], axis=1) * d, rtol=1e-5)
+
+
+def test_a_net_of_nothing_and_the_empty_graph_hand_their_input_on() -> None:
+    dead = NasBench201(live=True).net((0,) * 6)
+    for net in (dead, net_of(empty((1, 3, 32, 32)))):
+        model = net_model(net)
+        assert [node.op_type for node in model.graph.node] == ["Identity"]
+        x = np.random.default_rng(1).standard_normal((1, 3, 32, 32)).astype(np.float32)
+        np.testing.assert_array_equal(run(net), x)
+
+
+def test_files_are_the_same_each_time_and_differ_by_seed(tmp_path: Path) -> None:
+    unit = Unit(layers=(layer("Conv", out_channels=8, kernel=3, bias=True), layer("Relu")), inputs=((1, 3, 8, 8),))
+    first = write_unit(unit, tmp_path / "a.onnx").read_bytes()
+    assert write_unit(unit, tmp_path / "b.onnx").read_bytes() == first
+    assert write_unit(unit, tmp_path / "c.onnx", seed=1).read_bytes() != first
+
+
+def test_operators_have_the_names_of_their_layers(tmp_path: Path) -> None:
+    net = fuse(NasBench201().net((3, 1, 2, 4, 0, 3)), USUAL)
+    graph = load(write_net(net, tmp_path / "net.onnx")).graph
+    names = [operator.name for operator in graph.operators]
+    for name, _, _ in net.layer_names():
+        assert name in names
+    assert {name.rsplit(".", 1)[0] for name in names if name.count(".") == 3} <= set(names)
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    unit = Unit(layers=(layer("Relu"),), inputs=((1, 3, 8, 8),))
+    with pytest.raises(UsageError, match="no folder"):
+        write_unit(unit, tmp_path / "none" / "a.onnx")
+    job = Job(layer=Layer("Swish"), name="s", number=0, inputs=("x0",), shapes=((1, 3),), output=(1, 3))
+    with pytest.raises(ModelError, match="a Swish cannot be written"):
+        write_layer(Writer(onnx=onnx, dtype=np.dtype("float32"), seed=0), job)
+
+
+def test_half_precision_is_written() -> None:
+    unit = Unit(
+        layers=(layer("Conv", out_channels=4, kernel=1), layer("Relu6")), inputs=((1, 3, 4, 4),), dtype="float16"
+    )
+    model = net_model(net_of(unit))
+    onnx.checker.check_model(model, full_check=True)
+    assert {tensor.data_type for tensor in model.graph.initializer} == {onnx.TensorProto.FLOAT16}

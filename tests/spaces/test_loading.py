@@ -1,0 +1,117 @@
+"""Finding search spaces by name, entry point and file."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.spaces import known_spaces, load_space, loading
+
+SPACE = """
+from dataclasses import dataclass
+from gnomon.spaces import BlockSpace, Choice, skip
+import beside
+
+
+@dataclass(frozen=True)
+class Conv:
+    channels: int
+
+    def __call__(self, x):
+        return x.conv(self.channels, 3)
+
+
+def make():
+    return space
+
+
+space = BlockSpace(name="mine", inputs=((1, 3, 8, 8),), parts=(Choice("a", {"conv": Conv(3), "skip": skip}),))
+number = beside.NUMBER
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "beside.py").write_text("NUMBER = 3\n")
+    path = tmp_path / "mine.py"
+    path.write_text(SPACE)
+    return path
+
+
+def test_shipped_spaces_are_found_by_name() -> None:
+    assert known_spaces()[:5] == ("fbnet", "mobilenetv2-cifar10", "nasbench201", "nasbench201-live", "ofa-mobilenetv3")
+    for name in known_spaces()[:5]:
+        assert load_space(name).name == name
+
+
+def test_the_shipped_ones_are_declared_as_entry_points() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    for name, value in loading._OWN.items():
+        assert f'{name} = "{value}"' in text
+
+
+@pytest.mark.parametrize("attribute", ["space", "make"])
+def test_a_users_file_is_run(file: Path, attribute: str) -> None:
+    before = list(sys.path)
+    assert load_space(f"{file}:{attribute}").name == "mine"
+    assert sys.path == before
+
+
+def test_unknown_names_tell_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no search space 'mobilenet'") as refused:
+        load_space("mobilenet")
+    assert "mobilenetv2-cifar10" in refused.value.hint and "space.py:space" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said", "hint"),
+    [
+        ("spce", "has no 'spce'", "Its spaces: space."),
+        ("", "has no ''", "Its spaces: space."),
+        ("number", "no search space but a int", "BlockSpace"),
+        ("Conv", "cannot be called", "without arguments"),
+    ],
+)
+def test_wrong_attributes_are_told(file: Path, attribute: str, said: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        load_space(f"{file}:{attribute}")
+    assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .line 2."),
+        ("x = (\n", "SyntaxError"),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError: .* .line 1."),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_a_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        load_space(f"{path}:space")
+
+
+def test_files_that_are_not_there_and_files_without_an_attribute_are_told(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no file"):
+        load_space(f"{tmp_path}/none.py:space")
+    with pytest.raises(UsageError, match="which space"):
+        load_space(str(file))
+
+
+def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = [
+        EntryPoint(name="theirs", value="gnomon.spaces.fbnet:fbnet", group=loading.GROUP),
+        EntryPoint(name="broken", value="no_such_module_at_all:x", group=loading.GROUP),
+        EntryPoint(name="fbnet", value="no_such_module_at_all:x", group=loading.GROUP),
+    ]
+    monkeypatch.setattr(loading, "entry_points", lambda group: added)
+    assert load_space("theirs").name == "fbnet" == load_space("fbnet").name
+    with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
+        load_space("broken")
