@@ -30,6 +30,7 @@ TOLERANCE = 1e-5
 
 _FLIPS = (30, 300)  # choices beyond those seen that HiGHS gets to close the gap, before it gets all
 _NODES = 500
+_ROUNDING = 1e-12  # worst regrets that differ by less are the same
 _TOTAL_TOLERANCE = 1e-4  # what a further search for a lower total, at the same worst regret, must promise
 
 
@@ -206,7 +207,7 @@ def least_worst(problem: CommonProblem, *, time_limit_s: float | None = None) ->
     if worst.largest(best) - dual.low > TOLERANCE:
         found = minimise_worst(worst, best, dual.low, tolerance=TOLERANCE, time_limit_s=time_limit_s)
         best, proof = found.assignment or best, (found.optimal, found.bound, "milp")
-    cap = worst.largest(best)
+    cap = worst.largest(best) * (1 + _ROUNDING)
     least = np.array([solution.value for solution in problem.own]) / problem.best
     if float(worst.values(best).sum()) - dual.least_total(cap, least) > _TOTAL_TOLERANCE:
         whole = sum(worst.energies[0].sizes) <= _FLIPS[-1]

@@ -56,6 +56,8 @@ def place_model(model: Model, source: Path, push: Push) -> PlacedModel:
         path = push(model.path, model.path.name)
     elif source.is_dir():
         path = f"{push(source, source.name)}/{model.path.name}"
+    elif model.graph.format == "onnx":
+        path = _push_onnx(source, push)
     else:
         path = push(source, source.name)
     return PlacedModel(
@@ -64,6 +66,19 @@ def place_model(model: Model, source: Path, push: Push) -> PlacedModel:
         inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
         outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
     )
+
+
+def _push_onnx(source: Path, push: Push) -> str:
+    """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
+    from gnomon.models.onnx_static import linked_onnx
+
+    with guarded_folder("gnomon-push-") as folder:
+        linked = linked_onnx(source, folder)
+        if linked is None:
+            return push(source, source.name)
+        where = push(folder, "model")
+        # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
+        return str(source) if where == str(folder) else f"{where}/{source.name}"
 
 
 def _check_links(package: Path) -> None:
