@@ -2,10 +2,13 @@
 
 Each strategy searches each space with ten seeds; the prices come from a table of all assignments. After 1/16, 1/8
 and 1/4 of them: the share of the true front's hypervolume, median and quartiles over the seeds, and the share of the
-space that a median run needs for 95 % of it (null: more than a quarter). The reference point lies beyond the true
-front's worst in each objective by a tenth of the front's range there (of the range of all, where the front has none).
+space that a median run needs for 95 % of it (null: more than a quarter). The medians of HLPS and of random search are
+compared after every number of evaluations, from the first to half of the space: the smallest margin of HLPS is told.
+The reference point lies beyond the true front's worst in each objective by a tenth of the front's range there (of the
+range of all, where the front has none).
 
-The spaces are made up (see search_spaces.py) and, with --data DIR, the exhaustive dumps and tables of that folder.
+The spaces are made up (see search_spaces.py, and search_devices.py with --devices) and, with --data DIR, the exhaustive
+dumps and tables of that folder.
 """
 
 from __future__ import annotations
@@ -15,17 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from common import arguments, publish
+from common import parser, publish
 from gnomon.core.cost import Floats
 from gnomon.core.dominance import nondominated
 from gnomon.core.hypervolume import hypervolume
 from gnomon.search.registry import make_strategy
+from search_devices import devices
 from search_spaces import Priced, made_up, read_folder
 
 SEEDS = 10
 SHARES = (1 / 16, 1 / 8, 1 / 4)
 STRATEGIES = ("random", "hlps", "nsga2", "spea2")
 ENOUGH = 0.95
+COMPARED = ("random", "hlps")  # at every budget, up to half of the space
 
 
 def reference_of(costs: Floats) -> tuple[Floats, Floats]:
@@ -36,60 +41,55 @@ def reference_of(costs: Floats) -> tuple[Floats, Floats]:
     return front, front.max(axis=0) + 0.1 * np.where(span > 0, span, np.ptp(told, axis=0) + 1e-9)
 
 
-def searched(priced: Priced, name: str, seed: int, most: int) -> list[int]:
-    """The codes that a strategy evaluates, in order."""
+def searched(priced: Priced, name: str, seed: int, front: Floats, reference: Floats, most: int) -> Floats:
+    """The share of the true hypervolume after each evaluation (most,); a search ends early where it has all of it."""
     strategy = make_strategy(name, priced.space, seed=seed)
-    codes: list[int] = []
-    while len(codes) < most and (asked := strategy.ask(1)):
-        code = priced.space.encode(asked[0])
-        row = priced.costs[code]
-        strategy.tell(asked[0], None if np.isnan(row).any() else tuple(row.tolist()))
-        codes.append(code)
-    return codes
-
-
-def shares_of(priced: Priced, codes: list[int], counts: list[int], front: Floats, reference: Floats) -> list[float]:
-    """The share of the true hypervolume after each of these counts of evaluations."""
-    rows = priced.costs[codes]
     whole = hypervolume(front, reference.tolist())
-    found = []
-    for count in counts:
-        part = rows[:count]
-        found.append(hypervolume(part[~np.isnan(part).any(axis=1)], reference.tolist()) / whole)
-    return found
-
-
-def evaluations_needed(priced: Priced, codes: list[int], front: Floats, reference: Floats) -> float:
-    """How many evaluations give 95 % of the hypervolume, by bisection; infinity where none of these do."""
-    low, high = 0, len(codes)
-    if shares_of(priced, codes, [high], front, reference)[0] < ENOUGH:
-        return float("inf")
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = shares_of(priced, codes, [middle], front, reference)[0] >= ENOUGH
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    found = np.empty((0, front.shape[1]))
+    shares: list[float] = []
+    share = 0.0
+    while len(shares) < most and share < 1 - 1e-9 and (asked := strategy.ask(1)):
+        row = priced.costs[priced.space.encode(asked[0])]
+        failed = bool(np.isnan(row).any())
+        strategy.tell(asked[0], None if failed else tuple(row.tolist()))
+        if not failed and (row < reference).all() and not (found <= row).all(axis=1).any():
+            found = np.concatenate([found[~(row <= found).all(axis=1)], row[None]])
+            share = hypervolume(found, reference.tolist()) / whole
+        shares.append(share)
+    return np.array(shares + [share] * (most - len(shares)))
 
 
 def examine(priced: Priced) -> dict[str, Any]:
-    """One space: what each strategy finds."""
+    """One space: what each strategy finds, and how far HLPS is above random search, at least, at every budget."""
     front, reference = reference_of(priced.costs)
     size = priced.space.size
     counts = [max(1, int(size * share)) for share in SHARES]
     strategies: dict[str, Any] = {}
+    medians: dict[str, Floats] = {}
     for name in STRATEGIES:
-        runs = [searched(priced, name, seed, counts[-1]) for seed in range(SEEDS)]
-        found = np.array([shares_of(priced, codes, counts, front, reference) for codes in runs])
-        needed = float(np.median([evaluations_needed(priced, codes, front, reference) for codes in runs]))
-        q1, median, q3 = np.quantile(found, [0.25, 0.5, 0.75], axis=0)
+        most = max(1, size // 2) if name in COMPARED else counts[-1]
+        found = np.array([searched(priced, name, seed, front, reference, most) for seed in range(SEEDS)])
+        q1, medians[name], q3 = np.quantile(found, [0.25, 0.5, 0.75], axis=0)
+        needed = np.median(np.where(found[:, -1] >= ENOUGH, (found < ENOUGH).sum(axis=1) + 1, np.inf))
+        at = np.array(counts) - 1
         strategies[name] = {
-            "median": median.round(4).tolist(),
-            "lower_quartile": q1.round(4).tolist(),
-            "upper_quartile": q3.round(4).tolist(),
-            "share_of_space_for_95_percent": round(needed / size, 4) if np.isfinite(needed) else None,
-            "evaluations_median": int(np.median([len(codes) for codes in runs])),
+            "median": medians[name][at].round(4).tolist(),
+            "lower_quartile": q1[at].round(4).tolist(),
+            "upper_quartile": q3[at].round(4).tolist(),
+            "share_of_space_for_95_percent": round(needed / size, 4) if needed <= counts[-1] else None,
         }
-    return {"space": priced.name, "assignments": size, "front": len(front), "strategies": strategies}
+    margins = medians["hlps"] - medians["random"]
+    return {
+        "space": priced.name,
+        "assignments": size,
+        "front": len(front),
+        "strategies": strategies,
+        "hlps_over_random": {
+            "smallest": round(float(margins.min()), 4),
+            "after_evaluations": int(margins.argmin()) + 1,
+            "below_after": (np.flatnonzero(margins < -1e-9) + 1).tolist(),
+        },
+    }
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -99,11 +99,16 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "mean_of_medians": {n: m.mean(axis=0).round(4).tolist() for n, m in median.items()},
         "worst_median": {n: m.min(axis=0).round(4).tolist() for n, m in median.items()},
         "spaces_with_95_percent": {n: (m >= ENOUGH).sum(axis=0).tolist() for n, m in median.items()},
-        "hlps_below_random": [
-            {"space": row["space"], "budgets": np.flatnonzero(gap > 1e-9).tolist()}
-            for row, gap in zip(rows, median["random"] - median["hlps"], strict=True)
-            if (gap > 1e-9).any()
-        ],
+        "median_share_of_space_for_95_percent": {
+            n: round(float(np.median([row["strategies"][n]["share_of_space_for_95_percent"] or 1 for row in rows])), 4)
+            for n in STRATEGIES
+        },
+        "hlps_over_random": {
+            "smallest": min(row["hlps_over_random"]["smallest"] for row in rows),
+            "spaces_below": sum(bool(row["hlps_over_random"]["below_after"]) for row in rows),
+            "last_below": max((max(row["hlps_over_random"]["below_after"], default=0) for row in rows), default=0),
+            "below": {row["space"]: row["hlps_over_random"] for row in rows if row["hlps_over_random"]["below_after"]},
+        },
         "below_95_percent_at_a_quarter": {
             n: [row["space"] for row, m in zip(rows, median[n], strict=True) if m[-1] < ENOUGH] for n in STRATEGIES
         },
@@ -112,8 +117,11 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Examine all spaces."""
-    given = arguments(__doc__)
-    spaces = [*made_up(), *(read_folder(given.data) if given.data else ())]
+    options = parser(__doc__)
+    options.add_argument("--devices", type=int, help="in place of the spaces: so many draws of devices")
+    given = options.parse_args()
+    spaces = list(devices(range(given.devices)) if given.devices else made_up())
+    spaces += read_folder(given.data) if given.data else ()
     rows = []
     for priced in spaces:
         rows.append(examine(priced))

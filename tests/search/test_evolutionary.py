@@ -78,9 +78,9 @@ def test_a_population_that_is_too_small_is_refused(make: Any, population: int) -
 @BOTH
 def test_each_generation_is_full_of_what_was_not_met(make: Any) -> None:
     priced = Priced(space_of(*[2] * 8), 1)
-    strategy = make(priced.space, seed=5, population=10)
-    for _ in range(20):
+    strategy = make(priced.space, seed=5, population=12)
+    for turn in range(30):
         generation = strategy.ask(1000)
-        assert len(generation) == 10
+        assert len(generation) == (4 if turn else 6)
         for assignment in generation:
             strategy.tell(assignment, priced(assignment))

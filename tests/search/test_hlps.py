@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.search.searchkit import Priced, distance, drive, space_of
 
 from gnomon.core.dominance import nondominated
@@ -14,7 +11,6 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.search import hlps
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.coarse import Coarse, grouped
-from gnomon.search.draws import generator
 from gnomon.search.hlps import Hlps
 from gnomon.search.registry import make_strategy
 from gnomon.search.starts import common_starts
@@ -45,9 +41,8 @@ def test_most_of_the_exact_front_is_found_with_a_quarter_of_the_runs(seed: int) 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_finds_a_whole_front_without_looking_at_everything(seed: int) -> None:
     priced = Priced(space_of(*[3] * 7), seed)
-    asked = drive(Hlps(priced.space, seed=0, rounds=9), priced, 10**6)
+    asked = drive(Hlps(priced.space, seed=0), priced, priced.space.size // 8)
     assert found_front(priced, asked) == priced.front()
-    assert len(asked) < priced.space.size // 2
 
 
 def test_without_rounds_it_goes_on_until_the_samples_or_the_space_are_spent() -> None:
@@ -58,14 +53,13 @@ def test_without_rounds_it_goes_on_until_the_samples_or_the_space_are_spent() ->
 
 def phase_of(priced: Priced, rounds: int = 1, radius: int = 1) -> hlps._Phase:
     options = hlps._Options(samples=10**6, rounds=rounds, radius=radius, batch=1)
-    return hlps._Phase(priced.space, generator(3), options, lambda assignment: assignment)
+    return hlps._Phase(priced.space, 3, options, lambda assignment: assignment)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
+@pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("seed", [0, 4, 11])
 def test_its_archive_is_the_front_of_what_it_saw(rounds: int, seed: int) -> None:
-    # With seeds 0 and 11 the second round, which has an archive of its own, finds what the first did not.
-    priced = Priced(space_of(*[3] * 6), seed)
+    priced = Priced(space_of(*[3] * 5), seed)
     phase = phase_of(priced, rounds)
     plan, seen = phase.plan(()), list[Assignment]()
     costs: list[Cost] | None = None
@@ -75,45 +69,24 @@ def test_its_archive_is_the_front_of_what_it_saw(rounds: int, seed: int) -> None
             seen.extend(batch)
             costs = [priced(a) for a in batch]
     assert set(phase.archive) == found_front(priced, seen)
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(0, 3), st.data())
-def test_neighbours_are_as_far_as_they_should_be(radices: list[int], farther: int, data: st.DataObject) -> None:
-    phase = phase_of(Priced(space_of(*radices), 0), radius=2)
-    centre = tuple(data.draw(st.integers(0, r - 1)) for r in radices)
-    others, movable = max(radices) - 1, sum(r > 1 for r in radices)
-    around = list(phase._around(centre, farther))
-    reached = range(1, min(2 + farther, movable) + 1)
-    assert [distance(a, centre) for a in around] == [d for d in reached for _ in range(others)]
-    beside = list(phase._beside(centre))
-    assert {distance(a, centre) for a in beside} <= {1}
-    assert len(set(beside)) == len(beside) == sum(r - 1 for r in radices)
-    for a in (*around, *beside):
-        phase._space.encode(a)
+    assert list(phase.tried) == seen
 
 
 def test_what_is_beaten_is_not_searched_on() -> None:
-    priced = Priced(space_of(*[2] * 8), 0)
-    phase = phase_of(priced)
-    centre = (1,) * 8
-    phase.archive.add(centre, (9.0,))
-    plan = phase._try(phase._beside(centre), centre)
-    next(plan)
-    plan.send([(9.5,)])
-    with pytest.raises(StopIteration):
-        plan.send([(8.0,)])
+    phase = phase_of(Priced(space_of(*[2] * 8), 0))
+    worse, better = (1,) * 8, (0,) * 8
+    phase._enter(worse, (9.0,))
+    assert {distance(a, worse) for near in phase._open() for a in near} == {1, 8}
+    phase._enter(better, (8.0,))
+    assert {distance(a, better) for near in phase._open() for a in near} == {1, 8}
 
 
-def test_every_other_choice_is_drawn_as_often() -> None:
-    phase = phase_of(Priced(space_of(4, 4), 0))
-    drawn = Counter(a for _ in range(1000) for a in phase._around((1, 3), 0))
-    assert set(drawn) == {(0, 3), (2, 3), (3, 3), (1, 0), (1, 1), (1, 2)}
-    assert max(drawn.values()) < 1.2 * min(drawn.values())
-
-
-def test_it_begins_with_each_single_choice() -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_it_begins_as_random_search_does_and_soon_takes_each_single_choice(seed: int) -> None:
     priced = Priced(space_of(3, 3, 3, 3, 3), 0)
-    assert drive(Hlps(priced.space), priced, 3) == [(c,) * 5 for c in range(3)]
+    asked = drive(Hlps(priced.space, seed=seed), priced, 10)
+    assert asked[:4] == drive(make_strategy("random", priced.space, seed=seed), priced, 4)
+    assert {(c,) * 5 for c in range(3)} <= set(asked)
 
 
 def test_common_starts_are_the_choices_that_half_of_the_slots_have() -> None:
@@ -124,12 +97,21 @@ def test_common_starts_are_the_choices_that_half_of_the_slots_have() -> None:
     assert common_starts(space_of(1, 5)) == ((0, 0),)
 
 
-@pytest.mark.parametrize("radius", [1, 2, 4])
-def test_in_the_first_round_steps_are_no_longer_than_the_radius(radius: int) -> None:
-    priced = Priced(space_of(*[3] * 6), 1)
-    asked = drive(Hlps(priced.space, seed=3, rounds=1, radius=radius), priced, 10**6)
-    steps = [min(distance(a, b) for b in asked[:i]) for i, a in enumerate(asked) if i >= 4]
-    assert max(steps) <= radius
+def test_one_backend_is_left_by_all_slots_at_once() -> None:
+    # A charge for the second choice is worth paying for all eight slots only: single changes lead nowhere from there.
+    space = space_of(*[2] * 8)
+
+    def price(assignment: Assignment) -> Cost:
+        used = sum(assignment)
+        return (100.0 - used - 50 * (used == 8), 10.0 * used + 300 * (used > 0))
+
+    found: list[Assignment] = []
+    strategy = Hlps(space, seed=2)
+    while len(found) < 24:
+        for assignment in strategy.ask(1):
+            found.append(assignment)
+            strategy.tell(assignment, price(assignment))
+    assert {(0,) * 8, (1,) * 8} <= set(found)
 
 
 def test_samples_limit_what_is_asked() -> None:
@@ -155,20 +137,18 @@ def test_a_start_is_sought_until_one_succeeds() -> None:
     assert good in asked
 
 
-def test_the_coarse_space_comes_first_and_its_front_starts_the_finer_search() -> None:
+def test_the_coarse_space_comes_first_and_what_it_told_leads_the_finer_search() -> None:
     space = space_of(*[2] * 12)
     priced = Priced(space, 2)
     coarse = grouped(space, [f"g{i % 4}" for i in range(12)])
-    asked = drive(Hlps(space, seed=1, coarse=coarse, radius=1, rounds=1), priced, 10**6)
+    asked = drive(Hlps(space, seed=1, coarse=coarse, radius=1, rounds=1), priced, 60)
     above = [a for a in asked if a[:4] == a[4:8] == a[8:]]
     assert asked[: len(above)] == above
     front = found_front(priced, above)
     assert len(front) > 1
-    below = asked[len(above) :]
-    assert min(distance(below[0], a) for a in front) == 1
-    # A random start would be as near as that once in a hundred times only.
-    near = [a for i, a in enumerate(below) if min(distance(a, b) for b in (*front, *below[:i])) == 1]
-    assert near == below
+    # Random assignments would be as near as that once in five times only.
+    near = [a for a in asked[len(above) :][:14] if min(distance(a, b) for b in front) <= 3]
+    assert len(near) >= 10
 
 
 def test_samples_limit_each_phase_and_nothing_is_asked_twice() -> None:

@@ -12,8 +12,11 @@ import numpy as np
 
 from gnomon.core.space import Space
 from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.search.archive import Archive
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.draws import generator, shuffled
+from gnomon.search.guide import Guide
+from gnomon.search.moves import Moves
 from gnomon.search.rounds import Plan, Planned
 from gnomon.search.starts import common_starts
 
@@ -35,22 +38,29 @@ except ImportError as error:
 
 POPULATION = 12  # small: each evaluation is a run on a device
 
+_BRED = 6  # children bred for each one that is evaluated
+_TRIES = 5  # to breed as many that were not met before
+_SWITCHED = 0.1  # of the children
+
 
 class Evolutionary(Planned):
     """An evolutionary algorithm of pymoo; a `Strategy`. `nsga2` and `spea2` make it.
 
-    The first generation is `common_starts`, at most half of it, and random assignments. A gene is the choice of a slot
-    that has several. Parents are mixed slot by slot (uniform crossover), and each slot takes another of its choices,
-    each as likely, with the probability 1 / slots. Children that were met before are bred anew; where that finds too
-    few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space that
-    is small enough is searched whole. Failures are infeasible to the algorithm: they
-    lose against everything. A generation is waited for as a whole. UsageError for a population below 4.
+    It begins with half a population: `common_starts`, at most half of it, and random assignments. Each generation is a
+    third of a population, at least 2. A gene is the choice of a slot that has several. Parents are mixed slot by slot
+    (uniform crossover), and each slot takes another of its choices, each as likely, with the probability 1 / slots;
+    in one of ten children all slots of one choice take another. Six times the children that are wanted are bred, and
+    those are evaluated of which a `Guide` expects most (preselection, as in Emmerich, Giannakoglou and Naujoks, IEEE
+    Transactions on Evolutionary Computation 10, 2006). Children that were met before are bred anew; where that finds
+    too few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space
+    that is small enough is searched whole. Failures are infeasible to the algorithm: they lose against everything. A
+    generation is waited for as a whole. UsageError for a population below 4.
     """
 
     def __init__(self, space: Space, breed: Callable[..., Any], *, seed: int, population: int) -> None:
         if population < 4:
             raise UsageError(f"the population is {population}", hint="give a population of 4 or more")
-        common = common_starts(space)[: population // 2]
+        common = common_starts(space)[: max(1, population // 4)]
         order = chain(common, shuffled(space, generator(seed)))
         super().__init__(space, _plan(space, breed, seed, population, order))
 
@@ -91,16 +101,22 @@ class _Unmet(DuplicateElimination):
 
 
 class _AnotherChoice(Mutation):
-    """Gives each gene, with the probability 1 / genes, another value, all as likely."""
+    """Gives each gene, with the probability 1 / genes, another value, all as likely; or switches a whole choice."""
 
-    def __init__(self, radices: Any) -> None:
+    def __init__(self, space: Space, genes: _Genes) -> None:
         super().__init__(prob=1.0)
-        self._radices = radices
+        self._radices = genes.radices
+        self._moves, self._genes = Moves(space), genes
 
     def _do(self, problem: Any, X: Any, *args: Any, random_state: Any = None, **kwargs: Any) -> Any:
         steps = random_state.integers(1, self._radices, size=X.shape)
         chosen = random_state.random(X.shape) < 1 / X.shape[1]
-        return np.where(chosen, (X + steps) % self._radices, X)
+        mutated = np.where(chosen, (X + steps) % self._radices, X)
+        for index in np.flatnonzero(random_state.random(len(X)) < _SWITCHED):
+            switched = list(self._moves.switched(self._genes.assignment(X[index])))
+            if switched:
+                mutated[index] = self._genes.rows([switched[random_state.integers(len(switched))]])[0]
+        return mutated
 
 
 class _Genes:
@@ -152,49 +168,67 @@ class _Scale:
 
 
 def _plan(space: Space, breed: Callable[..., Any], seed: int, population: int, order: Iterator[Assignment]) -> Plan:
-    genes = _Genes(space)
+    genes, choice = _Genes(space), _Choice(space)
     first: dict[Assignment, Cost | None] = {}
     while not any(cost is not None for cost in first.values()):
-        batch = genes.unmet(order, population)
+        batch = genes.unmet(order, population // 2)
         if not batch:
             return
         genes.met.update(batch)
         first.update(zip(batch, (yield batch), strict=True))
     if len(genes.met) == space.size:
         return
+    choice.learn(first)
     # Of many that failed before the first success a population is enough.
     costs = dict(list(first.items())[-population:])
     scale = _Scale([cost for cost in costs.values() if cost is not None])
     problem = Problem(
         n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
     )
+    wanted = max(2, population // 3)
     algorithm = breed(
         pop_size=population,
+        n_offsprings=_BRED * wanted,
         sampling=genes.rows(list(costs)),
         crossover=UniformCrossover(prob=0.9),
-        mutation=_AnotherChoice(genes.radices),
+        mutation=_AnotherChoice(space, genes),
         eliminate_duplicates=_Unmet(lambda row: algorithm.is_initialized and genes.assignment(row) in genes.met),
     )
+    algorithm.mating.n_max_iterations = _TRIES
     algorithm.setup(problem, termination=NoTermination(), seed=seed)
     _tell(algorithm, problem, algorithm.ask(), scale.outcomes(list(costs.values())))
     while len(genes.met) < space.size:
-        children = _children(algorithm, genes, population, order)
-        batch = [genes.assignment(row) for row in children.get("X")]
+        batch = choice.best(_children(algorithm, genes, wanted, order), wanted)
         genes.met.update(batch)
-        _tell(algorithm, problem, children, scale.outcomes(list((yield batch))))
+        told = yield batch
+        choice.learn(dict(zip(batch, told, strict=True)))
+        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(told)))
 
 
-def _children(algorithm: Any, genes: _Genes, population: int, order: Iterator[Assignment]) -> Any:
+class _Choice:
+    """Which of the children are evaluated."""
+
+    def __init__(self, space: Space) -> None:
+        self._guide, self._front = Guide(space), Archive()
+
+    def learn(self, results: dict[Assignment, Cost | None]) -> None:
+        for assignment, cost in results.items():
+            self._guide.learn(assignment, cost)
+            if cost is not None:
+                self._front.add(assignment, cost)
+
+    def best(self, children: list[Assignment], count: int) -> list[Assignment]:
+        if not self._guide.ready or len(children) <= count:
+            return children[:count]
+        return self._guide.best(children, [self._front.cost(a) for a in self._front], count)
+
+
+def _children(algorithm: Any, genes: _Genes, wanted: int, order: Iterator[Assignment]) -> list[Assignment]:
+    """What is bred, none of it met before; at least as many as wanted while the space has them."""
     bred = algorithm.ask()
-    if bred is None:
-        algorithm.termination.force_termination = False
-        bred = Population.empty()
-    lacking = population - len(bred)
-    if lacking:
-        present = {genes.assignment(row) for row in bred.get("X")} if len(bred) else set()
-        strangers = genes.unmet(order, lacking, present)
-        bred = Population.merge(bred, Population.new("X", genes.rows(strangers))) if strangers else bred
-    return bred
+    algorithm.termination.force_termination = False  # set where nothing new could be bred
+    children = [] if bred is None else [genes.assignment(row) for row in bred.get("X")]
+    return [*children, *genes.unmet(order, wanted - len(children), set(children))]
 
 
 def _tell(algorithm: Any, problem: Any, individuals: Any, outcomes: dict[str, Any]) -> None:

@@ -1,0 +1,175 @@
+"""A model of the costs, learned from the results told: what an assignment that was not evaluated may cost.
+
+Each objective is a Gaussian process over the choices (Rasmussen and Williams, Gaussian Processes for Machine Learning,
+2006, algorithm 2.1). Its kernel is that of an analysis of variance (Stitson et al., Support vector regression with
+ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of slots one that is weaker, and so on;
+beside it stands whether a choice's name is used anywhere, as a backend that is used at all has its price. How strong
+interactions, such prices and noise are, is chosen by the marginal likelihood from a few values. Costs that are all
+positive are modelled by their logarithms. Failures are a further model, of 1 where a run succeeded and 0 where not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.space import Space
+from gnomon.search.base import Assignment, Cost
+
+MOST_RESULTS = 160
+"""Results that a model is fitted to; of more, those that come nearest to the front."""
+
+_INTERACTION = (0.4, 2.0, 6.0)  # of all slots together, before it is shared out among them
+_USE = (0.0, 1.0)
+_NOISE = (1e-3, 3e-2)
+_GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
+_HOPELESS = 0.25  # at what is forecast to succeed as little as that nothing is tried for its costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What assignments may cost: for each (row) and objective the median, and a standard deviation above and below.
+
+    `chance` says how likely each succeeds: 1 for sure, 0 where it is hopeless.
+    """
+
+    middle: Floats
+    spread: Floats
+    logarithmic: bool
+    chance: Floats
+
+    def at(self, deviations: Floats) -> Floats:
+        """The costs this many standard deviations, one number an objective, from the middle."""
+        values = self.middle + self.spread * deviations
+        return np.asarray(np.exp(values) if self.logarithmic else values)
+
+
+class Features:
+    """Assignments of one space as numbers: a one for each choice taken, and one for each name used anywhere."""
+
+    def __init__(self, space: Space) -> None:
+        self.radices = np.array([len(slot.choices) for slot in space.slots], dtype=np.int64)
+        self._first = np.concatenate([[0], np.cumsum(self.radices)[:-1]]).astype(np.int64)[: len(self.radices)]
+        counts = Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
+        names = {name: number for number, name in enumerate(n for n, count in counts.items() if count > 1)}
+        self.names = len(names)
+        self._named = np.zeros((int(self.radices.sum()), self.names))
+        for row, name in enumerate(name for slot in space.slots for name in slot.choices):
+            if name in names:
+                self._named[row, names[name]] = 1.0
+
+    def of(self, assignments: Sequence[Assignment]) -> tuple[Floats, Floats]:
+        """The choices taken (N, choices), 0 or 1, and the names used (N, names), -1 or 1."""
+        table = np.array(assignments, dtype=np.int64).reshape(len(assignments), len(self.radices))
+        taken = np.zeros((len(table), len(self._named)))
+        taken[np.arange(len(table))[:, None], table + self._first] = 1.0
+        return taken, np.where(taken @ self._named > 0, 1.0, -1.0)
+
+
+class _Process:
+    """A Gaussian process over assignments for one quantity."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._tuned = 0
+        self._setting = _GRID[0]
+
+    def fit(self, known: tuple[Floats, Floats], values: Floats) -> None:
+        """Learn values (N,); the strengths are chosen anew where there are a tenth more than when they were."""
+        self._known = known
+        self._mean, self._scale = float(values.mean()), float(values.std()) or 1.0
+        scaled = (values - self._mean) / self._scale
+        if len(values) >= 1.1 * self._tuned:
+            self._tuned = len(values)
+            self._setting = max(_GRID, key=lambda setting: round(self._evidence(setting, scaled), 9))
+        noise = self._setting[2] * np.eye(len(values))
+        self._inverse = np.linalg.inv(self._kernel(known, self._setting) + noise)
+        self._weights = self._inverse @ scaled
+        self._variance = (float(scaled @ self._weights) + 0.5) / (len(values) + 0.5)
+
+    def predict(self, wanted: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of each."""
+        across = self._kernel(wanted, self._setting)
+        explained = ((across @ self._inverse) * across).sum(axis=1)
+        variance = self._variance * np.maximum(2.0 - explained, 1e-9)
+        return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
+
+    def _evidence(self, setting: tuple[float, float, float], scaled: Floats) -> float:
+        kernel = self._kernel(self._known, setting) + setting[2] * np.eye(len(scaled))
+        lower = np.linalg.cholesky(kernel)
+        reached = np.linalg.solve(lower, scaled)
+        variance = (float(reached @ reached) + 0.5) / (len(scaled) + 0.5)
+        return float(-0.5 * len(scaled) * np.log(variance) - np.log(np.diag(lower)).sum())
+
+    def _kernel(self, rows: tuple[Floats, Floats], setting: tuple[float, float, float]) -> Floats:
+        """Covariance of `rows` with what is known; of one with itself it is 2, 1 of it for the mean."""
+        radices = self._features.radices
+        several = radices > 1
+        strength = min(0.9, setting[0] / max(int(several.sum()), 1))
+        others = np.where(several, radices - 1, 1)
+        apart = np.where(several, np.log1p(-strength / others), 0.0)
+        equal = np.where(several, np.log1p(strength), 0.0) - apart
+        weighted = rows[0] * np.repeat(equal, radices)
+        product = np.exp(weighted @ self._known[0].T + apart.sum())
+        whole = np.exp(np.log1p(strength) * several.sum())
+        kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
+        if self._features.names and setting[1]:
+            shared = rows[1] @ self._known[1].T / self._features.names
+            kernel = (kernel + setting[1] * shared) / (1.0 + setting[1])
+        return np.asarray(kernel + 1.0)
+
+
+class Surrogate:
+    """Learns from results and forecasts others."""
+
+    def __init__(self, space: Space) -> None:
+        self._features = Features(space)
+        self._processes: list[_Process] = []
+        self._chance = _Process(self._features)
+
+    def fit(self, results: Mapping[Assignment, Cost | None]) -> None:
+        """Learn the results; at least one succeeded."""
+        succeeded = [(a, c) for a, c in results.items() if c is not None]
+        costs = np.array([c for _, c in succeeded])
+        kept = _nearest(costs)
+        self._logarithmic = bool((costs > 0).all())
+        values = np.log(costs[kept]) if self._logarithmic else costs[kept]
+        known = self._features.of([succeeded[i][0] for i in kept])
+        if not self._processes:
+            self._processes = [_Process(self._features) for _ in range(costs.shape[1])]
+        for process, column in zip(self._processes, values.T, strict=True):
+            process.fit(known, column)
+        self._failures = len(results) > len(succeeded)
+        if self._failures:
+            latest = list(results.items())[-MOST_RESULTS:]
+            outcomes = np.array([float(c is not None) for _, c in latest])
+            self._chance.fit(self._features.of([a for a, _ in latest]), outcomes)
+
+    def forecast(self, assignments: Sequence[Assignment]) -> Forecast:
+        """What each of these may cost, and how likely it succeeds."""
+        wanted = self._features.of(assignments)
+        columns = [process.predict(wanted) for process in self._processes]
+        chance = np.ones(len(assignments))
+        if self._failures:
+            expected = self._chance.predict(wanted)[0]
+            chance = np.clip((expected - _HOPELESS) / (1 - _HOPELESS), 0.0, 1.0)
+        return Forecast(
+            middle=np.stack([mean for mean, _ in columns], axis=1),
+            spread=np.stack([deviation for _, deviation in columns], axis=1),
+            logarithmic=self._logarithmic,
+            chance=chance,
+        )
+
+
+def _nearest(costs: Floats) -> list[int]:
+    """The rows to learn from: of many those that fewest others dominate by how much, in their order."""
+    if len(costs) <= MOST_RESULTS:
+        return list(range(len(costs)))
+    order = np.argsort(np.argsort(costs, axis=0, kind="stable"), axis=0, kind="stable") / len(costs)
+    beaten = np.array([(order <= row).all(axis=1).sum() for row in order])
+    return sorted(np.argsort(beaten, kind="stable")[:MOST_RESULTS].tolist())
