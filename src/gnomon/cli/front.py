@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from gnomon.cli.output import write_json
 from gnomon.cli.reading import read_problem_bytes
 from gnomon.cli.values import Seconds
+
+if TYPE_CHECKING:
+    from gnomon.core.front import Front
 
 
 @click.command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
@@ -31,7 +39,8 @@ def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> N
     """Find the best trade-offs between the objectives of PROBLEM, a file of docs/problem-json.md, or - for stdin."""
     from gnomon.jobs.front import front_problem
 
-    report = front_problem(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s)
+    watch = _shown() if sys.stderr.isatty() else None
+    report = front_problem(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
     if as_json:
         write_json(report.document())
     else:
@@ -39,3 +48,17 @@ def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> N
         from gnomon.report.text import Page
 
         front_report(report.document(), Page())
+
+
+def _shown() -> Callable[[Front], None]:
+    """Writes a line about each front on the way to the standard error."""
+    from gnomon.report.front_text import proof
+
+    begin = time.perf_counter()
+
+    def show(front: Front) -> None:
+        seconds = time.perf_counter() - begin
+        told = f"{len(front)} trade-offs after {seconds:.2f} s: {proof(front.certificate.document())}"
+        print(f"gnomon: {told}", file=sys.stderr, flush=True)
+
+    return show

@@ -23,6 +23,7 @@ from gnomon.core.front_wide import search_wide
 from gnomon.core.ordering import Limits, Order
 from gnomon.errors import UsageError
 
+_SOME_SLOTS = 64  # from here on a front that needs no search is worth showing
 _MANY_SLOTS = 300  # from here on planning takes longer than a first minimum
 
 __all__ = ["Certificate", "Front", "FrontLimits", "FrontPoint", "exact_front"]
@@ -95,7 +96,7 @@ def exact_front(
     limits = limits or FrontLimits()
 
     def show(factor: float) -> None:
-        if watch is not None:
+        if watch is not None and len(search.costs):
             watch(_front(search, factor, epsilon))
 
     search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=out_of_time or _never, show=show)
@@ -112,6 +113,9 @@ def _run(search: Search) -> float:
     if not model.space.slots:
         search.learn(np.zeros((1, 0), dtype=np.intp))
         return 1.0
+    if len(model.space.slots) >= _SOME_SLOTS:
+        search.learn(_simple(model))
+        search.show(math.inf)
     if len(model.space.slots) >= _MANY_SLOTS:
         _start(search)
     charges, forbidden = charged_choices(model)
@@ -145,6 +149,26 @@ def _start(search: Search) -> None:
     if reach.all():
         learn(1.0 / reach)
     search.show(math.inf)
+
+
+def _simple(model: CostModel) -> Ints:
+    """Assignments (N, slots) that need no search: each choice wherever its slot allows it, and each slot's cheapest.
+
+    Pairs of slots may forbid them.
+    """
+    slots = model.space.slots
+    allowed: list[Floats] = [
+        np.where(np.isinf(cost).any(axis=1, keepdims=True), np.inf, cost) for cost in model.slot_costs
+    ]
+    cheapest = np.array([cost.argmin(axis=0) for cost in allowed])
+    found = [cheapest.T]
+    for name in dict.fromkeys(choice for slot in slots for choice in slot.choices):
+        row = cheapest[:, 0].copy()
+        for i, slot in enumerate(slots):
+            if name in slot.choices and allowed[i][slot.choices.index(name), 0] < np.inf:
+                row[i] = slot.choices.index(name)
+        found.append(row[None])
+    return np.concatenate(found)
 
 
 def _front(search: Search, factor: float, epsilon: float) -> Front:

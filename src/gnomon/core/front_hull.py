@@ -17,7 +17,10 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.dominance import nondominated
 
 Ask = Callable[[Floats], tuple[Floats, Floats, Ints]]
-"""Weightings (W, 2) to proven lower bounds (W,), costs (W, 2) and assignments (W, slots); +inf costs for nothing."""
+"""Weightings (W, 2) to proven lower bounds (W,), costs (W, 2) and assignments (W, slots); +inf costs for nothing.
+
+A bound of -inf says that the time was over.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,19 @@ def proven_factor(costs: Floats, weights: Floats, bounds: Floats) -> float:
     A corner u leaves room for a vector v, factor * v < u, only if weights @ u > factor * bound for all half-planes.
     It is +inf where a bound that is needed is not positive.
     """
-    worst, most = 1.0, max(1, (1 << 22) // max(1, len(weights)))
-    spots = corners(costs)
-    for start in range(0, len(spots), most):
-        reached = spots[start : start + most] @ weights.T
+    return float(plane_factors(corners(costs), weights, bounds).max(initial=1.0))
+
+
+def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
+    """The same for each corner (N, 2) alone: (N,)."""
+    found = np.empty(len(spots))
+    step = max(1, (1 << 22) // max(1, len(weights)))
+    for start in range(0, len(spots), step):
+        reached = spots[start : start + step] @ weights.T
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = np.where(reached <= bounds, 1.0, np.where(bounds > 0, reached / bounds, np.inf))
-        worst = max(worst, float(factors.min(axis=1).max()))
-    return worst
+        found[start : start + step] = factors.min(axis=1, initial=np.inf)
+    return found
 
 
 def support(ask: Ask, scale: Floats, slack: float, go_on: Callable[[Hull], bool], factor: float = 1.0) -> Hull | None:
@@ -84,8 +92,8 @@ def support(ask: Ask, scale: Floats, slack: float, go_on: Callable[[Hull], bool]
         hull = Hull(
             costs=every[known],
             assignments=which[known],
-            weights=np.concatenate([hull.weights, lines]),
-            bounds=np.concatenate([hull.bounds, bounds]),
+            weights=np.concatenate([hull.weights, lines[bounds > -np.inf]]),
+            bounds=np.concatenate([hull.bounds, bounds[bounds > -np.inf]]),
         )
     return hull
 

@@ -2,7 +2,8 @@
 
 For each case of charges, half-planes weights @ cost >= bounds hold what is not found yet. A pass finds all that lies
 below any threshold, so that it raises the bounds to the thresholds. A first pass with low thresholds finds
-points close to the hull cheaply; with them the thresholds of the second, which leaves nothing, are low.
+points close to the hull cheaply; with them the thresholds of the second, which leaves nothing, are low. Where an
+epsilon is enough, relaxed passes close single corners before (see docs/front.md).
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.cost import Floats, Ints
+from gnomon.core.dominance import covered, nondominated
 from gnomon.core.front_bounds import minimise_weighted
 from gnomon.core.front_cases import Case
 from gnomon.core.front_hull import Hull, corners, excess, proven_factor, support
 from gnomon.core.front_labels import LabelPass, Stopped
 from gnomon.core.front_plan import Plan
+from gnomon.core.front_regions import Proofs, Query, Region, open_regions
+from gnomon.core.front_relax import Regions, RelaxedPass
 from gnomon.core.front_screen import PlaneScreen
 from gnomon.core.front_search import Search
 from gnomon.core.front_trim import Trimmer
@@ -29,16 +33,21 @@ _WIDEST = 1.5
 _KEPT_LABELS = 2000  # a set of labels that is not thinned
 _BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
 _BOUND_ENTRIES = 1 << 25  # numbers of the bounds that a pass holds
+_OLDEST = 9  # passes for one corner, each with half the width
+_MOST_REGIONS = 400  # from here on one pass for all is better
 
 
 @dataclass(slots=True)
 class _Open:
-    """A case, the half-planes that hold what is not found of it, and the factor within which all is covered."""
+    """A case, the proofs about what is not found of it, and the factor within which all is covered."""
 
     case: Case
-    weights: Floats
-    bounds: Floats
+    proofs: Proofs
     proved: float = float("inf")
+
+    @classmethod
+    def planes(cls, case: Case, weights: Floats, bounds: Floats) -> _Open:
+        return cls(case, Proofs(weights, bounds, []))
 
 
 class PlaneSearch:
@@ -60,7 +69,7 @@ class PlaneSearch:
         hull = self._supported(base, first=True)
         if hull is None:
             return 1.0
-        self.open = [_Open(base, hull.weights, hull.bounds)]
+        self.open = [_Open.planes(base, hull.weights, hull.bounds)]
         self.search.show(self._factor())
         if len(cases) > 1:
             hulls = []
@@ -71,6 +80,7 @@ class PlaneSearch:
                 if found is not None:
                     hulls.append(found)
             self.open = hulls
+            self.search.show(self._factor())
         try:
             self._passes()
         except Stopped:
@@ -81,12 +91,14 @@ class PlaneSearch:
         """Close all cases; raises Stopped where that takes too long or too many labels."""
         search = self.search
         if search.factor > 1:
+            if self._relax(search.factor):
+                return
             half = float(np.sqrt(search.factor))
             for power in _POWERS:
                 factor, scouts = self._factor(), power == max(_POWERS)
                 # The first pass is for its points; a later one is only worth its time if it proves more.
                 if factor > search.factor and half**power <= _WIDEST and (scouts or half ** (1 + power) < factor):
-                    self._near(half, half**power)
+                    self._near(half, half**power, search.factor)
             return
         try:
             self._each(_FIRST_PASS, _EASY_LABELS)
@@ -94,37 +106,85 @@ class PlaneSearch:
             if not stopped.room or not bool((search.costs > 0).all()):
                 raise
             for factor in _FACTORS:
-                if factor < self._factor():
-                    self._near(float(np.sqrt(factor)), float(np.sqrt(factor)))
+                if not self._relax(factor) and factor < self._factor():
+                    self._near(float(np.sqrt(factor)), float(np.sqrt(factor)), factor)
         search.show(self._factor())
         self._each(1.0, search.limits.labels)
+
+    def _relax(self, factor: float) -> bool:
+        """Relaxed passes for the corners that are not proved within a factor, until that pays no more; whether all are.
+
+        Each corner's passes merge less and less.
+        """
+        for _ in range(_OLDEST):
+            for entry in self.open:
+                query = open_regions(entry.proofs, corners(self.search.costs), factor, self.scale)
+                if len(query) > _MOST_REGIONS or bool((query.ages >= _OLDEST).any()):
+                    return False
+                most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * query.regions.weights.shape[1]))
+                for start in range(0, len(query), most):
+                    self._regions(entry, query.part(start, start + most), factor)
+            reached = self._factor()
+            self.search.show(reached)
+            if reached <= factor:
+                return True
+        return False
+
+    def _regions(self, entry: _Open, query: Query, factor: float) -> None:
+        search, charge, asked = self.search, entry.case.charge, query.regions
+        paid = asked.weights @ charge
+        inner = Regions(weights=asked.weights, thresholds=asked.thresholds - paid, width=asked.width)
+        relaxed = RelaxedPass(entry.case.plan, inner, self.slack, search.out_of_time)
+        relaxed.run()
+        costs = relaxed.costs() + charge
+        fresh = np.flatnonzero(~covered(costs, search.costs))
+        fresh = fresh[nondominated(costs[fresh])]
+        if len(fresh):
+            search.learn(relaxed.assignments(fresh))
+        for i, left in enumerate(relaxed.left()):
+            entry.proofs.regions.append(
+                Region(
+                    corner=query.corners[i],
+                    factor=factor,
+                    weights=asked.weights[i],
+                    left=left + paid[i] - self.slack,
+                    age=int(query.ages[i]),
+                )
+            )
 
     def _each(self, part: float, room: int) -> None:
         for entry in self.open:
             self._pass(entry, part, min(room, self.search.limits.labels))
 
-    def _near(self, near: float, thin: float) -> None:
-        """Passes after which everything is covered within near * thin; `thin` is for thinning the labels."""
+    def _near(self, near: float, thin: float, goal: float) -> None:
+        """Passes after which all corners not proved within `goal` are within near * thin; labels are thinned."""
         for entry in self.open:
-            reach = self._reach(entry, near)
+            reach = self._reach(entry, near, goal)
             proved = near
             if reach is not None:
                 used, thresholds = reach
                 trimmer = Trimmer(entry.case.plan, thin, _KEPT_LABELS, entry.case.charge)
                 self._labels(entry, used, thresholds, self.search.limits.labels, trimmer)
                 proved = near * float(np.exp(trimmer.spent))
-            entry.proved = min(entry.proved, proved)
+            entry.proved = min(entry.proved, max(proved, goal))
         self.search.show(self._factor())
 
     def _factor(self) -> float:
-        costs = self.search.costs
-        return max((min(o.proved, proven_factor(costs, o.weights, o.bounds)) for o in self.open), default=1.0)
+        spots, worst = corners(self.search.costs), 1.0
+        for entry in self.open:
+            worst = max(worst, min(entry.proved, float(entry.proofs.factors(spots)[0].max(initial=1.0))))
+        return worst
 
     def _ask(self, case: Case, weights: Floats) -> tuple[Floats, Floats, Ints]:
         step = max(1, _BATCH_ENTRIES // max(1, case.plan.entries))
-        parts = [minimise_weighted(case.plan, weights[i : i + step]) for i in range(0, len(weights), step)]
-        bounds = np.concatenate([minima.value for minima, _ in parts]) + weights @ case.charge - self.slack
-        assignments = np.concatenate([found for _, found in parts])
+        bounds = np.full(len(weights), -np.inf)
+        assignments = np.zeros((len(weights), len(case.plan.buckets)), dtype=np.intp)
+        for i in range(0, len(weights), step):
+            if i > 1 and self.search.out_of_time():
+                break
+            part = slice(i, i + step)
+            minima, assignments[part] = minimise_weighted(case.plan, weights[part])
+            bounds[part] = minima.value + weights[part] @ case.charge - self.slack
         allowed = np.isfinite(bounds)
         self.search.learn(assignments[allowed])
         costs = self.plain.evaluate(assignments) + case.charge
@@ -152,16 +212,22 @@ class PlaneSearch:
     def _considered(self, case: Case, hull: Hull) -> _Open | None:
         """The case with its own half-planes, or the hull's weightings' where they leave nothing; None: impossible."""
         bounds, _, _ = self._ask(case, hull.weights)
-        if not np.isfinite(bounds).all():
+        if bool((bounds == np.inf).any()):
             return None
-        if not np.isfinite(self._thresholds(hull.weights, bounds, self.search.factor)).any():
-            return _Open(case, hull.weights, bounds)
+        bounds = np.maximum(bounds, hull.bounds)  # those of all cases together hold, too
+        spots = corners(self.search.costs) / self.search.factor
+        if not np.isfinite(self._thresholds(hull.weights, bounds, spots)).any():
+            return _Open.planes(case, hull.weights, bounds)
         own = self._supported(case)
-        return None if own is None else _Open(case, own.weights, own.bounds)
+        if own is None:
+            return None
+        if self.search.out_of_time():
+            own_weights, own_bounds = [own.weights, hull.weights], [own.bounds, bounds]
+            return _Open.planes(case, np.concatenate(own_weights), np.concatenate(own_bounds))
+        return _Open.planes(case, own.weights, own.bounds)
 
-    def _thresholds(self, weights: Floats, bounds: Floats, factor: float) -> Floats:
-        """For each weighting the largest weighted corner that it sees to, -inf where it sees to none."""
-        spots = corners(self.search.costs) / factor
+    def _thresholds(self, weights: Floats, bounds: Floats, spots: Floats) -> Floats:
+        """For each weighting the largest weighted spot that it sees to, -inf where it sees to none."""
         found = np.full(len(weights), -np.inf)
         step = max(1, _BATCH_ENTRIES // max(1, len(weights)))
         for start in range(0, len(spots), step):
@@ -173,32 +239,38 @@ class PlaneSearch:
             np.maximum.at(found, nearest, (weights[nearest] * part).sum(axis=1))
         return found
 
-    def _reach(self, entry: _Open, factor: float) -> tuple[Ints, Floats] | None:
-        """The weightings to use, as numbers, and their thresholds; None where all corners are closed."""
-        full = self._thresholds(entry.weights, entry.bounds, factor)
+    def _reach(self, entry: _Open, factor: float, goal: float) -> tuple[Ints, Floats] | None:
+        """The weightings to use, as numbers, and their thresholds; None where all corners are closed.
+
+        Corners count that are not proved within `goal`, divided by `factor`.
+        """
+        proofs, spots = entry.proofs, corners(self.search.costs)
+        spots = spots[proofs.factors(spots)[0] > goal] / factor
+        full = self._thresholds(proofs.weights, proofs.bounds, spots)
         used = np.flatnonzero(full > -np.inf)
         most = max(2, _BOUND_ENTRIES // max(1, entry.case.plan.entries))
         if len(used) > most:
             used = used[np.unique(np.linspace(0, len(used) - 1, most).round().astype(np.intp))]
-            full[used] = self._thresholds(entry.weights[used], entry.bounds[used], factor)
+            full[used] = self._thresholds(proofs.weights[used], proofs.bounds[used], spots)
             used = used[full[used] > -np.inf]
         return (used, full[used]) if len(used) else None
 
     def _pass(self, entry: _Open, part: float, room: int) -> None:
         """Find all that lies below thresholds a part of the way up; the bounds rise to them."""
-        reach = self._reach(entry, self.search.factor)
+        reach = self._reach(entry, self.search.factor, self.search.factor)
         if reach is None:
             return
         used, thresholds = reach
-        bounds = entry.bounds[used]
+        proofs = entry.proofs
+        bounds = proofs.bounds[used]
         if part < 1:
             thresholds = bounds + part * (thresholds - bounds)
         self._labels(entry, used, thresholds, room, None)
-        entry.bounds = entry.bounds.copy()
-        entry.bounds[used] = np.maximum(bounds, thresholds)
+        proofs.bounds = proofs.bounds.copy()
+        proofs.bounds[used] = np.maximum(bounds, thresholds)
 
     def _labels(self, entry: _Open, used: Ints, thresholds: Floats, room: int, trimmer: Trimmer | None) -> None:
-        search, plan, weights = self.search, entry.case.plan, entry.weights[used]
+        search, plan, weights = self.search, entry.case.plan, entry.proofs.weights[used]
         minima, _ = minimise_weighted(plan, weights)
         screen = PlaneScreen(plan, minima, thresholds - weights @ entry.case.charge, self.scale, self.slack)
         labels = LabelPass(plan, screen, room=room, out_of_time=search.out_of_time, trimmer=trimmer)
