@@ -46,8 +46,9 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
         # All chains beside one anchor, the fastest whole model: live times are compared as interleaved ratios.
         effort = replace(request.effort, processes_least=3, processes_most=3, together=CHAINS + 1, laggard=1e9)
-        anchor = Anchor(contender=min(alive, key=lambda c: level(lab.runner.known(c.key), clock)), clock=clock)
-        measured, factor = measure_beside(lab, "chains", [c.candidate for c in contenders], anchor, effort)
+        fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+        anchor = Anchor(candidate=fastest.candidate, clock=clock)
+        measured, factor = measure_beside(lab.runner, "chains", [c.candidate for c in contenders], anchor, effort)
         rows: list[dict[str, Any]] = []
         for chain, contender in zip(chains, contenders, strict=True):
             seen = measured[contender.key]

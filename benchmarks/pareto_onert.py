@@ -1,8 +1,9 @@
 """An exhaustive front of onert on real models, and how the searches and the additive prices do against it.
 
-For each model every combination of operator type x backend, planner, executor and number of threads is run once by
-`gnomon pareto --search brute`: latency and peak memory of a fresh process each. Each search then searches those
-recorded figures with ten seeds (see searches.py, whose table of a space `--tables DIR` writes). And twenty random
+For each model every combination of operator type x backend, planner, executor and number of threads is run by `gnomon
+pareto --search brute`, `--repeats` times: latency and peak memory of a fresh process each, of which the medians count.
+Each search then searches those recorded figures with ten seeds (see searches.py, whose table of a space `--tables DIR`
+writes). And twenty random
 placements of operator types, with the usual options, are predicted from the profiles of the single backends, run
 interleaved beside the fastest of these, whose own drift is taken out, and compared: the prices of `--search exact`.
 """
@@ -10,6 +11,7 @@ interleaved beside the fastest of these, whose own drift is taken out, and compa
 from __future__ import annotations
 
 import csv
+import itertools
 import sys
 import time
 from dataclasses import replace
@@ -42,32 +44,36 @@ TUNINGS = {"planner": (), "executor": (), "threads": ("1", "2")}
 DRAWN = 20
 
 
-def exhausted(name: str, record: Path, folder: Path | None) -> tuple[dict[str, Any], Priced]:
-    """Every assignment of a model, run once."""
+def exhausted(name: str, repeats: int, folder: Path | None) -> tuple[dict[str, Any], Priced]:
+    """Every assignment of a model, run so many times."""
     start = time.monotonic()
-    shown = -1
-
-    def watch(progress: Progress) -> None:
-        nonlocal shown
-        if progress.stage == "search" and progress.done // 50 != shown:
-            shown = progress.done // 50
-            print(f"{name}: {progress.done} of {progress.total}", file=sys.stderr, flush=True)
-
-    found = pareto(
-        model_path(name), runtimes=["onert"], by="type", tunings=TUNINGS, search="brute", record=record, watch=watch
-    )
-    priced = _priced(name, found)
+    runs = []
+    for _ in range(repeats):
+        with own_record() as record:
+            runs.append(once(name, record))
+    tables = [_priced(name, found) for found in runs]
+    costs = np.median([table.costs for table in tables], axis=0)  # what failed once is left out
+    priced = replace(tables[0], costs=costs)
+    found = runs[-1]
     if folder is not None:
         write_table(folder / f"{name}.csv", priced, found.asked.objectives)
-    results = found.searched.results
+    told = costs[~np.isnan(costs).any(axis=1)]
+    ratios = [(b.costs / a.costs)[~np.isnan(a.costs + b.costs)[:, 0]] for a, b in itertools.pairwise(tables)]
     return {
         "space": {slot.name: list(slot.choices) for slot in found.space.slots},
         "assignments": found.space.size,
-        "failed": len(found.searched.told) - len(results),
+        "failed": int(np.isnan(costs).any(axis=1).sum()),
+        "repeats": repeats,
+        "from_run_to_run": {
+            goal: spread([abs(v - 1) for r in ratios for v in r[:, k].tolist()])
+            for k, goal in enumerate(found.asked.objectives)
+        }
+        if ratios
+        else None,
         "seconds": round(time.monotonic() - start, 1),
         "seconds_each": round(found.searched.seconds / len(found.searched.told), 3),
-        "latency_s": spread([t.cost[0] for t in results if t.cost]),
-        "peak_memory_bytes": spread([t.cost[1] for t in results if t.cost]),
+        "latency_s": spread(told[:, 0].tolist()),
+        "peak_memory_bytes": spread(told[:, 1].tolist()),
         "sampled_front": len(found.searched.front),
         "measured_front": [
             {
@@ -79,6 +85,21 @@ def exhausted(name: str, record: Path, folder: Path | None) -> tuple[dict[str, A
             if point.number is not None
         ],
     }, priced
+
+
+def once(name: str, record: Path) -> Pareto:
+    """Every assignment of a model, run once."""
+    shown = -1
+
+    def watch(progress: Progress) -> None:
+        nonlocal shown
+        if progress.stage == "search" and progress.done // 50 != shown:
+            shown = progress.done // 50
+            print(f"{name}: {progress.done} of {progress.total}", file=sys.stderr, flush=True)
+
+    return pareto(
+        model_path(name), runtimes=["onert"], by="type", tunings=TUNINGS, search="brute", record=record, watch=watch
+    )
 
 
 def _priced(name: str, found: Pareto) -> Priced:
@@ -114,9 +135,10 @@ def predicted(name: str, record: Path) -> dict[str, Any]:
         guessed = BatchEvaluator(model).evaluate(np.array(drawn))[:, 0]
         contenders = [space.contender(lab, a) for a in drawn]
         effort = replace(request.effort, processes_least=3, processes_most=3, laggard=1e9)
-        anchor = Anchor(contender=min(alive, key=lambda c: level(lab.runner.known(c.key), clock)), clock=clock)
+        fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+        anchor = Anchor(candidate=fastest.candidate, clock=clock)
         candidates = [replace(c.candidate, key=f"additive/{c.key}") for c in contenders]
-        measured, factor = measure_beside(lab, "additive", candidates, anchor, effort)
+        measured, factor = measure_beside(lab.runner, "additive", candidates, anchor, effort)
         rows: list[dict[str, Any]] = []
         for candidate, contender, guess in zip(candidates, contenders, guessed.tolist(), strict=True):
             seen = measured[candidate.key]
@@ -142,14 +164,15 @@ def random_assignments(space: Space, count: int) -> list[tuple[int, ...]]:
 def main() -> None:
     """All models."""
     own = parser(__doc__, MODELS)
+    own.add_argument("--repeats", type=int, default=3, help="how often each assignment is run")
     own.add_argument("--tables", type=Path, help="write the table of each space into this folder")
     given = own.parse_args()
     rows, spaces = [], []
     for name in given.models:
+        row, priced = exhausted(name, given.repeats, given.tables)
         with own_record() as record:
-            row, priced = exhausted(name, record, given.tables)
             rows.append({"model": name, **row, "additive": predicted(name, record)})
-            spaces.append(examine(priced))
+        spaces.append(examine(priced))
     publish({"benchmark": "pareto_onert", "models": rows, "summary": summary(spaces), "searches": spaces}, given)
 
 

@@ -1,7 +1,8 @@
 """Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
 
-The gates that only read the source run two at a time; then the tests, which measure, have the machine to
-themselves. The exit status is 0 if all gates passed.
+The gates that only read the source run two at a time; then the tests, two files at a time, have the machine to
+themselves: none of them asserts a time, so that two that measure may disturb each other. The documents' commands run
+alone, as their figures are looked at. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STATIC = {
     "types": ["mypy"],
 }
 TESTS = {
-    "tests": ["pytest", "-q", "--continue-on-collection-errors", "--ignore=tests/docs"],
+    "tests": ["pytest", "-q", "-n2", "--dist=loadfile", "--continue-on-collection-errors", "--ignore=tests/docs"],
     "docs": ["pytest", "-q", "--continue-on-collection-errors", "tests/docs"],
 }
 

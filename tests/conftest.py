@@ -11,7 +11,6 @@ import pytest
 import zoo
 from gnomon.measure.effort import Effort
 
-
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -58,9 +58,11 @@ def test_a_backend_that_segfaults_is_left_out_with_the_reason(zoo_model: Zoo, sm
 
 def test_when_all_runtimes_hang_it_ends_and_says_so(tmp_path: Path, small: Effort) -> None:
     model = saved(tmp_path, endless_onnx())
+    # Without ncnn: its converter works on this model for minutes before it is given up.
+    runtimes = ("onnxruntime", "openvino")
     with pytest.raises(MeasurementError) as refused:
-        place(Request(model=model, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
-    for runtime in ("onnxruntime", "openvino"):
+        place(Request(model=model, runtimes=runtimes, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
+    for runtime in runtimes:
         assert f"{runtime}: hang" in refused.value.message
     assert refused.value.hint
 

@@ -48,8 +48,8 @@ def list_(above: dict[str, Any], as_json: bool) -> None:
 def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     """Look closely at the devices of these names or addresses, or at all of the file.
 
-    Beside what the list says: what a command costs, the free space, and whether files can be written. Exits with 6
-    if one of them is not ready.
+    Beside what the list says: what a command costs, the free space, whether files can be written, and whether there
+    are energy counters. Exits with 6 if one of them is not ready.
     """
     from gnomon.jobs.devices import check_devices
 

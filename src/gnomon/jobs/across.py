@@ -161,7 +161,7 @@ class AcrossPlacer:
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
-        anchor = Anchor(contender=wholes[fastest], clock=clock)
+        anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         times = self.price_chains(anchor)
         times += [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
@@ -211,7 +211,7 @@ class AcrossPlacer:
     ) -> list[SegmentTime]:
         """Times of the segments of chains, at the speed that the machine had while the anchor was profiled."""
         wanted = [timed(c) for c in chains.values()]
-        measured, factor = measure_beside(self.lab, stage, wanted, anchor, effort)
+        measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
         return [
             replace(time, time_s=time.time_s * factor[candidate.key])
             for chain, candidate in zip(chains, wanted, strict=True)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gnomon.jobs.contender import Contender, level
-from gnomon.jobs.lab import Lab
-from gnomon.measure.campaign import Candidate, Measured
+from gnomon.jobs.contender import level
+from gnomon.measure.campaign import CampaignRunner, Candidate, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.effort import Effort
+from gnomon.measure.recorded import RecordedRunner
+
+Runner = CampaignRunner | RecordedRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """A contender that was profiled, and is run again beside whatever is compared with that profile later."""
+    """A candidate that was profiled, and is run again beside whatever is compared with that profile later."""
 
-    contender: Contender
+    candidate: Candidate
     clock: Clock
 
 
 def measure_beside(
-    lab: Lab, stage: str, candidates: Sequence[Candidate], anchor: Anchor, effort: Effort
+    runner: Runner, stage: str, candidates: Sequence[Candidate], anchor: Anchor, effort: Effort
 ) -> tuple[dict[str, Measured], Mapping[str, float]]:
     """Measure in groups, each with a fresh run of the anchor in it.
 
@@ -30,11 +32,11 @@ def measure_beside(
     """
     room = max(1, effort.together - 1)
     count = -(-len(candidates) // room)
-    own = anchor.contender.candidate
+    own = anchor.candidate
     name = f"{own.key}/beside {candidates[0].key}" if candidates else own.key
     again = [replace(own, key=f"{name}/{k}", check=False) for k in range(count)]
     # The campaign deals candidates out to as many groups as there are anchors: each group begins with one.
-    measured = lab.runner.measure(stage, [*again, *candidates], replace(effort, together=room + 1))
-    profiled = level(lab.runner.known(own.key), anchor.clock)
+    measured = runner.measure(stage, [*again, *candidates], replace(effort, together=room + 1))
+    profiled = level(runner.known(own.key), anchor.clock)
     factors = [profiled / level(measured[a.key], anchor.clock) if measured[a.key].ok else 1.0 for a in again]
     return measured, {c.key: factors[k % count] for k, c in enumerate(candidates)}

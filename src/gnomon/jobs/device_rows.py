@@ -25,6 +25,22 @@ class RuntimeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRow:
+    """The energy counters of a device; or the reason why `pareto --objective energy` cannot be had there.
+
+    `counters` are their names and what they count; the slowest moves every `period_s`, and together they told
+    `power_w` while they were looked at. `others` are there beside them.
+    """
+
+    counters: Mapping[str, str] = field(default_factory=dict)
+    period_s: float | None = None
+    power_w: float | None = None
+    others: tuple[str, ...] = ()
+    reason: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseLook:
     """What a close look at a device found.
 
@@ -35,6 +51,7 @@ class CloseLook:
     overhead_s: float
     temporary: str
     temporary_free_bytes: int
+    energy: EnergyRow = field(default_factory=EnergyRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +89,13 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What was removed from a device; `folder` is None where nothing is kept, as on this machine."""
+    """What was removed from a device; `folder` is None where nothing is kept, as on this machine.
+
+    `jobs` are the ids of searches that run there by themselves, or have: they stay.
+    """
 
     name: str
     folder: str | None
     entries: int
     size_bytes: int
+    jobs: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What is done on an open device to look at it closely, and to clean it. Only `Device` is used."""
+"""What is done on an open device to look at it closely, and to clean it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from gnomon.devices.base import Device
 from gnomon.devices.guard import guarded_folder
 from gnomon.devices.keeper_files import OURS
 from gnomon.errors import DeviceError
-from gnomon.jobs.device_rows import Cleaned, CloseLook
+from gnomon.jobs.device_rows import Cleaned, CloseLook, EnergyRow
 from gnomon.jobs.device_shell import PUSHED, cleaned_by_shell, written_by_shell
+from gnomon.measure.energy import LEAVE, find_counters
+from gnomon.measure.link import AgentLink
 
 _COMMANDS = 21
 _TIMEOUT_S = 60.0
@@ -82,6 +84,23 @@ def look_closely(device: Device, python: str) -> CloseLook:
         overhead_s=statistics.median(overheads[1:]),
         temporary=str(found["folder"]),
         temporary_free_bytes=int(found["free"]),
+    )
+
+
+def look_for_energy(link: AgentLink) -> EnergyRow:
+    """The device's energy counters, or why there is none. DeviceError if the device fails in the middle of it."""
+    try:
+        found = find_counters(link)
+    except DeviceError as error:
+        if error.transient:
+            raise
+        reason = error.message.partition("tells no energy: ")[2] or error.message
+        return EnergyRow(reason=reason, hint="" if error.hint == LEAVE else error.hint)
+    return EnergyRow(
+        counters=dict(zip(found.names, found.domains, strict=True)),
+        period_s=found.period_s,
+        power_w=found.power_w,
+        others=found.others,
     )
 
 

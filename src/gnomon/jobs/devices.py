@@ -16,9 +16,10 @@ from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_f
 from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.jobs.device_rows import Cleaned, DeviceRow, RuntimeRow
-from gnomon.jobs.device_visit import clean_cache, look_closely
+from gnomon.jobs.device_visit import clean_cache, look_closely, look_for_energy
 from gnomon.jobs.links import link_to, machine_of
 from gnomon.jobs.targets import NOT_INSTALLED, Missing, probe_runtimes
+from gnomon.jobs.unattended_device import Keep, jobs_in
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
 
@@ -82,6 +83,7 @@ def add_and_check(
 def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None) -> Cleaned:
     """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
 
+    Searches that run there by themselves are told and stay: they lose nothing by it.
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
     config = resolve(name, path)
@@ -89,7 +91,12 @@ def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str]
         return Cleaned(name=config.name, folder=None, entries=0, size_bytes=0)
     # With `keep` the device says where its cache is, also where the user has since switched it off.
     with opened(replace(config, keep=True), on_wait=on_wait) as device:
-        return clean_cache(device, config.name)
+        cleaned = clean_cache(device, config.name)
+        python = device.describe().python
+        if config.address.kind != "ssh" or not python:
+            return cleaned
+        keep = Keep(device=device, config=config, python=python)
+        return replace(cleaned, jobs=tuple(job.id for job in jobs_in(keep.ask("list_all"), config)))
 
 
 def examine(
@@ -163,7 +170,7 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
             link.hold()
         probes, missing = probe_runtimes(link, wanted)
         info = link.info
-        closely = look_closely(device, info.python) if deep else None
+        closely = replace(look_closely(device, info.python), energy=look_for_energy(link)) if deep else None
     lacking = {m.name: m for m in missing}
     rows = [_runtime(r, probes.get(r.name), lacking.get(r.name), config, info.fingerprint) for r in wanted]
     return DeviceRow(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.devices.address import LOCAL
@@ -15,22 +15,28 @@ from gnomon.runtimes.base import Probe, Runtime
 
 
 def equip(
-    link: AgentLink, runtimes: tuple[Runtime, ...], config: DeviceConfig, tell: Callable[[str], None] | None
+    link: AgentLink,
+    runtimes: tuple[Runtime, ...],
+    config: DeviceConfig,
+    tell: Callable[[str], None] | None,
+    more: tuple[str, ...] = (),
 ) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
 
     This machine's own Python is taken as it is: what is installed there is its owner's affair. What cannot be brought
     is missing, with the reason. So is what was brought if a runtime of the device's own does not start beside it: the
-    device's own has precedence.
+    device's own has precedence. `more` are requirements that are brought in any case, in the same folder: GnomonError
+    where they cannot be.
     """
     probes, missing = probe_runtimes(link, runtimes)
     # What is broken there may be whole here, and is then found first.
     absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
     lacking = tuple(r for r in runtimes if r.name in absent)
-    if not lacking or (config.address.kind == LOCAL and config.python is None):
+    if not (lacking or more) or (config.address.kind == LOCAL and config.python is None):
         return probes, missing
     failed: dict[str, GnomonError] = {}
-    folder = _provided(link, lacking, config, tell, failed)
+    wanted = _Wanted(link=link, more=more, config=config, tell=tell)
+    folder = _provided(wanted, lacking, failed)
     if folder is not None:
         # What the device's own PYTHONPATH names stays in effect behind it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
@@ -53,41 +59,47 @@ def _apart(name: str, lost: list[str]) -> GnomonError:
     )
 
 
-def _provided(
-    link: AgentLink,
-    lacking: tuple[Runtime, ...],
-    config: DeviceConfig,
-    tell: Callable[[str], None] | None,
-    failed: dict[str, GnomonError],
-) -> Path | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is brought beside runtimes, and whereto."""
+
+    link: AgentLink
+    more: tuple[str, ...]
+    config: DeviceConfig
+    tell: Callable[[str], None] | None
+
+    def provide(self, runtimes: tuple[Runtime, ...]) -> Path:
+        """One folder with all of it, and with these runtimes."""
+        from gnomon.devices.wheels import provide
+
+        wanted = ["numpy", *self.more, *(requirement for runtime in runtimes for requirement in runtime.wheels)]
+        found = self.link.info.fingerprint
+        return provide(wanted, found, home=user_folder(), fetch=self.config.fetch, tell=self.tell or (lambda _: None))
+
+
+def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]) -> Path | None:
     """One folder with all that can be had; what cannot goes into `failed`."""
-    from gnomon.devices.wheels import provide
-
-    def one(runtimes: tuple[Runtime, ...]) -> Path:
-        wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
-        return provide(
-            wanted, link.info.fingerprint, home=user_folder(), fetch=config.fetch, tell=tell or (lambda _: None)
-        )
-
     try:
-        return one(lacking)
+        return wanted.provide(lacking)
     except GnomonError as error:
+        if not lacking:
+            raise
         if len(lacking) == 1:
             failed[lacking[0].name] = error
-            return None
+            return wanted.provide(()) if wanted.more else None
     had: list[Runtime] = []
     for runtime in lacking:
         try:
-            one((runtime,))
+            wanted.provide((runtime,))
             had.append(runtime)
         except GnomonError as error:
             failed[runtime.name] = error
     while had:  # each can be had alone, but what they need may contradict each other
         try:
-            return one(tuple(had))
+            return wanted.provide(tuple(had))
         except GnomonError as error:
             failed[had.pop().name] = error
-    return None
+    return wanted.provide(()) if wanted.more else None
 
 
 def _told(missing: Missing, error: GnomonError | None) -> Missing:

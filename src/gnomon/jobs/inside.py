@@ -107,7 +107,7 @@ class InsidePlacer:
                 hint="The reasons are among what was left out; `gnomon profile` measures without a trace.",
             )
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
-        anchor = Anchor(contender=best, clock=clock)
+        anchor = Anchor(candidate=best.candidate, clock=clock)
         refits = 0
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
@@ -153,7 +153,7 @@ class InsidePlacer:
         """Run the plan beside the best single backend, then traced; with the factor of the machine's drift."""
         effort = self.lab.request.effort
         effort = replace(effort, processes_most=effort.processes_least)
-        measured, factor = measure_beside(self.lab, "refine", [plan.candidate], anchor, effort)
+        measured, factor = measure_beside(self.lab.runner, "refine", [plan.candidate], anchor, effort)
         if measured[plan.key].ok:
             self.lab.runner.measure("refine, traced", [trace_of(plan)], effort)
         return measured[plan.key], factor[plan.key]

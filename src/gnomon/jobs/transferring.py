@@ -86,7 +86,7 @@ class TransferPlacer(InsidePlacer):
         The prices hold for the clock. MeasurementError where too little of it ran.
         """
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
-        anchor = Anchor(contender=best, clock=clock)
+        anchor = Anchor(candidate=best.candidate, clock=clock)
         for contender in alive:
             self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
         self._measure(self._designed(), anchor, traced=True)
@@ -141,7 +141,7 @@ class TransferPlacer(InsidePlacer):
         candidates = [c.candidate for c in contenders]
         if traced:
             candidates += [replace(trace_of(c), calls_least=_TRACED_CALLS) for c in contenders]
-        measured, factors = measure_beside(self.lab, "price transfers", candidates, anchor, effort)
+        measured, factors = measure_beside(self.lab.runner, "price transfers", candidates, anchor, effort)
         failed = []
         for contender in contenders:
             found = measured[contender.key]
