@@ -1,0 +1,110 @@
+"""What describes nets to an estimator: columns, most often counts of units, with kinds, prices and typical sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnomon.errors import ProblemError, UsageError
+
+Floats = NDArray[np.float64]
+MOST_COLUMNS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns of the matrix that describes nets, one net a row.
+
+    `names`: a unit's id or the name of a made-up feature, each once. `kinds`: one group a column; the coefficients of
+    one kind share a prior, so the columns of a kind should count things of one sort. `prior_s`: what a table says one
+    unit of a column costs, in seconds (NaN: the table has no price; None: no table at all). `scale`: the typical size
+    of a column (None: 1 for all), for columns of one kind that are measured in different units. Raises ProblemError
+    for lengths that differ, a name twice, and prices or sizes that no table can mean.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    prior_s: Floats | None = None
+    scale: Floats | None = None
+    index: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "index", {name: i for i, name in enumerate(self.names)})
+        if not 0 < len(self.names) <= MOST_COLUMNS:
+            raise ProblemError(
+                f"{len(self.names)} columns are given, and 1 to {MOST_COLUMNS} can be", hint="describe nets otherwise"
+            )
+        if len(self.kinds) != len(self.names):
+            raise ProblemError(
+                f"{len(self.kinds)} kinds are given for {len(self.names)} columns", hint="give each column one kind"
+            )
+        if len(self.index) != len(self.names):
+            twice = next(name for i, name in enumerate(self.names) if self.index[name] != i)
+            raise ProblemError(f"two columns are named '{twice}'", hint="give each column its own name")
+        if self.prior_s is not None:
+            self._hold("prior_s", "price", allow_nan=True)
+        if self.scale is not None:
+            self._hold("scale", "size", allow_nan=False)
+            if not np.all(self.scale > 0):
+                raise ProblemError("a column's typical size is not above zero", hint="give the size of its variation")
+
+    def _hold(self, name: str, what: str, *, allow_nan: bool) -> None:
+        values = np.array(getattr(self, name), dtype=float)
+        if values.shape != (len(self.names),):
+            raise ProblemError(
+                f"{values.size} {what}s are given for {len(self.names)} columns", hint="give one a column"
+            )
+        bad = ~(np.isfinite(values) & (values >= 0))
+        bad &= ~np.isnan(values) if allow_nan else True
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            raise ProblemError(
+                f"the {what} of column '{self.names[first]}' is {values[first]}", hint=f"give a {what} from 0 upwards"
+            )
+        values.setflags(write=False)
+        object.__setattr__(self, name, values)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def of_kind(self, kind: str) -> NDArray[np.intp]:
+        """The indices of the columns of a kind."""
+        return np.flatnonzero(np.array([k == kind for k in self.kinds]))
+
+    def matrix(self, rows: ArrayLike, what: str = "nets") -> Floats:
+        """The rows as a matrix (nets, columns). Raises UsageError for another shape, and for values that are not
+        finite."""
+        matrix = np.asarray(rows, dtype=float)
+        if matrix.ndim == 1:
+            matrix = matrix[None, :]
+        if matrix.ndim != 2 or matrix.shape[1] != len(self):
+            shape = "x".join(map(str, matrix.shape))
+            raise UsageError(
+                f"the {what} are a matrix of {shape}, and {len(self)} columns are described",
+                hint="give one row a net and one value a column, in the order of the columns",
+            )
+        if not np.isfinite(matrix).all():
+            row, column = np.argwhere(~np.isfinite(matrix))[0]
+            raise UsageError(
+                f"net {row} has {matrix[row, column]} in column '{self.names[column]}'", hint="correct the value"
+            )
+        return matrix
+
+
+def times(values: ArrayLike, count: int) -> Floats:
+    """Measured times in seconds, one a net. Raises UsageError for another length, and for times not above zero."""
+    y = np.asarray(values, dtype=float)
+    if y.shape != (count,):
+        raise UsageError(
+            f"{y.size} times are given for {count} nets", hint="give one time a net; drop those that failed"
+        )
+    bad = np.flatnonzero(~(np.isfinite(y) & (y > 0)))
+    if bad.size:
+        raise UsageError(
+            f"the time of net {bad[0]} is {y[bad[0]]}", hint="a time is above zero; leave nets that failed out"
+        )
+    return y

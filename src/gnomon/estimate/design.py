@@ -1,0 +1,156 @@
+"""Which nets to measure, before any is measured: those that tell most about the coefficients.
+
+Greedy D-optimal design with exchanges (Fedorov, Theory of Optimal Experiments, 1972), in the metric of the prior, so
+that a Bayesian one (Chaloner and Verdinelli, Bayesian Experimental Design: A Review, 1995): the first half of the nets
+spans the columns; the second half is drawn from the pool as it is, near a bound if there is one, for a model that is
+fitted to extremes alone does not learn how nets of the usual sort scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import Columns, Floats
+from gnomon.estimate.estimator import Estimator
+from gnomon.estimate.evidence import NOISE
+from gnomon.estimate.options import Unknown
+from gnomon.estimate.prior import build
+from gnomon.estimate.source import Source
+
+RIDGE = 1.0  # the prior's precision, in the units of `effects`
+_SPAN_ALL = 12  # up to so many nets, all of them span
+_MOST_POOL = 20_000
+_EXCHANGES = 3
+_OWN = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A bound in seconds near which the second half is taken, and the estimator that says which nets are near."""
+
+    bound_s: float
+    estimator: Estimator
+
+
+def suggest(
+    columns: Columns,
+    pool: ArrayLike,
+    count: int,
+    *,
+    given: ArrayLike = (),
+    near: Bound | None = None,
+    sources: Sequence[Source] = (),
+    seed: int = 0,
+) -> NDArray[np.intp]:
+    """Row numbers of the pool (nets, columns) to measure, in the order of their use; needs no measured time.
+
+    `given` are rows that are measured already, `sources` the other devices that the fit will have. Raises UsageError
+    for a count that the pool cannot give.
+    """
+    x = columns.matrix(pool, "nets of the pool")
+    if not 0 < count <= len(x):
+        raise UsageError(f"{count} of {len(x)} nets cannot be chosen", hint=f"ask for 1 to {len(x)}")
+    if len(x) > _MOST_POOL:
+        raise UsageError(
+            f"the pool has {len(x)} nets, and {_MOST_POOL} are looked at at most", hint="draw some of them"
+        )
+    before = columns.matrix(given if np.size(given) else np.zeros((0, len(columns))), "given nets")
+    both = effects(columns, np.concatenate([x, before]), sources)
+    z, old = both[: len(x)], both[len(x) :]
+    rng = np.random.default_rng(seed)
+    spanning = count if count <= _SPAN_ALL else max(_SPAN_ALL, (count + 1) // 2)
+    if near is not None:
+        spanning = min(spanning, max(1, (count + 1) // 2))
+    chosen = d_optimal(z, spanning, old)
+    rest = np.setdiff1d(np.arange(len(x)), chosen)
+    more = count - len(chosen)
+    if near is None:
+        drawn = rng.choice(rest, more, replace=False)
+    else:
+        drawn = _near(near, x, z, (chosen, old, rest), more)
+    return np.concatenate([chosen, drawn]).astype(np.intp)
+
+
+def d_optimal(z: Floats, count: int, given: Floats, *, exchanges: int = _EXCHANGES) -> NDArray[np.intp]:
+    """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + sum of z z' over them.
+
+    Greedy, then rows are exchanged for better ones, once through a pass, until a pass changes none.
+    """
+    precision = RIDGE * np.eye(z.shape[1]) + given.T @ given
+    covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    chosen: list[int] = []
+    free = np.ones(len(z), dtype=bool)
+    for _ in range(count):
+        best = _gain(z, covariance, free)
+        chosen.append(best)
+        free[best] = False
+        covariance = _with(covariance, z[best])
+    for _ in range(exchanges):
+        changed = False
+        for place, old in enumerate(chosen):
+            less = _with(covariance, z[old], sign=-1.0)
+            free[old] = True
+            best = _gain(z, less, free)
+            if _leverage(z[best], less) <= _leverage(z[old], less) * (1 + 1e-9):
+                best = old
+            changed |= best != old
+            chosen[place] = best
+            free[best] = False
+            covariance = _with(less, z[best])
+        if not changed:
+            break
+    return np.array(chosen, dtype=np.intp)
+
+
+def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floats:
+    """What the prior's directions do to nets (n, directions), in units of the usual noise."""
+    level = 1.0
+    if columns.prior_s is not None:
+        sums = x @ np.nan_to_num(columns.prior_s)
+        level = float(np.median(sums)) or 1.0
+    prior = build(columns, x, level, [s.on(columns) for s in sources])
+    x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
+    # What a device has of its own is learnt after what it shares with the others.
+    own = dict.fromkeys(columns.kinds, _OWN if sources else 1.0)
+    return np.concatenate([x1 @ b.directions * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)
+
+
+def _gain(z: Floats, covariance: Floats, free: NDArray[np.bool_]) -> int:
+    leverage = np.einsum("ij,ij->i", z @ covariance, z)
+    return int(np.argmax(np.where(free, leverage, -np.inf)))
+
+
+def _leverage(row: Floats, covariance: Floats) -> float:
+    return float(row @ covariance @ row)
+
+
+def _with(covariance: Floats, row: Floats, *, sign: float = 1.0) -> Floats:
+    along = covariance @ row
+    found: Floats = covariance - sign * np.outer(along, along) / (1 + sign * float(row @ along))
+    return found
+
+
+def _near(
+    near: Bound, x: Floats, z: Floats, taken: tuple[NDArray[np.intp], Floats, NDArray[np.intp]], count: int
+) -> NDArray[np.intp]:
+    """Of the rest, those whose time may be on either side of the bound and that still tell something."""
+    chosen, old, rest = taken
+    told = near.estimator.predict(x[rest], unknown=Unknown.WIDEN)
+    half = np.maximum(told.high_s - told.mean_s, 1e-300)
+    closeness = np.exp(-0.5 * ((told.mean_s - near.bound_s) / half) ** 2)
+    seen = np.concatenate([z[chosen], old])
+    covariance: Floats = np.linalg.inv(RIDGE * np.eye(z.shape[1]) + seen.T @ seen)
+    free = np.ones(len(rest), dtype=bool)
+    picked: list[int] = []
+    for _ in range(count):
+        leverage = np.einsum("ij,ij->i", z[rest] @ covariance, z[rest])
+        best = int(np.argmax(np.where(free, closeness * np.sqrt(leverage), -np.inf)))
+        picked.append(best)
+        free[best] = False
+        covariance = _with(covariance, z[rest[best]])
+    return rest[np.array(picked, dtype=np.intp)]

@@ -1,0 +1,166 @@
+"""A fitted estimator: predictions with intervals, and what they rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnomon.errors import ProblemError
+from gnomon.estimate.columns import Columns, Floats
+from gnomon.estimate.options import Unknown
+from gnomon.estimate.residual import Residual
+
+_BATCH = 8192
+_LEAST_OF_LEVEL = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Times of nets in seconds: expected, and the ends of the interval."""
+
+    mean_s: Floats
+    low_s: Floats
+    high_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """What one column adds to a net: its time in seconds, and its share of the variance of the prediction."""
+
+    column: str
+    time_s: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """Seconds a unit of each column, bias first (1 + columns,): mean, and covariance diag(own) + more more' - less
+    less'."""
+
+    mean: Floats
+    own: Floats
+    more: Floats
+    less: Floats
+
+    def variance(self, x1: Floats) -> Floats:
+        """The variance of the expected time of rows that begin with a 1 for the bias, in seconds squared."""
+        found = (x1 * x1) @ self.own
+        for sign, part in ((1.0, self.more), (-1.0, self.less)):
+            if part.shape[1]:
+                along = x1 @ part
+                found += sign * np.einsum("ij,ij->i", along, along)
+        return np.maximum(found, 0.0)
+
+    def times(self, row: Floats) -> Floats:
+        """The covariance times a row (1 + columns,)."""
+        return self.own * row + self.more @ (self.more.T @ row) - self.less @ (self.less.T @ row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """The error of one measured net: `relative` of its time, which counts as at least `floor_s`; `width` times for an
+    interval."""
+
+    relative: float
+    floor_s: float
+    width: float
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimator:
+    """A linear model of times with its doubt. Columns that neither a sample nor a price speaks of are not `known`.
+
+    `level_s` is the median of the samples' times (0 without samples), `sizes` the found sizes of the prior's blocks,
+    `weights` how much each sample counted (1: fully).
+    """
+
+    columns: Columns
+    level_s: float
+    coefficients: Coefficients
+    noise: Noise
+    known: NDArray[np.bool_]
+    sizes: Mapping[str, float]
+    weights: Floats
+    residual: Residual | None = None
+
+    def predict(self, rows: ArrayLike, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
+        """Times of nets, one a row (nets, columns).
+
+        Raises ProblemError that names a column which is not known and occurs in a net, unless `unknown` is to widen.
+        """
+        x = self._checked(rows, unknown)
+        mean, deviation = np.empty(len(x)), np.empty(len(x))
+        for start in range(0, len(x), _BATCH):
+            part = slice(start, start + _BATCH)
+            mean[part], deviation[part] = self._moments(x[part])
+        half = self.noise.width * deviation
+        return Prediction(mean_s=mean, low_s=np.maximum(mean - half, 0.0), high_s=mean + half)
+
+    def mean_s(self, rows: ArrayLike, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
+        """The expected times alone, in seconds: what a search loop needs, and the cheapest."""
+        return self._mean(self._checked(rows, unknown))
+
+    def probability(self, rows: ArrayLike, bound_s: float, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
+        """How probable it is that each net takes at most `bound_s`: normal, as wide as the interval is."""
+        found = self.predict(rows, unknown=unknown)
+        normal = NormalDist()
+        deviation = (found.high_s - found.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
+        z = (bound_s - found.mean_s) / np.maximum(deviation, 1e-300)
+        return np.array([normal.cdf(float(v)) for v in z])
+
+    def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
+        """What each column of one net adds, that with the largest share of the doubt first; the bias and the noise too.
+
+        Shares add up to 1; one may be below 0 where columns are known better together than alone.
+        """
+        x = self._checked(row, Unknown.WIDEN)[:1]
+        x1 = np.concatenate([[1.0], x[0]])
+        mean, _ = self._moments(x)
+        noise = (self.noise.relative * math.hypot(float(mean[0]), self.noise.floor_s)) ** 2
+        parts = x1 * self.coefficients.times(x1)
+        total = float(parts.sum()) + noise or 1.0
+        time = x1 * self.coefficients.mean
+        names = ("bias", *self.columns.names)
+        doubts = [
+            Doubt(column=n, time_s=float(t), share=float(p) / total)
+            for n, t, p, v in zip(names, time, parts, x1, strict=True)
+            if v
+        ]
+        doubts.append(Doubt(column="noise", time_s=0.0, share=noise / total))
+        return tuple(sorted(doubts, key=lambda d: -d.share))
+
+    def _checked(self, rows: ArrayLike, unknown: Unknown) -> Floats:
+        x = self.columns.matrix(rows)
+        if Unknown(unknown) is Unknown.REFUSE and not self.known.all():
+            strange = np.flatnonzero(~self.known & (x != 0).any(axis=0))
+            if strange.size:
+                names = [self.columns.names[i] for i in strange]
+                shown = ", ".join(f"'{n}'" for n in names[:3]) + (
+                    f" and {len(names) - 3} more" if len(names) > 3 else ""
+                )
+                raise ProblemError(
+                    f"no sample and no price says what {shown} costs",
+                    hint="measure a net that has it, add it to the table, or ask for wide intervals (unknown='widen')",
+                )
+        return x
+
+    def _mean(self, x: Floats) -> Floats:
+        mean: Floats = x @ self.coefficients.mean[1:] + self.coefficients.mean[0]
+        if self.residual is not None:
+            mean += self.residual.mean(x)
+        return np.maximum(mean, _LEAST_OF_LEVEL * self.level_s)
+
+    def _moments(self, x: Floats) -> tuple[Floats, Floats]:
+        mean = self._mean(x)
+        x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
+        variance = self.coefficients.variance(x1)
+        if self.residual is not None:
+            variance += self.residual.variance(x)
+        variance += self.noise.relative**2 * (mean**2 + self.noise.floor_s**2)
+        return mean, np.sqrt(variance)

@@ -1,0 +1,100 @@
+"""An estimator as one Python file that needs numpy alone: for search loops in other programs and on other machines."""
+
+from __future__ import annotations
+
+import json
+
+from gnomon.estimate.document import estimator_document
+from gnomon.estimate.estimator import Estimator
+
+_TEMPLATE = '''"""A latency estimator, written by gnomon. Needs numpy alone; times are in seconds.
+
+    python estimator.py < nets.json     prints [expected, low, high] of each net: a list of {unit: how often}
+"""
+
+import json
+import math
+import sys
+
+import numpy as np
+
+MODEL = json.loads(r"""
+@MODEL@
+""")
+NAMES = MODEL["columns"]["names"]
+COVERAGE = MODEL["noise"]["coverage"]
+_INDEX = {name: i for i, name in enumerate(NAMES)}
+_MEAN = np.array([MODEL["bias_s"], *MODEL["coefficients_s"]])
+_OWN = np.array(MODEL["covariance"]["own"])
+_MORE = np.array(MODEL["covariance"]["more"], dtype=float).reshape(-1, len(_MEAN))
+_LESS = np.array(MODEL["covariance"]["less"], dtype=float).reshape(-1, len(_MEAN))
+_KNOWN = np.array(MODEL["known"])
+_NOISE = MODEL["noise"]
+
+
+def matrix(nets):
+    """The rows of nets, each {unit: how often}; a unit that the estimator has never heard of raises KeyError."""
+    rows = np.zeros((len(nets), len(NAMES)))
+    for row, net in zip(rows, nets):
+        for name, often in net.items():
+            if name not in _INDEX:
+                raise KeyError(f"the estimator does not know the unit {name!r}")
+            row[_INDEX[name]] = often
+    return rows
+
+
+def predict(rows, widen=False):
+    """Expected times and the ends of the intervals of rows (nets, units): three arrays in seconds.
+
+    A unit that no sample and no price speaks of raises KeyError, unless intervals may be as wide as ignorance
+    (`widen`).
+    """
+    x = np.asarray(rows, dtype=float)
+    if x.ndim != 2 or x.shape[1] != len(NAMES) or not np.isfinite(x).all():
+        raise ValueError(f"rows of {len(NAMES)} finite values are expected")
+    strange = np.flatnonzero(~_KNOWN & (x != 0).any(axis=0))
+    if strange.size and not widen:
+        raise KeyError(f"no sample and no price says what {NAMES[strange[0]]!r} costs")
+    mean = x @ _MEAN[1:] + _MEAN[0]
+    x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
+    variance = (x1 * x1) @ _OWN + ((x1 @ _MORE.T) ** 2).sum(axis=1) - ((x1 @ _LESS.T) ** 2).sum(axis=1)
+    variance = np.maximum(variance, 0.0)
+    if MODEL["residual"]:
+        added, doubt = _residual(x, MODEL["residual"])
+        mean, variance = mean + added, variance + doubt
+    mean = np.maximum(mean, 0.01 * MODEL["level_s"])
+    variance = variance + _NOISE["relative"] ** 2 * (mean**2 + _NOISE["floor_s"] ** 2)
+    half = _NOISE["width"] * np.sqrt(variance)
+    return mean, np.maximum(mean - half, 0.0), mean + half
+
+
+def get_estimation(net, widen=False):
+    """The expected time of one net, {unit: how often}, in seconds."""
+    return float(predict(matrix([net]), widen)[0][0])
+
+
+def get_interval(net, widen=False):
+    """The ends in seconds of the interval that holds a measured time of the net with probability COVERAGE."""
+    _, low, high = predict(matrix([net]), widen)
+    return float(low[0]), float(high[0])
+
+
+def _residual(x, r):
+    length = np.array([math.inf if v is None else v for v in r["length"]])
+    points, half = np.array(r["points"]), np.array(r["half"])
+    z = (x - np.array(r["centre"])) / length
+    squares = (z * z).sum(axis=1)[:, None] + (points * points).sum(axis=1) - 2 * z @ points.T
+    k = np.exp(-0.5 * np.maximum(squares, 0.0)) * r["size_s"] ** 2
+    return k @ np.array(r["alpha"]), np.maximum(r["size_s"] ** 2 - ((k @ half.T) ** 2).sum(axis=1), 0.0)
+
+
+if __name__ == "__main__":
+    print(json.dumps([list(row) for row in np.stack(predict(matrix(json.load(sys.stdin))), axis=1).tolist()]))
+'''
+
+
+def export_estimator(estimator: Estimator) -> str:
+    """The text of `estimator.py`: the model as JSON in it, `get_estimation`, `get_interval` and `predict`."""
+    # In JSON no three quotes ever stand in a row, and with ASCII escapes no encoding changes a name.
+    model = json.dumps(estimator_document(estimator), ensure_ascii=True, allow_nan=False)
+    return _TEMPLATE.replace("@MODEL@", model)

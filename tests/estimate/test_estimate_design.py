@@ -1,0 +1,93 @@
+"""Which nets are suggested: near the best determinant, without times, near a bound where there is one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.estimate.nets import columns, counts, measured
+
+from gnomon.errors import UsageError
+from gnomon.estimate.design import RIDGE, Bound, d_optimal, suggest
+from gnomon.estimate.fit import fit
+from gnomon.estimate.source import source
+
+
+def log_det(z: np.ndarray, rows: object) -> float:
+    picked = z[list(rows)]  # type: ignore[call-overload]
+    return float(np.linalg.slogdet(RIDGE * np.eye(z.shape[1]) + picked.T @ picked)[1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_near_the_best_of_all_choices(seed: int) -> None:
+    z = 5 * np.random.default_rng(seed).standard_normal((10, 3))
+    best = max(log_det(z, rows) for rows in itertools.combinations(range(10), 4))
+    found = d_optimal(z, 4, np.zeros((0, 3)))
+    assert len(set(found)) == 4
+    assert log_det(z, found) > best - 0.1
+
+
+def test_exchanges_never_make_it_worse() -> None:
+    z = 5 * np.random.default_rng(3).standard_normal((60, 5))
+    none = np.zeros((0, 5))
+    assert log_det(z, d_optimal(z, 8, none)) >= log_det(z, d_optimal(z, 8, none, exchanges=0)) - 1e-9
+
+
+def test_what_is_measured_already_is_not_measured_again() -> None:
+    z = np.array([[10.0, 0.0], [0.0, 6.0], [9.0, 0.1]])
+    assert d_optimal(z, 1, np.zeros((0, 2)))[0] == 0
+    assert d_optimal(z, 1, np.array([[10.0, 0.0]]))[0] == 1
+
+
+def test_suggested_nets_teach_more_than_random_ones() -> None:
+    pool, held = counts(300), counts(400, 8)
+    truth = measured(held, noise=0.0)
+    y = measured(pool)
+    errors: dict[str, list[float]] = {"suggested": [], "random": []}
+    for seed in range(10):
+        for name, nets in (("suggested", suggest(columns(), pool, 9, seed=seed)),
+                           ("random", np.random.default_rng(seed).choice(300, 9, replace=False))):  # fmt: skip
+            error = np.abs(fit(columns(), pool[nets], y[nets]).mean_s(held) / truth - 1)
+            errors[name].append(float(error.mean()))
+    assert np.mean(errors["suggested"]) < np.mean(errors["random"])
+
+
+def test_each_net_once_the_same_for_one_seed_and_only_from_the_pool() -> None:
+    pool = counts(50)
+    found = suggest(columns(), pool, 30, seed=4)
+    assert sorted(set(found)) == sorted(found)
+    assert 0 <= found.min() <= found.max() < 50
+    assert np.array_equal(found, suggest(columns(), pool, 30, seed=4))
+    assert not np.array_equal(found, suggest(columns(), pool, 30, seed=5))
+    assert sorted(suggest(columns(), pool, 50)) == list(range(50))
+
+
+def test_with_a_bound_the_second_half_is_near_it() -> None:
+    pool = counts(400)
+    y = measured(pool, noise=0.01)
+    estimator = fit(columns(), pool[:30], y[:30])
+    bound = float(np.quantile(y, 0.7))
+    found = suggest(columns(), pool, 20, given=pool[:30], near=Bound(bound_s=bound, estimator=estimator))
+    assert len(set(found)) == 20
+    distance = np.abs(y[found] / bound - 1)
+    assert np.median(distance[10:]) < 0.05 < np.median(distance[:10])
+
+
+def test_other_devices_say_where_devices_differ() -> None:
+    pool = counts(200)
+    rng = np.random.default_rng(0)
+    devices = []
+    for number in range(4):  # they differ in unit 2 alone
+        price = np.full(6, 1e-3)
+        price[2] = 10.0 ** rng.uniform(-4, -2)
+        devices.append(source(f"d{number}", columns(), pool, 1e-3 + pool @ price))
+    found = suggest(columns(), pool, 4, sources=devices)
+    ratio = pool[:, 2] / pool.sum(axis=1).clip(1)
+    assert ratio[found].max() > np.quantile(ratio, 0.9)
+
+
+@pytest.mark.parametrize("count", [0, 51])
+def test_a_count_that_the_pool_cannot_give_is_refused(count: int) -> None:
+    with pytest.raises(UsageError, match="of 50 nets"):
+        suggest(columns(), counts(50), count)

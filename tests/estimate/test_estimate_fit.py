@@ -1,0 +1,260 @@
+"""The linear model: its limits, its closed form, what does not matter to it, and what outliers do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.estimate.nets import UNITS, columns, counts, measured, prices
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.estimate.columns import Columns
+from gnomon.estimate.evidence import Evidence, Problem, posterior
+from gnomon.estimate.fit import fit
+from gnomon.estimate.metrics import within
+from gnomon.estimate.options import FitOptions, Learner, Unknown
+
+
+def test_without_samples_it_is_the_tables_sum() -> None:
+    table = prices()
+    estimator = fit(columns(table), [], [])
+    x = counts(20)
+    told = estimator.predict(x)
+    assert told.mean_s == pytest.approx(x @ table, rel=1e-12)
+    assert np.all(told.low_s < told.mean_s)
+    assert np.all(told.mean_s < told.high_s)
+
+
+def test_a_table_that_is_off_by_a_scale_and_a_bias_is_mended_by_few_nets() -> None:
+    x = counts(200)
+    y = 4e-3 + 2.5 * (x @ prices())
+    estimator = fit(columns(prices()), x[:4], y[:4])
+    assert np.max(np.abs(estimator.mean_s(x) / y - 1)) < 0.02
+
+
+def test_many_samples_overrule_a_wrong_table() -> None:
+    x = counts(400)
+    y = measured(x, noise=0.01)
+    wrong = np.random.default_rng(9).permutation(prices()) * 3
+    estimator = fit(columns(wrong), x, y)
+    assert estimator.coefficients.mean[1:] == pytest.approx(prices(), rel=0.05)
+
+
+@pytest.mark.parametrize("samples", [4, 40], ids=["in the space of samples", "in the space of directions"])
+def test_the_posterior_is_the_closed_form(samples: int) -> None:
+    rng = np.random.default_rng(0)
+    designs = (rng.standard_normal((samples, 1)), rng.standard_normal((samples, UNITS)))
+    problem = Problem(y=rng.standard_normal(samples), designs=designs, sizes=np.array([1.0, 0.3]))
+    theta = np.log([0.7, 0.4, 0.2])
+    weights = rng.uniform(0.5, 2, samples)
+    told = posterior(problem, theta, weights)
+    scale = np.array([0.7, *[0.4] * UNITS])
+    x = np.concatenate(designs, axis=1)
+    noise = 0.2**2 * weights
+    covariance = np.linalg.inv(np.diag(1 / scale**2) + x.T @ (x / noise[:, None]))
+    assert told.mean == pytest.approx(covariance @ (x.T @ (problem.y / noise)), rel=1e-5, abs=1e-7)
+    found = told.more @ told.more.T if told.more is not None else np.diag(told.prior)
+    found = found if told.less is None else found - told.less @ told.less.T
+    assert found == pytest.approx(covariance, rel=1e-5, abs=1e-7)
+    for i in range(samples):  # leaving one out, by doing it
+        kept = np.arange(samples) != i
+        inner = np.linalg.inv(np.diag(1 / scale**2) + x[kept].T @ (x[kept] / noise[kept, None]))
+        left = problem.y[i] - x[i] @ inner @ (x[kept].T @ (problem.y[kept] / noise[kept]))
+        assert told.loo_residual[i] == pytest.approx(left, rel=1e-4, abs=1e-6)
+        assert told.loo_variance[i] == pytest.approx(noise[i] + x[i] @ inner @ x[i], rel=1e-4)
+
+
+@pytest.mark.parametrize("samples", [4, 40])
+def test_the_evidence_is_the_density_of_the_samples(samples: int) -> None:
+    rng = np.random.default_rng(1)
+    designs = (rng.standard_normal((samples, 2)), rng.standard_normal((samples, UNITS)))
+    problem = Problem(y=rng.standard_normal(samples), designs=designs, sizes=np.ones(2))
+    weights = rng.uniform(0.5, 2, samples)
+    evidence = Evidence(problem, weights)
+
+    def direct(theta: np.ndarray) -> float:
+        k = sum(math.exp(2 * t) * d @ d.T for t, d in zip(theta[:-1], designs, strict=True))
+        k = k + np.diag(math.exp(2 * theta[-1]) * weights)
+        return float(-0.5 * (problem.y @ np.linalg.solve(k, problem.y) + np.linalg.slogdet(k)[1]))
+
+    one, two = np.array([0.1, -0.3, -1.0]), np.array([0.1, 0.4, -1.0])
+    hyper = -0.5 * (0.4**2 - 0.3**2) / 1.5**2
+    assert evidence(two) - evidence(one) == pytest.approx(direct(two) - direct(one) + hyper, rel=1e-5)
+
+
+def test_a_wide_prior_is_weighted_least_squares() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((30, UNITS))
+    y = rng.standard_normal(30)
+    weights = rng.uniform(0.5, 2, 30)
+    problem = Problem(y=y, designs=(x,), sizes=np.ones(1))
+    told = posterior(problem, np.array([9.0, -1.0]), weights)
+    w = 1 / np.sqrt(weights)
+    assert told.mean == pytest.approx(np.linalg.lstsq(x * w[:, None], y * w, rcond=None)[0], rel=1e-5)
+
+
+def test_the_order_of_samples_and_of_columns_does_not_matter() -> None:
+    x = counts(25)
+    y = measured(x)
+    first = fit(columns(), x, y).mean_s(counts(50, 7))
+    order = np.random.default_rng(0).permutation(25)
+    assert fit(columns(), x[order], y[order]).mean_s(counts(50, 7)) == pytest.approx(first, rel=1e-8)
+    swap = np.array([3, 5, 4, 1, 0, 2])
+    c = columns()
+    turned = Columns(names=tuple(c.names[i] for i in swap), kinds=tuple(c.kinds[i] for i in swap))
+    assert fit(turned, x[:, swap], y).mean_s(counts(50, 7)[:, swap]) == pytest.approx(first, rel=1e-3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([1e-6, 1e-3, 1.0, 60.0]), st.integers(0, 100))
+def test_the_unit_of_time_does_not_matter(unit: float, seed: int) -> None:
+    x = counts(15, seed)
+    y = measured(x, seed=seed)
+    first = fit(columns(), x, y).predict(x)
+    second = fit(columns(), x, y * unit).predict(x)
+    assert second.mean_s == pytest.approx(first.mean_s * unit, rel=1e-8)
+    assert second.high_s == pytest.approx(first.high_s * unit, rel=1e-8)
+
+
+def test_the_unit_of_a_kind_does_not_matter() -> None:
+    x = counts(25)
+    y = measured(x)
+    change = np.array([1000.0] * 3 + [1.0] * 3)
+    first = fit(columns(), x, y).mean_s(x)
+    assert fit(columns(), x * change, y).mean_s(x * change) == pytest.approx(first, rel=1e-8)
+
+
+def test_the_unit_of_a_sized_column_does_not_matter() -> None:
+    x = counts(25)
+    y = measured(x)
+    change = np.array([1.0, 1e3, 1e-3, 7.0, 1.0, 1e6])
+    c = columns()
+    sized = [Columns(names=c.names, kinds=c.kinds, scale=(x * f).std(axis=0)) for f in (1.0, change)]
+    first = fit(sized[0], x, y).mean_s(x)
+    assert fit(sized[1], x * change, y).mean_s(x * change) == pytest.approx(first, rel=1e-7)
+
+
+@pytest.mark.parametrize("samples", [40, 100])
+def test_threefold_outliers_hardly_move_it(samples: int) -> None:
+    held = counts(1000, 50)
+    truth = measured(held, seed=51)
+    lost = []
+    for seed in range(10):
+        x = counts(samples, seed)
+        y = measured(x, seed=seed)
+        spoilt = y.copy()
+        spoilt[np.random.default_rng(seed).choice(samples, samples // 20, replace=False)] *= 3
+        clean, robust = fit(columns(), x, y), fit(columns(), x, spoilt)
+        assert robust.weights[spoilt != y].max() < 0.2
+        lost.append(within(clean.mean_s(held), truth) - within(robust.mean_s(held), truth))
+    assert np.mean(lost) < 0.02
+
+
+def test_normal_errors_weigh_all_samples_alike() -> None:
+    x = counts(30)
+    found = fit(columns(), x, measured(x), options=FitOptions(tail=math.inf))
+    assert found.weights == pytest.approx(np.ones(30))
+
+
+def test_the_same_samples_give_the_same_estimator() -> None:
+    x = counts(20)
+    first, second = (fit(columns(), x, measured(x)) for _ in range(2))
+    assert np.array_equal(first.coefficients.mean, second.coefficients.mean)
+    assert first.noise == second.noise
+
+
+def test_an_unknown_unit_is_refused_by_name_or_makes_the_interval_wide() -> None:
+    x = counts(20)
+    x[:, 4] = 0
+    estimator = fit(columns(), x, measured(x))
+    net = np.array([1.0, 1, 1, 1, 0, 1])
+    estimator.predict(net)
+    strange = net + 3 * np.eye(6)[4]
+    with pytest.raises(ProblemError, match="unit4"):
+        estimator.predict(strange)
+    wide, narrow = estimator.predict(strange, unknown=Unknown.WIDEN), estimator.predict(net)
+    assert wide.high_s - wide.low_s > 3 * (narrow.high_s - narrow.low_s)
+    assert estimator.explain(strange)[0].column == "unit4"
+
+
+def test_a_price_makes_a_unit_known() -> None:
+    table = prices()
+    table[5] = math.nan
+    x = counts(20)
+    x[:, 4:] = 0
+    estimator = fit(columns(table), x, measured(x))
+    net = np.array([[1.0, 1, 1, 1, 2, 0]])
+    assert estimator.mean_s(net)[0] == pytest.approx(3e-3 + float((net @ np.nan_to_num(table))[0]), rel=0.2)
+    with pytest.raises(ProblemError, match="unit5"):
+        estimator.predict([[0, 0, 0, 0, 0, 1]])
+
+
+def test_explain_shares_add_up_to_one() -> None:
+    x = counts(20)
+    doubts = fit(columns(), x, measured(x)).explain(x[0])
+    assert sum(d.share for d in doubts) == pytest.approx(1)
+    assert [d.share for d in doubts] == sorted((d.share for d in doubts), reverse=True)
+    assert {"bias", "noise"} < {d.column for d in doubts}
+
+
+def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
+    rng = np.random.default_rng(0)
+    c = Columns(names=("a", "b"), kinds=("k", "k"))
+    x = rng.uniform(0, 3, (150, 2))
+    linear = (5 + x @ [1, 2]) * 1e-3
+    bent = linear + 3e-3 * np.sin(3 * x[:, 0])
+    noise = 1 + 0.01 * rng.standard_normal(150)
+    assert fit(c, x, linear * noise).residual is None
+    kept = fit(c, x[:100], (bent * noise)[:100])
+    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner=Learner.NEVER))
+    assert kept.residual is not None
+    assert never.residual is None
+    errors = [np.mean(np.abs(e.mean_s(x[100:]) / bent[100:] - 1)) for e in (kept, never)]
+    assert errors[0] < 0.5 * errors[1]
+    told = kept.predict(x[100:])
+    assert np.mean((told.low_s <= bent[100:]) & (bent[100:] <= told.high_s)) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("rows", "times", "message"),
+    [
+        (np.ones((2, 3)), [1, 1], "6 columns"),
+        (np.ones((2, UNITS)), [1], "1 times"),
+        (np.ones((2, UNITS)), [1, 0], "time of net 1"),
+        (np.ones((2, UNITS)), [1, math.nan], "time of net 1"),
+        (np.full((1, UNITS), math.inf), [1], "column 'unit0'"),
+        ([], [], "neither a sample nor a price"),
+    ],
+)
+def test_samples_that_cannot_be_meant_are_refused(rows: object, times: list[float], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        fit(columns(), rows, times)  # type: ignore[arg-type]
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": ()}, "0 columns"),
+        ({"names": ("a", "a")}, "named 'a'"),
+        ({"kinds": ("k",)}, "1 kinds"),
+        ({"prior_s": [1.0]}, "1 prices"),
+        ({"prior_s": [1.0, -1.0]}, "price of column 'b'"),
+        ({"prior_s": [1.0, math.inf]}, "price of column 'b'"),
+        ({"scale": [1.0, 0.0]}, "not above zero"),
+        ({"scale": [1.0, math.nan]}, "size of column 'b'"),
+    ],
+)
+def test_columns_that_cannot_be_meant_are_refused(change: dict[str, object], message: str) -> None:
+    fields: dict[str, object] = {"names": ("a", "b"), "kinds": ("k", "k")}
+    with pytest.raises(ProblemError, match=message):
+        Columns(**(fields | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [{"coverage": 0.2}, {"tail": 0.5}, {"floor": 0}, {"passes": 0}])
+def test_options_that_cannot_be_meant_are_refused(change: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        FitOptions(**change)  # type: ignore[arg-type]

@@ -1,0 +1,83 @@
+"""Intervals hold what they promise on simulated devices; their quantiles are quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.estimate.nets import columns, counts, measured
+
+from gnomon.estimate.conformal import factor, smooth_quantile
+from gnomon.estimate.fit import fit
+from gnomon.estimate.metrics import coverage, relative_error, spearman, split_half_ceiling, within
+from gnomon.estimate.options import FitOptions
+
+
+@pytest.mark.parametrize("nominal", [0.8, 0.9])
+@pytest.mark.parametrize("samples", [20, 60])
+def test_intervals_cover_what_they_say(nominal: float, samples: int) -> None:
+    held = counts(500, 99)
+    truth = measured(held, noise=0.05, seed=98)
+    found = []
+    for seed in range(25):
+        x = counts(samples, seed)
+        told = fit(columns(), x, measured(x, noise=0.05, seed=seed), options=FitOptions(coverage=nominal)).predict(held)
+        found.append(coverage(told.low_s, told.high_s, truth))
+    assert nominal - 0.04 < np.mean(found) < nominal + 0.07
+
+
+def test_intervals_narrow_with_samples() -> None:
+    x = counts(200)
+    y = measured(x, noise=0.05)
+    widths = []
+    for samples in (8, 100):
+        told = fit(columns(), x[:samples], y[:samples]).predict(x)
+        widths.append(float(np.median((told.high_s - told.low_s) / told.mean_s)))
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_the_probability_of_a_bound_is_even_at_the_expected_time_and_agrees_with_the_interval() -> None:
+    x = counts(30)
+    estimator = fit(columns(), x, measured(x))
+    told = estimator.predict(x[:3])
+    for i in range(3):
+        assert estimator.probability(x[i], told.mean_s[i])[0] == pytest.approx(0.5)
+        assert estimator.probability(x[i], told.high_s[i])[0] == pytest.approx(0.95)
+        assert estimator.probability(x[i], 0.0)[0] < 0.01
+
+
+def test_the_smooth_quantile_is_near_the_quantile_and_between_the_extremes() -> None:
+    values = np.random.default_rng(0).standard_normal(20_000)
+    assert smooth_quantile(values, 0.9) == pytest.approx(np.quantile(values, 0.9), abs=0.01)
+    few = np.array([3.0, 1.0, 2.0])
+    assert 2.0 < smooth_quantile(few, 0.9) <= 3.0
+    assert smooth_quantile(few, 0.5) == pytest.approx(2.0, abs=1e-3)
+
+
+def test_the_factor_follows_many_scores_and_doubts_few() -> None:
+    rng = np.random.default_rng(0)
+    many = factor(3 * rng.standard_normal(4000), 0.9, 3990)
+    assert many == pytest.approx(3 * 1.645, rel=0.05)
+    scores = rng.standard_normal(12)
+    assert factor(scores, 0.9, 3) > factor(scores, 0.9, 10) > 1
+    assert factor(np.zeros(0), 0.9, 0) > 1.645
+    assert factor(np.zeros(5), 0.9, 3) > 1.645
+
+
+def test_scores_of_predictions() -> None:
+    y = np.array([1.0, 2.0, 3.0, 4.0])
+    p = np.array([1.05, 2.5, 3.0, 3.9])
+    assert within(p, y) == 0.75
+    assert np.array(relative_error(p, y)) == pytest.approx([0.08125, 0.0375])
+    assert spearman(p, y) == pytest.approx(1)
+    assert spearman(np.array([1.0, 1, 2, 2]), y) == pytest.approx(0.894427, rel=1e-5)
+    assert spearman(np.ones(4), y) == 0
+    assert coverage(y - 1, y, y + 0.5) == 0
+    assert coverage(y - 1, y + 1, y) == 1
+    assert np.array(split_half_ceiling(y, y)) == pytest.approx([1.0, 1.0])
+
+
+def test_ranks_agree_with_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="scipy is the oracle of ranks")
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 9, 50).astype(float), rng.standard_normal(50)
+    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
