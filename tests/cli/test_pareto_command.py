@@ -138,6 +138,10 @@ def test_the_defaults(requests: list[ParetoRequest]) -> None:
     [
         ((), "either MODEL or --from"),
         (("m.circle", "--from", "d.json"), "either MODEL or --from"),
+        (("--from", "d.json", "--by", "group"), "--by says nothing of a dump"),
+        (("--from", "d.json", "--device", "board"), "--device says nothing of a dump"),
+        (("--from", "d.json", "--option", "threads=1"), "--option says nothing of a dump"),
+        (("m.circle", "--codes", "cpu,npu"), "--codes names the digits of a dump"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--pick", "0"), "--pick"),
         (("m.circle", "--iterations", "0"), "--iterations"),
@@ -313,6 +317,20 @@ def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path, tmp_
     for name in ("brute", "random", "hlps"):
         assert re.search(rf">{name}, \d", words)
     assert "(1 far outside)" in words
+
+
+def test_the_picture_says_where_an_interval_is_longer_than_drawn(dump: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from gnomon.report.front_picture import draw_front
+
+    found = measured(document(dump))
+    told = "drawn to 3 times a value at most"
+    draw_front(found, [tmp_path / "short.svg"])
+    assert told not in (tmp_path / "short.svg").read_text()
+    estimate = found["points"][0]["estimates"][0]
+    estimate["high"] = 1000 * estimate["value"]
+    draw_front(found, [tmp_path / "long.svg"])
+    assert told in (tmp_path / "long.svg").read_text()
 
 
 @pytest.mark.parametrize("objectives", [1, 2])

@@ -198,6 +198,88 @@ def test_an_epsilon_with_charges_claims_no_more_than_is_true(seed: int) -> None:
     assert factor_needed(charged, front, exact) <= 1 + proved + 1e-12
 
 
+def assert_true(model: CostModel, front: Front, exact: np.ndarray) -> None:
+    """What the certificate claims holds against the exact front (N, objectives), which is not negative."""
+    kind, epsilon = front.certificate.kind, front.certificate.epsilon or 0.0
+    if kind != "heuristic":
+        held: np.ndarray = np.all(front.costs[None] <= exact[:, None] * (1 + epsilon) + 1e-9, axis=2)
+        assert np.all(np.any(held, axis=1)), (kind, epsilon, front.costs, exact)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_charges_leave_no_wrong_claim_on_the_way_or_at_an_early_end(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = graph(seed, int(rng.integers(5, 8)), 2, extra=1, top=9)
+    charges = tuple(Charge(c, rng.integers(0, 12, 2).astype(float)) for c in "ab")
+    charged = CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
+    exact, seen, left = oracle(charged), list[Front](), iter(range(int(rng.integers(0, 12))))
+    seen.append(exact_front(charged, out_of_time=lambda: next(left, None) is None, watch=seen.append))
+    seen.append(exact_front(charged, watch=seen.append))
+    assert seen[-1].certificate.kind == "exact"
+    for front in seen:
+        assert_true(charged, front, exact)
+
+
+def test_charges_that_only_the_dearest_end_pays_leave_that_end_open() -> None:
+    # Without its charge "x" is the least of both objectives, and there is no corner; with it, "y" is on the front.
+    costs = (np.array([[1.0, 1.0], [2.0, 3.0]]),)
+    objectives = (Objective("t"), Objective("m"))
+    model = CostModel(Space((Slot("a", ("x", "y")),)), objectives, costs, charges=(Charge("x", np.array([5.0, 0.0])),))
+    seen: list[Front] = []
+    front = exact_front(model, out_of_time=lambda: True, watch=seen.append)
+    for early in (*seen, front):
+        assert early.costs.tolist() == [[6.0, 1.0]]
+        assert early.certificate.epsilon == pytest.approx(5.0)
+    assert exact_front(model).costs.tolist() == [[2.0, 3.0], [6.0, 1.0]]
+
+
+@pytest.mark.parametrize("limits", [FrontLimits(), FrontLimits(table_entries=1)])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_factor_is_not_claimed_of_negative_costs(calls: int, limits: FrontLimits) -> None:
+    costs = (np.array([[-1.0, 10.0], [10.0, 1.0]]), np.array([[0.0, 0.0], [1.0, -1.0]]))
+    space = Space((Slot("a", ("x", "y")), Slot("b", ("x", "y"))))
+    model = CostModel(space, (Objective("t"), Objective("m")), costs)
+    left, seen = iter(range(calls)), list[Front]()
+    last = exact_front(model, out_of_time=lambda: next(left, None) is None, limits=limits, watch=seen.append)
+    assert "heuristic" in {front.certificate.kind for front in (*seen, last)}
+    assert all(front.certificate.kind != "epsilon" for front in (*seen, last))
+
+
+def test_three_objectives_that_run_out_of_room_keep_what_was_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    slots = tuple(Slot(f"s{i}", ("a", "b")) for i in range(8))
+    costs = tuple(rng.random((2, 3)) + 0.1 for _ in slots)
+    model = CostModel(Space(slots), tuple(Objective(n) for n in "tme"), costs)
+    passes, run = [0], front_labels.LabelPass.run
+
+    def once(self: front_labels.LabelPass) -> np.ndarray:
+        passes[0] += 1
+        if passes[0] > 1:
+            raise front_labels.Stopped
+        return run(self)
+
+    monkeypatch.setattr(front_labels.LabelPass, "run", once)
+    front = exact_front(model)
+    assert front.certificate.kind == "epsilon"
+    assert (front.certificate.epsilon or 1.0) <= 0.05 + 1e-12
+    assert_true(model, front, oracle(model))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_problem_of_one_objective_or_three_is_never_called_exact(seed: int) -> None:
+    model = graph(seed, 8, 2, top=9)
+    for count in (1, 3):
+        wide = CostModel(
+            model.space,
+            tuple(Objective(str(k)) for k in range(count)),
+            tuple(np.repeat(c[:, :1], count, axis=1) for c in model.slot_costs),
+            tuple(PairCost(p.first, p.second, np.repeat(p.cost[..., :1], count, axis=2)) for p in model.pairs),
+        )
+        front = exact_front(wide, limits=FrontLimits(table_entries=4))
+        assert front.certificate.kind == "epsilon"
+        assert_true(wide, front, oracle(wide))
+
+
 def test_many_slots_begin_with_a_front_before_any_plan() -> None:
     model = graph(3, 320, 2)
     seen: list[Front] = []

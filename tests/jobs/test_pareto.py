@@ -14,8 +14,9 @@ from tests.bad_days.livekit import add_circle, matmul_onnx
 
 from gnomon.core.dominance import dominates
 from gnomon.core.space import Slot, Space
-from gnomon.errors import MeasurementError, ProblemError, UsageError
+from gnomon.errors import MeasurementError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.pareto_dump import read_dump
+from gnomon.jobs import pareto_search
 from gnomon.jobs.pareto import pareto
 from gnomon.jobs.pareto_evaluate import Evaluator
 from gnomon.jobs.pareto_records import Pareto, ParetoRequest
@@ -161,6 +162,20 @@ def test_what_cannot_be_meant_is_told_first(tmp_path: Path, change: dict[str, An
     with pytest.raises(UsageError, match=word) as told:
         pareto(asked)
     assert told.value.hint
+
+
+def test_a_search_that_lacks_a_package_is_told_before_any_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(name: str) -> None:
+        if name == "nsga2":
+            raise RuntimeMissingError("no pymoo", hint="pip install it")
+
+    monkeypatch.setattr(pareto_search, "load_strategy", lacking)
+    monkeypatch.setattr(pareto_search, "make_strategy", lambda *_, **__: pytest.fail("a search began"))
+    asked = ParetoRequest(source=write_dump(tmp_path / "d.json"), others=(Plan(name="nsga2"),))
+    with pytest.raises(RuntimeMissingError, match="no pymoo"):
+        pareto(asked)
 
 
 def test_dumps_that_cannot_be_searched(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +19,15 @@ from tests.bad_days.livekit import add_circle, interrupt, nothing_left
 from tests.jobs.pareto_kit import Killed, Pretended, PretendedSpace, campaigns, pretend
 
 from gnomon.errors import UsageError
+from gnomon.jobs import pareto as job
+from gnomon.jobs.objectives import goals_of
 from gnomon.jobs.pareto import pareto
+from gnomon.jobs.pareto_evaluate import Evaluator
 from gnomon.jobs.pareto_records import Pareto, ParetoRequest
 from gnomon.jobs.pareto_search import Plan
 from gnomon.jobs.request import Request
 from gnomon.measure.effort import Effort
+from gnomon.measure.recorded import RecordedRunner
 from gnomon.search.base import Assignment
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
@@ -230,3 +235,24 @@ def test_kill_9_of_the_real_command(tmp_path: Path) -> None:
     assert not set(after[len(before) :]) & set(whole)  # what was known is not run again
     (row,) = campaigns(record)
     assert row.finished
+
+
+def test_what_the_record_lacks_was_not_run_and_nothing_is_called_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bench(tmp_path, monkeypatch, "brute")
+    space: Any = PretendedSpace(3, ("cpu", "npu"))
+
+    def recorded() -> tuple[str, int, int]:
+        """The search over the record alone: what it proves, and how many failed, and were never run."""
+        with SqliteStore.open(made.record) as store:
+            (campaign,) = store.query(CampaignQuery())
+            lab: Any = SimpleNamespace(runner=RecordedRunner(store, campaign), request=made.asked.request, counters=())
+            evaluator = Evaluator(lab=lab, space=space, goals=goals_of(made.asked.objectives))
+            _, certificate, _ = job._search(made.asked, space, evaluator, job._Steps(None))
+            return certificate.kind, len(evaluator.failures), len(evaluator.unmeasured)
+
+    assert made.run(plan=replace(made.asked.plan, iterations=5)) is not None
+    assert recorded() == ("heuristic", 4, 3)
+    assert made.run() is not None
+    assert recorded() == ("exact", 1, 0)  # the one that crashes, which is a result

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gnomon.cli.measuring import measuring_options, options_of
 from gnomon.cli.output import write_json
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 _REFUSED = 7
 """The exit code where the package of the point that was asked for does not do what it should."""
+
+_OF_DUMPS = frozenset(
+    {
+        *("source", "codes", "objectives", "strategies", "iterations", "seed", "dumpfile", "picture"),
+        *("as_json", "quiet", "measure"),
+        *("pick", "under", "unattended", "counters"),  # the job says why not
+    }
+)
+"""The options that may stand beside --from."""
 
 
 @click.command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
@@ -127,6 +137,7 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
 
     if (model is None) == (values["source"] is None):
         raise click.UsageError("give either MODEL or --from DUMP")
+    _check_parts(of_dump=model is None)
     record = values["record"] or default_path()
     own_record = values["record"] is not None
     unattended = values.pop("unattended")
@@ -154,6 +165,17 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
 
 # A dump takes the model's place.
 next(parameter for parameter in pareto.params if parameter.name == "model").required = False
+
+
+def _check_parts(*, of_dump: bool) -> None:
+    """UsageError for an option that says nothing of what is searched, which would be left out in silence."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and of_dump and option.name not in _OF_DUMPS:
+            raise click.UsageError(f"{option.opts[0]} says nothing of a dump: leave it out, or give MODEL")
+        if given and not of_dump and option.name == "codes":
+            raise click.UsageError("--codes names the digits of a dump: give --from DUMP")
 
 
 def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> ParetoRequest:

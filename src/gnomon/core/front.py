@@ -174,7 +174,7 @@ def _simple(model: CostModel) -> Ints:
 def _front(search: Search, factor: float, epsilon: float) -> Front:
     if factor <= 1:
         certificate = Certificate(kind="exact")
-    elif math.isfinite(factor):
+    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # of a negative cost, more is less
         # What was asked for and reached is written as it was asked for, without the rounding of 1 + epsilon.
         reached = factor <= search.factor
         certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)

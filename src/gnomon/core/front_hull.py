@@ -67,6 +67,20 @@ def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
     return found
 
 
+def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | float) -> float:
+    """The factor from 1 that is proved beyond both ends of a front (N, 2), which `proven_factor` leaves out.
+
+    `sides` (2, 2) weigh the objectives one by one, `bounds` (2,) are proved of them. What exceeds a bound by no more
+    than `slack` counts as least. It is +inf where nothing is known, or a bound that is needed is not positive.
+    """
+    if not len(costs):
+        return float("inf")
+    reached = costs.min(axis=0) * np.diag(sides)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.where(bounds > 0, reached / bounds, np.inf)
+    return float(np.where(reached <= bounds + slack, 1.0, factors).max())
+
+
 def support(ask: Ask, scale: Floats, slack: float, go_on: Callable[[Hull], bool], factor: float = 1.0) -> Hull | None:
     """The supported points, or None where nothing is allowed. `scale` (2,) makes the objectives comparable.
 

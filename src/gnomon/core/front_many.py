@@ -36,6 +36,7 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
     factors = [search.factor]
     if search.factor < _NEAR and bool((ideal.value > 0).all()):
         factors.insert(0, _NEAR)
+    proved = float("inf")
     for factor in factors:
         for case in cases:
             minima, found = minimise_weighted(case.plan, np.eye(count))
@@ -48,7 +49,8 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
             try:
                 search.learn(labels.run())
             except Stopped:
-                return ideal_factor(search.costs, ideal.value)
+                return min(proved, ideal_factor(search.costs, ideal.value))
+        proved = factor
         search.show(factor)
     return search.factor
 

@@ -16,7 +16,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.dominance import covered, nondominated
 from gnomon.core.front_bounds import minimise_weighted
 from gnomon.core.front_cases import Case
-from gnomon.core.front_hull import Hull, corners, excess, proven_factor, support
+from gnomon.core.front_hull import Hull, corners, end_factor, excess, proven_factor, support
 from gnomon.core.front_labels import LabelPass, Stopped
 from gnomon.core.front_plan import Plan
 from gnomon.core.front_regions import Proofs, Query, Region, open_regions
@@ -70,12 +70,14 @@ class PlaneSearch:
         if hull is None:
             return 1.0
         self.open = [_Open.planes(base, hull.weights, hull.bounds)]
-        self.search.show(self._factor())
-        if len(cases) > 1:
+        if len(cases) == 1:
+            self.search.show(self._factor())
+        else:
+            self.search.show(self._uncharged(hull))
             hulls = []
             for case in cases:
                 if self.search.out_of_time():
-                    return self._factor()
+                    return self._uncharged(hull)
                 found = self._considered(case, hull)
                 if found is not None:
                     hulls.append(found)
@@ -86,6 +88,13 @@ class PlaneSearch:
         except Stopped:
             return self._factor()
         return min(self._factor(), self.search.factor)
+
+    def _uncharged(self, hull: Hull) -> float:
+        """The factor proved by bounds without charges: the least of each objective may cost more than they say."""
+        sides = hull.weights[:2]
+        slack = np.array([self.slack + self.search.slack(side) for side in sides])  # of the bounds, of what is compared
+        ends = end_factor(self.search.costs, sides, hull.bounds[:2], slack)
+        return max(self._factor(), ends)
 
     def _passes(self) -> None:
         """Close all cases; raises Stopped where that takes too long or too many labels."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.front_hull import Hull, proven_factor, support
+from gnomon.core.front_hull import Hull, end_factor, proven_factor, support
 from gnomon.core.front_many import ideal_factor, spread_weights
 from gnomon.core.front_search import Search
 from gnomon.core.solve import Solution, solve
@@ -26,7 +26,7 @@ def search_wide(search: Search) -> float:
         if found is not None:
             ideal[unit.argmax()] = found.bound
         if search.out_of_time() and len(search.costs):
-            return ideal_factor(search.costs, ideal)
+            return _never_exact(ideal_factor(search.costs, ideal))
     reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(count)
     scale: Floats = np.asarray(1.0 / np.where(reach > 0, reach, 1.0))
     if count == 2:
@@ -35,7 +35,12 @@ def search_wide(search: Search) -> float:
         if search.out_of_time():
             break
         _minimum(search, weights)
-    return ideal_factor(search.costs, ideal)
+    return _never_exact(ideal_factor(search.costs, ideal))
+
+
+def _never_exact(factor: float) -> float:
+    """A factor of 1 from bounds within a tolerance would be a claim of exactness."""
+    return max(factor, 1.0 + _TOLERANCE)
 
 
 def _minimum(search: Search, weights: Floats) -> Solution | None:
@@ -63,15 +68,19 @@ def _plane(search: Search, scale: Floats) -> float:
                 bounds[i], costs[i], assignments[i] = found.bound - loose, found.cost, found.assignment
         return bounds, costs, assignments
 
+    def factor(hull: Hull) -> float:
+        # A time limit of HiGHS may have left the ends open.
+        ends = end_factor(search.costs, hull.weights[:2], hull.bounds[:2], 2 * _TOLERANCE)
+        return max(proven_factor(search.costs, hull.weights, hull.bounds), ends)
+
     def go_on(hull: Hull) -> bool:
         if search.out_of_time() or len(hull.weights) >= search.limits.weightings:
             return False
-        proved = proven_factor(search.costs, hull.weights, hull.bounds)
-        search.show(proved)
+        proved = factor(hull)
+        search.show(_never_exact(proved))
         return search.factor == 1 or proved > search.factor
 
     hull = support(ask, scale, _TOLERANCE, go_on, search.factor)
     if hull is None:
         return float("inf")
-    # A factor of 1 from bounds within a tolerance would be a claim of exactness.
-    return max(proven_factor(search.costs, hull.weights, hull.bounds), 1.0 + _TOLERANCE)
+    return _never_exact(factor(hull))

@@ -22,7 +22,7 @@ from gnomon.jobs.pareto_partial import PartialDump
 from gnomon.jobs.pareto_points import check_bounds, choose, enough, sampled_points
 from gnomon.jobs.pareto_prove import Point, decide, measure_points, worth_proving
 from gnomon.jobs.pareto_records import Lived, Pareto, ParetoRequest
-from gnomon.jobs.pareto_search import EXACT, Searched, check_plans, in_one_box, joined, search
+from gnomon.jobs.pareto_search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto_space import DecisionSpace, decision_space, wished_precisions
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.prove import Verified, verify
@@ -71,6 +71,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     goals = goals_of(asked.objectives)
     asked = replace(asked, objectives=tuple(goal.name for goal in goals))
     check_plans(asked.plans)
+    check_installed(asked.plans)
     check_bounds(asked.objectives, asked.pick, asked.under)
     check_counters(asked.objectives, asked.counters)
     if asked.dumpfile is not None:
@@ -190,7 +191,7 @@ def _search(
             f"no assignment ran and told every objective ({reasons[:600]})",
             hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
         )
-    kind = Certificate(kind="exact" if found.complete else "heuristic")
+    kind = Certificate(kind="exact" if found.complete and not evaluator.unmeasured else "heuristic")
     sources = {**_SOURCES, ENERGY: energy_source(evaluator.lab.counters)}
     return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
 

@@ -26,7 +26,8 @@ class Evaluator:
     """Runs assignments of a space in a lab. What the record holds is not run again.
 
     `clock` is that of the first run that succeeded, None until then. `failures` tells why assignments failed;
-    `replayed` counts those that the record held.
+    `replayed` counts those that the record held. `unmeasured` are those of `failures` that were never run to an end, so
+    that nothing is known of them.
     """
 
     lab: Lab
@@ -36,6 +37,7 @@ class Evaluator:
     failures: dict[Assignment, str] = field(default_factory=dict)
     measured: dict[Assignment, Measured] = field(default_factory=dict)
     replayed: int = 0
+    unmeasured: set[Assignment] = field(default_factory=set)
 
     def __call__(self, assignment: Assignment) -> Cost | None:
         """What an assignment costs in each objective; None if it failed or does not tell."""
@@ -45,7 +47,10 @@ class Evaluator:
         self.replayed += before > 0 and len(found.runs) == before
         self.measured[assignment] = found
         if not found.ok:
-            self.failures[assignment] = describe(found.failure or _vanished())
+            failure = found.failure or _vanished()
+            self.failures[assignment] = describe(failure)
+            if failure.kind == "unmeasured":
+                self.unmeasured.add(assignment)
             return None
         cost = cost_of(self.goals, found, self._clock(found))
         if cost is None:

@@ -14,7 +14,7 @@ from gnomon.search.base import Assignment, Cost, Told
 from gnomon.search.coarse import Coarse
 from gnomon.search.driver import Trail, run
 from gnomon.search.exhaustive import MOST_ASSIGNMENTS
-from gnomon.search.registry import known_strategies, make_strategy
+from gnomon.search.registry import known_strategies, load_strategy, make_strategy
 
 EXACT = "exact"
 _ALIASES = {"brute": "exhaustive"}
@@ -73,6 +73,13 @@ def check_plans(plans: Sequence[Plan]) -> None:
             "the search exact has prices of its own, which no other search can be compared by",
             hint="Give --search exact alone.",
         )
+
+
+def check_installed(plans: Sequence[Plan]) -> None:
+    """RuntimeMissingError for a search that lacks a package here: better known before another one has run for hours."""
+    for plan in plans:
+        if plan.strategy != EXACT:
+            load_strategy(plan.strategy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

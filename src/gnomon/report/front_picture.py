@@ -36,6 +36,9 @@ _LINES = (("black", "-"), ("#0072B2", "--"), ("#D55E00", "-."), ("#009E73", ":")
 _FARTHEST = 5.0
 """How many times the front's largest value a sample may be to be drawn."""
 
+_LONGEST_BAR = 3.0
+"""How many times its value an interval is drawn to: two processes may leave one without an end to speak of."""
+
 _LEAST_SPAN = 0.1
 """The least span of an axis, as a share of its largest value: a difference below 1 % shall not look like one."""
 
@@ -146,7 +149,7 @@ def _draw_measured(axes: Any, document: dict[str, Any], places: _Places) -> None
             continue
         chosen = point["number"] is not None and point["number"] == document["chosen"]
         groups["chosen" if chosen else "front" if point["number"] is not None else "behind"].append(point)
-    proved = "the front, with 95 % intervals" if document["proved"] else "the front, as sampled"
+    proved = f"the front, with 95 % intervals{_cut(document)}" if document["proved"] else "the front, as sampled"
     looks = {
         "behind": ("s", _BEHIND, "measured again and surely behind", "none"),
         "front": ("o", _FRONT, proved, _FRONT),
@@ -196,6 +199,13 @@ def _sampled(document: dict[str, Any], *, beyond: int) -> str:
     return f"{told} ({beyond} far outside)" if beyond else told
 
 
+def _cut(document: dict[str, Any]) -> str:
+    """Words for the legend where an interval is longer than it is drawn."""
+    drawn = [e for p in document["points"] for e in (p["estimates"] or [])[:2]]
+    longer = any(e["high"] is not None and e["high"] > _LONGEST_BAR * e["value"] for e in drawn)
+    return f" (drawn to {_LONGEST_BAR:g} times a value at most)" if longer else ""
+
+
 def _bars(points: Sequence[dict[str, Any]], axis: int, scale: float) -> list[list[float]]:
     """How far the error bars reach down and up; not at all where an interval is unknown, nor beyond thrice a value."""
     down, up = [], []
@@ -203,7 +213,7 @@ def _bars(points: Sequence[dict[str, Any]], axis: int, scale: float) -> list[lis
         found = point["estimates"][axis]
         value, low, high = found["value"], found["low"], found["high"]
         down.append(0.0 if low is None else max(0.0, value - low) * scale)
-        up.append(0.0 if high is None else max(0.0, min(high, 3 * value) - value) * scale)
+        up.append(0.0 if high is None else max(0.0, min(high, _LONGEST_BAR * value) - value) * scale)
     return [down, up]
 
 

@@ -92,6 +92,8 @@ def _space_line(document: dict[str, Any]) -> str:
     by = f" by {space['by']}" if space["by"] else ""
     slots = [f"{own} operators" if space["by"] == "operator" else f"{own} slots of operators{by}"] if own else []
     slots += [f"{s['name']} ({', '.join(s['choices'])})" for s in space["slots"][own:]]
+    if not slots:
+        return "1 assignment: there is nothing to choose."
     return f"{size} assignments: {', '.join(slots)}."
 
 
@@ -128,7 +130,7 @@ def _front(document: dict[str, Any], page: Page) -> None:
     rows = [_row(document, p, f"{'> ' if p['number'] == document['chosen'] else ''}{p['number']}") for p in front]
     chosen = frozenset(k for k, p in enumerate(front) if p["number"] == document["chosen"])
     page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]), bold=chosen)
-    if document["proved"]:
+    if any("like" in row[-1] or "perhaps" in row[-1] for row in rows):
         page.line(
             "like N: the noise tells them apart in nothing; perhaps behind N: N is better somewhere, and no worse as "
             "far as the noise tells.",

@@ -33,8 +33,22 @@ def known_strategies() -> tuple[str, ...]:
 def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> Strategy:
     """The strategy of that name for a space.
 
-    UsageError for an unknown name, an option that it does not have, or a module that cannot be loaded;
-    RuntimeMissingError where it needs a package that is not installed.
+    UsageError for an option that it does not have; what `load_strategy` raises passes through.
+    """
+    factory = load_strategy(name)
+    try:
+        return factory(space, seed=seed, **options)
+    except TypeError as error:
+        raise UsageError(
+            f"the strategy {name!r} does not take these options: {error}", hint="See docs/search.md."
+        ) from (error)
+
+
+def load_strategy(name: str) -> Factory:
+    """What makes the strategy of that name.
+
+    UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError where it needs a package that
+    is not installed.
     """
     entries = _entries()
     if name not in entries:
@@ -42,6 +56,7 @@ def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> 
     entry = entries[name]
     try:
         factory: Factory = entry.load()
+        return factory
     except GnomonError:
         raise
     except Exception as error:  # a third party's module may raise anything at import
@@ -49,12 +64,6 @@ def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> 
             f"the strategy {name!r} cannot be loaded: {type(error).__name__}: {error}",
             hint=f"Mend or remove the package that adds it ({entry.value}).",
         ) from error
-    try:
-        return factory(space, seed=seed, **options)
-    except TypeError as error:
-        raise UsageError(
-            f"the strategy {name!r} does not take these options: {error}", hint="See docs/search.md."
-        ) from (error)
 
 
 def _entries() -> dict[str, EntryPoint]:
