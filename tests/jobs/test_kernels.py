@@ -84,6 +84,14 @@ def test_an_activation_joins_what_feeds_it_and_a_product_what_reads_it() -> None
     assert home == {0: 7, 1: 8, 2: 8}
 
 
+def test_a_sum_joins_the_later_of_what_feeds_it() -> None:
+    # 1 reads 0, and 2 adds both up: a runtime adds while it computes 1, which has all that the sum needs.
+    for feeds in ([[], [0], [0, 1]], [[], [0], [1, 0]]):
+        home = {0: 3, 1: 4}
+        _absorb(graph_of(feeds, [5, 5, 0]), home)
+        assert home[2] == 4
+
+
 @given(st.data(), st.integers(1, 12))
 def test_every_operator_finds_a_home_where_the_graph_hangs_together(data: st.DataObject, count: int) -> None:
     feeds = [[], *(sorted(data.draw(st.sets(st.integers(0, k - 1), min_size=1))) for k in range(1, count))]

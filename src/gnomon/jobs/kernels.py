@@ -91,7 +91,8 @@ def _absorb(graph: Graph, home: dict[int, int]) -> None:
 
     What computes (has multiply-accumulates) was folded forward into what reads it; what follows it, into what feeds
     it. Only where that leaves some out, the other way round, and what computes last of all: two convolutions in a
-    row are two kernels.
+    row are two kernels. Of several feeders it is the latest kernel, which has all that it needs; of several readers the
+    first.
     """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}
@@ -101,14 +102,14 @@ def _absorb(graph: Graph, home: dict[int, int]) -> None:
     heavy = [op.index for op in graph.operators if op.macs]
     light = [op.index for op in graph.operators if not op.macs]
     # Along the flow for what joins its feeder, against it for what joins its reader: one pass reaches a whole chain.
-    steps = ((heavy[::-1], read_by), (light, feeds), (light[::-1], read_by), (heavy, feeds))
+    steps = ((heavy[::-1], read_by, min), (light, feeds, max), (light[::-1], read_by, min), (heavy, feeds, max))
     while True:
-        for members, side in steps:
+        for members, side, likeliest in steps:
             joined = 0
             for index in members:
-                found = next((home[i] for i in side[index] if i in home), None)
-                if index not in home and found is not None:
-                    home[index] = found
+                found = [home[i] for i in side[index] if i in home]
+                if index not in home and found:
+                    home[index] = likeliest(found)
                     joined += 1
             if joined:
                 break
