@@ -24,6 +24,7 @@ from gnomon.devices.config import DeviceConfig, add_device
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.formats.pareto_dump import read_dump
+from gnomon.jobs import unattended_carry
 from gnomon.jobs.devices import clean_device
 from gnomon.jobs.pareto import pareto
 from gnomon.jobs.pareto_records import ParetoRequest
@@ -300,25 +301,30 @@ def test_what_cannot_be_carried_is_told_before_anything_is_reached(model: Path) 
 @contextlib.contextmanager
 def stand_in(board: Board, program: str) -> Iterator[None]:
     """Something of the board's Python is otherwise, as on another board."""
-    place = site_of(board.python.parent.parent) / "sitecustomize.py"
-    place.write_text(program, encoding="utf-8")
+    # Not as sitecustomize: Debian's Python has one of its own, which is found first.
+    place = site_of(board.python.parent.parent)
+    (place / "board_stand_in.py").write_text(program, encoding="utf-8")
+    (place / "board_stand_in.pth").write_text("import board_stand_in\n", encoding="utf-8")
     try:
         yield
     finally:
-        place.unlink()
+        (place / "board_stand_in.pth").unlink()
+        (place / "board_stand_in.py").unlink()
 
 
-def test_a_board_that_lacks_something_is_told_before_anything_is_started(board: Board, model: Path) -> None:
+def test_a_board_that_lacks_something_is_told_before_anything_is_started(
+    board: Board, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = asked_of(model, board.config())
     with stand_in(board, "import platform\nplatform.python_version = lambda: '3.10.14'\n"):
         old = refusal(asked)
     assert isinstance(old, RuntimeMissingError)
     assert "Python 3.10.14" in old.message
     assert "3.11" in old.message
-    with stand_in(board, "import sys\nsys.modules['sqlite3'] = None\n"):
-        bare = refusal(asked)
+    monkeypatch.setattr(unattended_carry, "_IMPORTS", "import module_that_the_board_lacks")
+    bare = refusal(asked)
     assert isinstance(bare, RuntimeMissingError)
-    assert "sqlite3" in bare.message
+    assert "module_that_the_board_lacks" in bare.message
     assert not jobs_of(board).exists() or not list(jobs_of(board).iterdir())
     assert board.clean()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -259,8 +258,3 @@ def test_settings_that_cannot_be_had_are_told_and_nothing_runs(
     (refusal,) = events
     assert (refusal["stage"], refusal["candidate"]) == ("settings", "")
     assert refusal["hint"]
-
-
-def test_this_process_loads_no_runtime(link: ProgramLink) -> None:
-    assert "onert" not in sys.modules
-    assert "gnomon_agent" not in sys.modules
