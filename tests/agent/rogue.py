@@ -53,7 +53,7 @@ class Loaded:
         deeds[self.how]()
 
     def where(self) -> list[dict[str, Any]]:
-        return [{"operators": ["double"], "backend": "rogue"}]
+        return [{"operators": ["double"], "backend": "rogue", "pid": os.getpid()}]
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         return [{"name": "double", "sources": ["double"], "backend": "rogue", "wall_ns": [5] * (self.calls - skip)}]

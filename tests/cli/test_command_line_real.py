@@ -118,3 +118,13 @@ def test_runtimes_tells_what_is_here(folder: Path) -> None:
     assert found["onnxruntime"]["version"]
     assert all(row["installed"] or row["install"].startswith("pip install ") for row in found.values())
     assert "onnxruntime" in call(folder, "runtimes").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, "runtimes", *more], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 8
+    assert done.stderr.startswith("error: nothing more can be written: No space left on device\nhint: ")
+    assert "Traceback" not in done.stderr

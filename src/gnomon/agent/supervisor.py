@@ -128,7 +128,9 @@ class Session:
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
     Candidates with the same `process` share one. Where it ends because of one of them, the others are opened again in
-    a new one when they are visited next. `told` are the machine's settings that hold meanwhile.
+    a new one when they are visited next. Its failure may pass, as another may have spoilt the process, or left too
+    little memory. Who is refused leaves the process to the others. `told` are the machine's settings that hold
+    meanwhile.
     """
 
     def __init__(self, request: dict[str, Any], told: dict[str, Any]) -> None:
@@ -167,12 +169,15 @@ class Session:
         try:
             action(key)
         except WorkerFailed as failure:
-            told = "check" if failure.record["kind"] == "wrong-output" else stage
-            say({"event": "failure", "candidate": key, "stage": told, "block": block, **failure.record})
+            record = failure.record
             worker = self.workers.pop(key, None)
-            if worker is not None:
+            sharing = [other for other, theirs in self.workers.items() if theirs is worker]
+            if sharing and record["kind"] in ("crash", "refused"):
+                record = {**record, "transient": True}
+            told = "check" if record["kind"] == "wrong-output" else stage
+            say({"event": "failure", "candidate": key, "stage": told, "block": block, **record})
+            if worker is not None and not (sharing and record["kind"] in ("refused", "wrong-output")):
                 worker.stop()
-                sharing = [other for other, theirs in self.workers.items() if theirs is worker]
                 self.orphans.update(sharing)
                 for other in sharing:
                     del self.workers[other]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ _COMMANDS = {
     "place": "gnomon.cli.place:place",
     "profile": "gnomon.cli.profile:profile",
     "pareto": "gnomon.cli.pareto:pareto",
+    "unattended": "gnomon.cli.unattended:unattended",
     "runs": "gnomon.cli.runs:runs",
     "solve": "gnomon.cli.solve:solve",
     "runtimes": "gnomon.cli.runtimes:runtimes",
@@ -30,6 +32,8 @@ _COMMANDS = {
     "stab": "gnomon.cli.stab:stab",
     "front": "gnomon.cli.front:front",
     "oplist": "gnomon.cli.oplist:oplist",
+    "table": "gnomon.cli.table:table",
+    "estimator": "gnomon.cli.estimator:estimator",
     "completion": "gnomon.cli.completion:completion",
 }
 
@@ -85,10 +89,12 @@ def run(args: Sequence[str]) -> int:
         print(kept, file=sys.stderr)
         return 143 if isinstance(end, Terminated) else 130
     except BrokenPipeError:
-        # The reader has gone: nothing is left to say, and Python shall not say it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 1
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _silence()
+            return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
         message = f"a defect of gnomon: {type(error).__name__}: {error}"
@@ -96,6 +102,11 @@ def run(args: Sequence[str]) -> int:
         return _fail(as_json, "defect", message, hint, 70)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _silence() -> None:
+    """The standard output leads nowhere: nothing can be said there any more, and Python shall not try to at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

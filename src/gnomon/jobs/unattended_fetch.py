@@ -13,7 +13,7 @@ from typing import Any
 
 from gnomon.devices.guard import guarded_folder
 from gnomon.devices.keeper_files import plain
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.packages import check_destination
 from gnomon.jobs.unattended_device import Keep, keep_of
 from gnomon.jobs.unattended_join import Joined, join_records
@@ -145,15 +145,30 @@ class _Fetcher:
         """A package as a whole, in place of one of that name."""
         target = self.place / name
         check_destination(target, overwrite=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{name[:64]}-", dir=self.place))
+        try:
+            self._replace(target, members)
+        except OSError as error:
+            raise PackageError(
+                f"the package {target} cannot be written: {error.strerror}", hint="Make room, or give --out."
+            ) from error
+        return [f"{name}/{PurePosixPath(*path.parts[2:])}" for path in members]
+
+    def _replace(self, target: Path, members: list[PurePosixPath]) -> None:
+        """Bring the files of a package, then put it in the place of an older one, which stays if that fails."""
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name[:64]}-", dir=self.place))
+        new, old = staging / "new", staging / "old"
         try:
             for path in members:
-                here = (staging / "new").joinpath(*path.parts[2:])
+                here = new.joinpath(*path.parts[2:])
                 here.parent.mkdir(parents=True, exist_ok=True)
                 self.keep.device.pull(f"{self.out}/{path}", here)
             if target.exists():
-                target.rename(staging / "old")
-            (staging / "new").rename(target)
+                target.rename(old)
+            try:
+                new.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        return [f"{name}/{PurePosixPath(*path.parts[2:])}" for path in members]
