@@ -15,18 +15,28 @@ if TYPE_CHECKING:
 
 _NAMED = {"--shape": "shapes", "--input": "inputs"}
 
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.argument("model", type=click.Path(path_type=Path)),
-    click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
-    click.option(
+Decorator = Callable[[Any], Any]
+
+_ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget"})
+"""What is said of one model, and has no part where many are measured."""
+
+
+def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
+    return name, click.option(name, *more, **settings)
+
+
+_OPTIONS: tuple[tuple[str, Decorator], ...] = (
+    ("model", click.argument("model", type=click.Path(path_type=Path))),
+    _option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
+    _option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
+    _option(
         "--threads",
         "-n",
         type=click.IntRange(1, 1024),
         metavar="N",
         help="Threads of a runtime.  [default: what the device's table says, else 1]",
     ),
-    click.option(
+    _option(
         "--device",
         "devices",
         multiple=True,
@@ -35,23 +45,23 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Where it runs: a name of the file of devices or ssh://[user@]host[:port]. place takes several, side by "
         "side.  [default: local]",
     ),
-    click.option(
+    _option(
         "--fetch",
         is_flag=True,
         help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
     ),
-    click.option(
+    _option(
         "--pin",
         type=Cores(),
         metavar="CORES",
         help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
     ),
-    click.option(
+    _option(
         "--governor",
         metavar="NAME",
         help="Set this frequency governor while measuring; what it was before is put back.",
     ),
-    click.option(
+    _option(
         "--wait",
         "wait_s",
         type=Seconds(),
@@ -59,7 +69,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Seconds to wait for a device that vanishes.",
     ),
-    click.option(
+    _option(
         "--shape",
         "shapes",
         multiple=True,
@@ -67,7 +77,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME=1,3,224,224",
         help="Fix the shape of an input that the file leaves open. May be repeated.",
     ),
-    click.option(
+    _option(
         "--input",
         "inputs",
         multiple=True,
@@ -75,14 +85,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME=FILE.npy",
         help="Feed an input from a file; others get random numbers. May be repeated.",
     ),
-    click.option(
+    _option(
         "--precision",
         "precisions",
         multiple=True,
         metavar="NAME",
         help="Try this precision too (bfloat16, float16), where the processor has it. May be repeated.",
     ),
-    click.option(
+    _option(
         "--env",
         "environments",
         multiple=True,
@@ -90,13 +100,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="KEY=VALUE[,KEY=VALUE]",
         help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
     ),
-    click.option(
+    _option(
         "--processes",
         type=click.IntRange(1, 1000),
         metavar="N",
         help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
     ),
-    click.option(
+    _option(
         "--budget",
         "budget_s",
         type=Seconds(),
@@ -104,7 +114,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Seconds after which a stage starts no processes beyond the least number.",
     ),
-    click.option(
+    _option(
         "--timeout",
         "timeout_s",
         type=Seconds(),
@@ -112,7 +122,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Seconds without an answer after which a measured process is killed.",
     ),
-    click.option(
+    _option(
         "--seed",
         type=click.IntRange(0, 2**31 - 2),
         metavar="N",
@@ -120,22 +130,30 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Seed of random inputs and orders.",
     ),
-    click.option(
+    _option(
         "--record",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         help="The record of runs.  [default: the user's own]",
     ),
-    click.option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
-    click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
-    click.option("--quiet", is_flag=True, help="No progress."),
+    _option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
+    _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    _option("--quiet", is_flag=True, help="No progress."),
 )
 
 
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the model argument and all options of measuring, in the order of their list."""
-    for option in reversed(_OPTIONS):
+    for _, option in reversed(_OPTIONS):
         command = option(command)
+    return command
+
+
+def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that measures many models of its own all options but those about one model."""
+    for name, option in reversed(_OPTIONS):
+        if name not in _ONE_MODEL:
+            command = option(command)
     return command
 
 
@@ -144,7 +162,7 @@ def options_of(values: dict[str, Any], device: str | None = None) -> Options:
 
     UsageError where an input is given twice, or several devices are given and none is named.
     """
-    made = {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items()}}
+    made = {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
     given = tuple(dict.fromkeys(made.pop("devices")))
     if device is None and len(given) > 1:
         raise click.UsageError("this command takes one --device; `gnomon place` takes several")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -64,6 +65,19 @@ class EnvironmentValue(click.ParamType[dict[str, str]]):
         return made
 
 
+class SettingValue(click.ParamType[tuple[str, str]]):
+    """A setting of a tool: its name and its value."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(key, value)."""
+        key, sign, text = str(value).partition("=")
+        if not sign or not text or not _KEY.fullmatch(key):
+            self.fail(f"{value!r} is no setting: give {self.name}", param, ctx)
+        return key, text
+
+
 class WeightsValue(click.ParamType[dict[str, float]]):
     """Weights of a problem's objectives."""
 
@@ -98,6 +112,25 @@ class Seconds(click.ParamType[float]):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
         if not (math.isfinite(number) and number > 0):
             self.fail(f"{value!r} is not above 0 and finite", param, ctx)
+        return number
+
+
+class Latency(click.ParamType[float]):
+    """A latency: a number above 0 with its unit; without one it is seconds."""
+
+    name = "2ms"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns|)\s*", str(value))
+        try:
+            number = float(match["number"]) * _UNITS[match["unit"]] if match else math.nan
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"{value!r} is no latency above 0: give a number and s, ms, us or ns", param, ctx)
         return number
 
 

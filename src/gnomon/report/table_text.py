@@ -18,11 +18,12 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
     vague = any(row["relative_half_width"] is None for row in document["units"] if row["status"] == "ok")
     fine = "of unknown precision" if vague else "all known well"
-    page.headline(
-        f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + "."
-    )
+    page.headline(f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + ".")
     page.line(_measured_with(document["context"], document["clock"]))
-    page.line(f"A call of the empty graph takes {units.time(document['overhead_s'])}; it is taken off each unit.")
+    if document["overhead_s"] > 0:
+        page.line(f"A call of the empty graph takes {units.time(document['overhead_s'])}; it is taken off each unit.")
+    else:
+        page.line("The times are of the layers alone, without the call around them.")
     fused = document["fused"]
     page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
     _units(document["units"], page)
@@ -42,7 +43,7 @@ def table_report(document: dict[str, Any], page: Page) -> None:
 
 def _measured_with(context: dict[str, Any], clock: str) -> str:
     device = context.get("device") or {}
-    where = device.get("cpu_model") or device.get("machine") or "an unknown device"
+    where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
     version = context.get("version") or ""
     name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
     threads = (context.get("options") or {}).get("threads")

@@ -100,21 +100,20 @@ class CountTables:
         state = np.zeros(len(chosen), np.int64)
         for step in self.steps:
             index = self._index(step, chosen)
-            idle = _idle(step)
+            still = idle(step)
             for slot in step.slots:
-                chosen[idle[state], slot] = 0
-            state = step.next_state[state, np.where(idle[state], 0, index)]
+                chosen[still[state], slot] = 0
+            state = step.next_state[state, np.where(still[state], 0, index)]
         return chosen
 
     def nets(self) -> int:
         """The number of assignments that differ in more than slots that make no difference; exact, of any size."""
         behind: list[int] | None = None
         for step in reversed(self.steps):
-            idle = _idle(step)
             after = behind or [1] * (int(step.next_state.max()) + 1)
             behind = [
                 after[row[0]] if still else sum(after[state] for state in row)
-                for row, still in zip(step.next_state.tolist(), idle.tolist(), strict=True)
+                for row, still in zip(step.next_state.tolist(), idle(step).tolist(), strict=True)
             ]
         return behind[0] if behind else 1
 
@@ -154,7 +153,7 @@ class CountTables:
         return found
 
 
-def _idle(step: Step) -> NDArray[np.bool_]:
+def idle(step: Step) -> NDArray[np.bool_]:
     """For each state, whether the step's slots make no difference. That of several slots at once always may."""
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)

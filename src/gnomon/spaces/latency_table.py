@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any, Literal
 
 from gnomon.errors import ProblemError, UsageError
@@ -21,10 +22,9 @@ class Row:
     """What was seen of one unit.
 
     `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
-    machine had when the anchor was first measured (`drift` is the factor); `low_s` and `high_s` bound it with 95 %
-    confidence.
-    `samples` are the raw seconds of calls by process and block. `reported` are figures of tools that measure by
-    themselves, as they told them. A failed unit has a `reason` and no time: it is never 0.
+    machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence.
+    `at_s` is when it was measured. `samples` are the raw seconds of calls by process and block. `reported` are figures
+    of tools that measure by themselves, as they told them. A failed unit has a `reason` and no time: it is never 0.
     """
 
     unit: Unit
@@ -45,7 +45,8 @@ class Row:
             raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
         if self.status != "failed" and (self.call_s is None or not (math.isfinite(self.call_s) and self.call_s > 0)):
             raise ProblemError(f"{self.unit.label}: {self.call_s} is no time of a call", hint="A failure has a status.")
-        if any(n is not None and (math.isnan(n) or n < 0) for n in numbers):
+        ends = [n for n in (self.low_s, self.call_s, self.high_s) if n is not None]
+        if any(n is not None and not (math.isfinite(n) and n >= 0) for n in numbers) or ends != sorted(ends):
             raise ProblemError(f"{self.unit.label}: the interval is no interval of times", hint="Correct the row.")
 
     @property
@@ -62,14 +63,17 @@ class Manifest:
 
     `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
-    `overhead_s` is what a call of the empty graph takes. `notes` are lines of other tools' files that are kept for
-    them.
+    `overhead_s` is what a call of the empty graph takes. `anchor` is the id of the unit that others were measured
+    beside, `anchor_calls_s` what it took when the table was begun, by process. `notes` are lines of other tools' files
+    that are kept for them.
     """
 
     space: str
     context: Mapping[str, Any]
     clock: Literal["cpu", "wall"]
     overhead_s: float
+    anchor: str = ""
+    anchor_calls_s: tuple[float, ...] = ()
     rules: tuple[str, ...] = ()
     evidence: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
@@ -152,10 +156,18 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
         told.append(f"clock: {first.clock} and {second.clock}")
     if set(first.rules) != set(second.rules):
         told.append(f"fused chains: {', '.join(first.rules) or 'none'} and {', '.join(second.rules) or 'none'}")
-    for name in sorted({*first.context, *second.context}):
-        a, b = first.context.get(name), second.context.get(name)
-        if a != b:
-            told.append(f"{name}: {_short(a)} and {_short(b)}")
+    return told + different(first.context, second.context)
+
+
+def different(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs in two contexts, a phrase each; of objects in them, which of their values."""
+    told = []
+    for name in sorted({*first, *second}):
+        a, b = first.get(name), second.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            told += different(a, b, f"{prefix}{name}.")
+        elif a != b:
+            told.append(f"{prefix}{name}: {_short(a)} and {_short(b)}")
     return told
 
 
@@ -172,38 +184,45 @@ def merged(first: Table, second: Table) -> Table:
     order = {row.unit: k for k, row in reversed(list(enumerate((*first.rows, *second.rows))))}
     newest = {row.unit: row for row in ordered}
     rows = sorted(newest.values(), key=lambda row: order[row.unit])
-    # Each table's calls hold its own overhead: those of the second are brought to that of the first.
-    lift = first.manifest.overhead_s - second.manifest.overhead_s
     own = set(map(id, first.rows))
-    return Table(manifest=first.manifest, rows=tuple(row if id(row) in own else _lifted(row, lift) for row in rows))
+    scale = _speed(first.manifest, second.manifest)
+    # Each table's calls hold its own overhead: those of the second are brought to that of the first.
+    lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
+    brought = tuple(row if id(row) in own else _brought(row, scale, lift) for row in rows)
+    return Table(manifest=first.manifest, rows=brought)
 
 
-def _lifted(row: Row, lift_s: float) -> Row:
-    if row.call_s is None or row.call_s + lift_s <= 0:
+def _speed(first: Manifest, second: Manifest) -> float:
+    """How much longer the anchor took where the first table was begun; 1 where they have no anchor in common."""
+    if first.anchor != second.anchor or not (first.anchor_calls_s and second.anchor_calls_s):
+        return 1.0
+    return median(first.anchor_calls_s) / median(second.anchor_calls_s)
+
+
+def _brought(row: Row, scale: float, lift_s: float) -> Row:
+    if row.call_s is None or row.call_s * scale + lift_s <= 0:
         return row
-    low = None if row.low_s is None else max(0.0, row.low_s + lift_s)
-    high = None if row.high_s is None else max(0.0, row.high_s + lift_s)
-    return replace(row, call_s=row.call_s + lift_s, low_s=low, high_s=high)
+    low = None if row.low_s is None else max(0.0, row.low_s * scale + lift_s)
+    high = None if row.high_s is None else row.high_s * scale + lift_s
+    return replace(row, call_s=row.call_s * scale + lift_s, low_s=low, high_s=high, drift=row.drift * scale)
 
 
 def differences(first: Table, second: Table) -> list[Difference]:
     """The units that both tables have, the largest ratio first, by whichever is slower."""
     ones, others = first.times_s, second.times_s
+    rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))
+    shift = first.manifest.overhead_s - second.manifest.overhead_s
     found = [
-        Difference(unit=unit, first_s=ones[unit], second_s=others[unit], apart=_apart(first, second, unit))
+        Difference(unit=unit, first_s=ones[unit], second_s=others[unit], apart=_apart(rows[unit], theirs[unit], shift))
         for unit in ones
         if unit in others
     ]
     return sorted(found, key=lambda d: abs(math.log(d.ratio)), reverse=True)
 
 
-def _apart(first: Table, second: Table, unit: Unit) -> bool:
-    a, b = first.row(unit), second.row(unit)
-    if a is None or b is None or None in (a.low_s, a.high_s, b.low_s, b.high_s):
+def _apart(a: Row, b: Row, shift: float) -> bool:
+    if a.low_s is None or a.high_s is None or b.low_s is None or b.high_s is None:
         return False
-    shift = first.manifest.overhead_s - second.manifest.overhead_s
-    assert a.low_s is not None and a.high_s is not None  # noqa: S101  # for the type checker: looked at above
-    assert b.low_s is not None and b.high_s is not None  # noqa: S101
     return a.high_s < b.low_s + shift or b.high_s + shift < a.low_s
 
 

@@ -58,6 +58,19 @@ def load_space(text: str) -> SearchSpace:
     return _space(found, text)
 
 
+def load_attribute(text: str) -> Any:
+    """What ``file.py:attribute`` names, such as a function. UsageError where it cannot be read, run or found."""
+    path, _, attribute = text.rpartition(":")
+    module = _run(Path(path))
+    if not attribute or not hasattr(module, attribute):
+        there = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        raise UsageError(
+            f"{path} has no {attribute!r}",
+            hint=f"Its functions: {', '.join(there)}." if there else "Give the name of something in it.",
+        )
+    return getattr(module, attribute)
+
+
 def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
     """An attribute of a file's module. UsageError that names those there are."""
     if not attribute or not hasattr(module, attribute):

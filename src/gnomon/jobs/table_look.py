@@ -1,0 +1,91 @@
+"""Looking at tables: what one holds, what speaks against it, and how two differ; as documents for reports."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import GnomonError
+from gnomon.jobs.table_files import read_table
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.latency_table import Row, Table, complaints, differences, unlike
+from gnomon.spaces.loading import load_space
+
+
+def table_document(table: Table, path: Path, told: list[str]) -> dict[str, Any]:
+    """A table as JSON values for reports: the dearest unit first. `told` are complaints about it."""
+    manifest = table.manifest
+    times = table.times_s
+    rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
+    return {
+        "table": str(path),
+        "space": manifest.space,
+        "context": dict(manifest.context),
+        "clock": manifest.clock,
+        "overhead_s": manifest.overhead_s,
+        "anchor": manifest.anchor or None,
+        "fused": list(manifest.rules),
+        "evidence": [dict(e) for e in manifest.evidence],
+        "counts": {status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
+        "units": [_row_document(row, times.get(row.unit)) for row in rows],
+        "complaints": told,
+    }
+
+
+def _row_document(row: Row, time_s: float | None) -> dict[str, Any]:
+    width = row.relative_half_width
+    return {
+        "id": row.unit.id,
+        "label": row.unit.label,
+        "status": row.status,
+        "time_s": time_s,
+        "call_s": row.call_s,
+        "low_s": row.low_s,
+        "high_s": row.high_s,
+        "relative_half_width": width if math.isfinite(width) else None,
+        "processes": row.processes,
+        "reason": row.reason,
+    }
+
+
+def look(path: Path, space: str | None) -> dict[str, Any]:
+    """What a table holds and what speaks against it, for the space it names or another one. Raises GnomonError."""
+    table = read_table(path)
+    told: list[str] = []
+    try:
+        units = load_space(space or table.manifest.space).tables(rules(table.manifest.rules)).units
+        told = complaints(table, units)
+    except GnomonError as error:
+        if space is not None:
+            raise
+        told = [f"its space {table.manifest.space} cannot be loaded ({error.message})", *complaints(table, ())]
+    return table_document(table, path, told)
+
+
+def compare(first: Path, second: Path) -> dict[str, Any]:
+    """How two tables differ: what they were measured with, and each unit that both hold. Raises GnomonError."""
+    ones, others = read_table(first), read_table(second)
+    found = differences(ones, others)
+    units = [{row.unit for row in table.rows} for table in (ones, others)]
+    logs = [math.log(d.ratio) for d in found]
+    return {
+        "tables": [str(first), str(second)],
+        "unlike": unlike(ones.manifest, others.manifest),
+        "only": [
+            sorted(unit.label for unit in units[0] - units[1]),
+            sorted(unit.label for unit in units[1] - units[0]),
+        ],
+        "ratio": math.exp(sum(logs) / len(logs)) if logs else None,
+        "apart": sum(d.apart for d in found),
+        "units": [
+            {
+                "id": d.unit.id,
+                "label": d.unit.label,
+                "times_s": [d.first_s, d.second_s],
+                "ratio": d.ratio,
+                "apart": d.apart,
+            }
+            for d in found
+        ],
+    }

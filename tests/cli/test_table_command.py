@@ -1,0 +1,222 @@
+"""`gnomon table`: what each command prints, its JSON documents, and errors with the next step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.table_kit import QUICK, space_file
+from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
+
+from gnomon.cli.main import run
+from gnomon.jobs import table_build
+from gnomon.jobs.table_files import write_table
+from gnomon.spaces.latency_table import Row
+
+GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
+SPACE = "mobilenetv2-cifar10"
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = run(["table", *map(str, args)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> dict[str, Any]:
+    found, out, _ = call(capsys, *args, "--json")
+    assert found == code
+    made: dict[str, Any] = json.loads(out)
+    return made
+
+
+def written(path: Path, *rows: Row, **changes: Any) -> Path:
+    write_table(table(*rows, **changes), path)
+    return path
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> str:
+    """A space of two units, as users name it."""
+    (tmp_path / "two.py").write_text(
+        "from gnomon.spaces import BlockSpace, Choice, skip\n"
+        "space = BlockSpace(name='s', inputs=((1, 8, 4, 4),), parts=("
+        "Choice('a', {'relu': lambda x: x.relu(), 'skip': skip}), lambda x: x.conv(9, 1).relu()))\n"
+    )
+    return f"{tmp_path / 'two.py'}:space"
+
+
+def test_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {one["name"]: one for one in document(capsys, "spaces")["spaces"]}
+    assert found[SPACE]["units"] == 126
+    assert int(found[SPACE]["nets"]) > 10**17
+    _, out, _ = call(capsys, "spaces")
+    assert SPACE in out
+    assert "e17" in out
+    assert "FILE.py:ATTRIBUTE" in out
+
+
+def test_build(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    monkeypatch.setattr(table_build.TableRequest.__init__, "__kwdefaults__", _quick(table_build.TableRequest))
+    named = f"{space_file(tmp_path)}:space"
+    args = ("build", named, "--out", tmp_path / "t", "--runtime", "onnxruntime", "--record", tmp_path / "r")
+    code, out, err = call(capsys, *args, "--fuse", "none", "--quiet")
+    assert code == 0
+    assert "6 units of tiny" in out
+    assert "Every operator runs by itself" in out
+    assert "units measured in" in out
+    assert err == ""
+    found = document(capsys, *args)
+    assert (found["measured"], found["space"], len(found["units"])) == (0, "tiny", 6)
+    assert {"table", "clock", "overhead_s", "anchor", "fused", "evidence", "counts", "doubts"} <= found.keys()
+    unlike = document(capsys, *args, "--fuse", "Conv+Relu", code=7)
+    assert "fused chains" in unlike["error"]["message"]
+    assert "--out" in unlike["error"]["hint"]
+
+
+def _quick(made: Any) -> dict[str, Any]:
+    return {**made.__init__.__kwdefaults__, "effort": QUICK}
+
+
+@pytest.mark.parametrize(
+    ("args", "told", "next_step"),
+    [
+        (["no-such-space"], "no-such-space", SPACE),
+        (["none.py:space"], "none.py", ""),
+        ([SPACE, "--fuse", "none", "--fuse", "Conv+Relu"], "stands alone", ""),
+        ([SPACE, "--fuse", "Conv+Nothing"], "Nothing", "Conv"),
+        ([SPACE, "--runtime", "no-such-runtime"], "no-such-runtime", "onnxruntime"),
+        ([SPACE, "--device", "no-such-device"], "no-such-device", "local"),
+    ],
+)
+def test_build_refuses_what_cannot_be_meant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: list[str], told: str, next_step: str
+) -> None:
+    code, out, err = call(capsys, "build", *args, "--out", tmp_path / "t")
+    assert code not in (0, 70)
+    assert out == ""
+    assert told in err
+    assert next_step in err
+    assert not (tmp_path / "t").exists()
+
+
+def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: str) -> None:
+    wide = row(8, 2e-4, status="unstable", low_s=1e-4, high_s=3e-4)
+    path = written(tmp_path / "t", wide, failed(10), evidence=({"chain": "a", "source": "the user"},))
+    found = document(capsys, "check", path, "--space", space, code=7)
+    assert found["counts"] == {"ok": 0, "unstable": 1, "failed": 1}
+    assert len(found["complaints"]) == 3
+    first, second = found["units"]
+    assert (first["id"], first["status"]) == (relu(8).id, "unstable")
+    assert first["time_s"] == pytest.approx(2e-4 - 1e-6)
+    assert first["relative_half_width"] == pytest.approx(0.5)
+    assert (second["time_s"], second["call_s"], second["reason"]) == (None, None, "refused")
+    code, out, _ = call(capsys, "check", path, "--space", space)
+    assert code == 7
+    assert "2 units of s: 1 unstable, 1 failed." in out
+    assert "known within 50% only" in out
+    assert "refused" in out
+
+
+def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: str) -> None:
+    from gnomon.spaces.fuse import UNFUSED
+    from gnomon.spaces.loading import load_space
+
+    rows = [
+        Row(unit=unit, status="ok", at_s=1.0, call_s=1e-4, low_s=0.99e-4, high_s=1.01e-4)
+        for unit in load_space(space).tables(UNFUSED).units
+    ]
+    path = written(tmp_path / "t", *rows)
+    assert document(capsys, "check", path, "--space", space)["complaints"] == []
+    # A space that only its file names is not found by the table.
+    told = document(capsys, "check", path, code=7)["complaints"]
+    assert len(told) == 1
+    assert "its space s cannot be loaded" in told[0]
+    other = document(capsys, "check", path, "--space", SPACE, code=7)["complaints"]
+    assert "126 units of the space have no row" in other[0]
+
+
+def test_long_names_are_cut_in_text_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    reason = "\x1b[31mred\n" * 100
+    path = written(tmp_path / "t", row(8), Row(unit=relu(9), status="failed", at_s=1.0, reason=reason), space="s" * 300)
+    assert document(capsys, "check", path, code=7)["units"][1]["reason"] == reason
+    _, out, _ = call(capsys, "check", path)
+    assert "\x1b[31m" not in out
+
+
+def test_diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first = written(tmp_path / "a", row(8, 1e-4), row(9, 1e-4), row(10, 1e-4))
+    second = written(tmp_path / "b", row(8, 2e-4), row(9, 1.001e-4), row(11, 1e-4), clock="wall")
+    found = document(capsys, "diff", first, second)
+    assert found["apart"] == 1
+    assert [one["id"] for one in found["units"]] == [relu(8).id, relu(9).id]
+    assert found["units"][0]["ratio"] == pytest.approx((2e-4 - 1e-6) / (1e-4 - 1e-6))
+    assert found["only"] == [[relu(10).label], [relu(11).label]]
+    assert found["unlike"] == ["clock: cpu and wall"]
+    code, out, _ = call(capsys, "diff", first, second)
+    assert code == 0
+    assert "2 units in both" in out
+    assert "unlike: clock: cpu and wall." in out
+    assert "within noise" in out
+    _, out, _ = call(capsys, "diff", first, written(tmp_path / "c", row(99)))
+    assert "no unit in common" in out
+
+
+def test_merge(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first, second = written(tmp_path / "a", row(8), row(9)), written(tmp_path / "b", row(9, 2e-4, at_s=2.0), row(10))
+    found = document(capsys, "merge", first, second, "--out", tmp_path / "c")
+    assert found["counts"]["ok"] == 3
+    assert {one["id"]: one["call_s"] for one in found["units"]}[relu(9).id] == 2e-4
+    again = document(capsys, "merge", first, second, "--out", tmp_path / "c", code=2)
+    assert "--out" in again["error"]["hint"]
+    unlike = written(tmp_path / "d", row(11), clock="wall")
+    code, _, err = call(capsys, "merge", first, unlike, "--out", tmp_path / "e")
+    assert code == 2
+    assert "clock: cpu and wall" in err
+    assert "gnomon table diff" in err
+    assert not (tmp_path / "e").exists()
+
+
+def test_import_and_export(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = tmp_path / "snpe.csv"
+    more = b"Mystery[][[1]],GPU,Layers Time,Avg_Time,5\r\n"
+    source.write_bytes((GOLDEN / "snpe-table.csv").read_bytes() + more)
+    code, out, err = call(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "t")
+    assert code == 0
+    assert "1 unit of mobilenetv2-cifar10: of unknown precision" in out
+    assert "left out: " in err
+    assert "Mystery" in err
+    found = document(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.csv")
+    assert found == {"files": [str(tmp_path / "out.csv"), str(tmp_path / "out.meta")], "left_out": []}
+    assert (tmp_path / "out.csv").read_bytes().count(b"\r\n") == 9
+    code, out, _ = call(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.json")
+    assert "out.json" in out
+    code, _, err = call(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.xls")
+    assert code == 2
+    assert ".csv" in err
+    code, _, err = call(capsys, "import", source, "--space", SPACE, "--runtime", "DSP", "--out", tmp_path / "u")
+    assert code == 2
+    assert "GPU" in err
+
+
+@pytest.mark.parametrize("command", ["check", "diff", "merge", "export"])
+def test_what_is_no_table_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+    paths = [tmp_path / "none"] * (2 if command in ("diff", "merge") else 1)
+    more = ["--out", tmp_path / "x.csv"] if command in ("merge", "export") else []
+    found = document(capsys, command, *paths, *more, code=2)
+    assert "no latency table" in found["error"]["message"]
+    assert "gnomon table build" in found["error"]["hint"]
+
+
+def test_a_manifest_that_was_cut_off_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = written(tmp_path / "t", row(8))
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text[: len(text) // 2])
+    code, out, err = call(capsys, "check", path)
+    assert (code, out) == (3, "")
+    assert "malformed" in err
+    assert "gnomon table build" in err
+    assert MANIFEST.space == "s"

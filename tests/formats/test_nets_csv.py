@@ -1,0 +1,84 @@
+"""Nets as csv: what is written is read, in any order of columns and unit of time; complaints have their line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.core.space import Slot, Space
+from gnomon.errors import GnomonError, ProblemError
+from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
+
+SPACE = Space((Slot(name="first", choices=("a", "b,c", 'd"e')), Slot(name="second", choices=("1x1", "skip"))))
+SECONDS = st.floats(1e-9, 1e3)
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> NetRow:
+    assignment = (draw(st.integers(0, 2)), draw(st.integers(0, 1)))
+    times = [draw(st.none() | SECONDS) for _ in range(3)]
+    return NetRow(assignment=assignment, latency_s=times[0], low_s=times[1], high_s=times[2])
+
+
+@given(rows=st.lists(nets(), max_size=5))
+def test_what_is_written_is_read(rows: list[NetRow]) -> None:
+    assert read_nets(write_nets(rows, SPACE, measured=True).encode(), SPACE) == tuple(rows)
+    bare = tuple(NetRow(assignment=row.assignment) for row in rows)
+    assert read_nets(write_nets(rows, SPACE, measured=False).encode(), SPACE) == bare
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)])
+def test_times_are_in_the_unit_that_their_column_names(unit: str, scale: float) -> None:
+    text = f'accuracy,second, first ,latency_{unit}\n0.9,skip,a,2.5\n\n0.8,1x1,"b,c",\n'
+    assert read_nets(text.encode(), SPACE) == (
+        NetRow(assignment=(0, 1), latency_s=2.5 * scale),
+        NetRow(assignment=(1, 0)),
+    )
+
+
+def test_files_of_spreadsheets_are_read() -> None:
+    text = "\ufefffirst,second,latency_ms\r\na,1x1,1\r\n"
+    assert read_nets(text.encode(), SPACE) == (NetRow(assignment=(0, 0), latency_s=1e-3),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "empty"),
+        ("first\na\n", "lack columns of slots: second"),
+        ("first,second,first\n", "there twice"),
+        ("first,second,latency_s,latency_ms\n", "two columns of latency"),
+        ("first,second\na\n", "line 2: 1 columns"),
+        ("first,second\nz,skip\n", "line 2"),
+        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is no latency"),
+        ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
+        ("first,second,latency_s\na,skip,-1\n", "leave out what failed"),
+        ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
+        ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
+        ('first,second\n"a,skip\n', "no csv"),
+    ],
+)
+def test_what_is_wrong_is_told(text: str, told: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        read_nets(text.encode(), SPACE)
+    assert told in refused.value.message
+    assert "slots of the space" in refused.value.hint
+
+
+def test_all_complaints_come_at_once_but_no_thousand() -> None:
+    text = "first,second\n" + "z,skip\n" * 1000
+    with pytest.raises(ProblemError) as refused:
+        read_nets(text.encode(), SPACE)
+    assert "line 2:" in refused.value.message
+    assert "line 11:" in refused.value.message
+    assert "and 990 more" in refused.value.message
+    assert len(refused.value.message) < 2000
+
+
+@given(data=st.binary(max_size=60) | st.text(alphabet='first,second\n"ab1x_0', max_size=60).map(str.encode))
+def test_whatever_the_file_is_only_known_errors_come(data: bytes) -> None:
+    try:
+        read_nets(b"first,second,latency_s\n" + data, SPACE)
+    except GnomonError as error:
+        assert error.hint
