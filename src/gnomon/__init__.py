@@ -1,6 +1,7 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api`, which is imported when one is first used.
+The functions are those of `gnomon.api` and `gnomon.api_tables`, and those that see to unattended searches; what they
+need is imported when one is first used.
 """
 
 from typing import Any
@@ -10,24 +11,45 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "add_device",
+    "build_table",
     "clean_device",
     "devices",
+    "fetch_unattended",
+    "load_estimator",
+    "measure_nets",
     "pareto",
+    "pareto_unattended",
     "place",
     "place_on",
     "profile",
     "remove_device",
+    "remove_unattended",
     "runs",
     "solve",
+    "start_unattended",
+    "stop_unattended",
+    "suggest_nets",
+    "unattended_job",
+    "unattended_jobs",
 ]
+
+_PLACES = {
+    "fetch_unattended": "gnomon.jobs.unattended_fetch",
+    "load_estimator": "gnomon.jobs.estimators",
+    **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api_tables"),
+    **dict.fromkeys(
+        ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
+        "gnomon.jobs.unattended",
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of `gnomon.api`: importing gnomon alone imports nothing heavy."""
+    """The functions: importing gnomon alone imports nothing heavy."""
     if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module("gnomon.api"), name)
+        return getattr(import_module(_PLACES.get(name, "gnomon.api")), name)
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
 
 

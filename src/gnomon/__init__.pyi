@@ -1,7 +1,47 @@
+from gnomon.api import add_device as add_device
+from gnomon.api import clean_device as clean_device
+from gnomon.api import devices as devices
+from gnomon.api import pareto as pareto
+from gnomon.api import pareto_unattended as pareto_unattended
 from gnomon.api import place as place
+from gnomon.api import place_on as place_on
 from gnomon.api import profile as profile
+from gnomon.api import remove_device as remove_device
 from gnomon.api import runs as runs
 from gnomon.api import solve as solve
+from gnomon.api_tables import build_table as build_table
+from gnomon.api_tables import measure_nets as measure_nets
+from gnomon.api_tables import suggest_nets as suggest_nets
+from gnomon.jobs.estimators import load_estimator as load_estimator
+from gnomon.jobs.unattended import remove_unattended as remove_unattended
+from gnomon.jobs.unattended import start_unattended as start_unattended
+from gnomon.jobs.unattended import stop_unattended as stop_unattended
+from gnomon.jobs.unattended import unattended_job as unattended_job
+from gnomon.jobs.unattended import unattended_jobs as unattended_jobs
+from gnomon.jobs.unattended_fetch import fetch_unattended as fetch_unattended
 
 __version__: str
-__all__ = ["__version__", "place", "profile", "runs", "solve"]
+__all__ = [
+    "__version__",
+    "add_device",
+    "build_table",
+    "clean_device",
+    "devices",
+    "fetch_unattended",
+    "load_estimator",
+    "measure_nets",
+    "pareto",
+    "pareto_unattended",
+    "place",
+    "place_on",
+    "profile",
+    "remove_device",
+    "remove_unattended",
+    "runs",
+    "solve",
+    "start_unattended",
+    "stop_unattended",
+    "suggest_nets",
+    "unattended_job",
+    "unattended_jobs",
+]

@@ -41,6 +41,7 @@ from gnomon.jobs.prove_common import prove_best
 from gnomon.jobs.request import WAIT_S, Request
 from gnomon.jobs.runs import CampaignRow, list_campaigns
 from gnomon.jobs.solve import SolveReport, solve_problem
+from gnomon.jobs.unattended_records import Carried
 from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Watch
 from gnomon.runtimes.base import Wish
@@ -181,14 +182,16 @@ class ParetoOptions(Options, total=False):
 
     `source` is a dump of pareto_profiler in place of a model. `tunings` are options of the runtime with the values
     that the search may choose. The point to deploy is a number of the front (`pick`), or the fastest one whose
-    objectives stay `under` so many seconds or bytes. `dumpfile` gets everything that was measured.
+    objectives stay `under` so many seconds, bytes or joules. Several names of a `search` are compared. `dumpfile` gets
+    everything that was measured. `counters` name the energy counters to add up, where energy is an objective.
     """
 
     source: PathLike | None
     objectives: Sequence[str]
+    counters: Sequence[str]
     by: By
     tunings: Mapping[str, Sequence[str]]
-    search: str
+    search: str | Sequence[str]
     iterations: int | None
     pick: int | None
     under: Mapping[str, float]
@@ -212,27 +215,48 @@ def pareto(
 
     Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
+    return pareto_job(_pareto_request(model, out, overwrite, measure, options), watch=watch, tell=tell)
+
+
+def pareto_unattended(
+    model: PathLike,
+    *,
+    out: PathLike | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[ParetoOptions],
+) -> Carried:
+    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`."""
+    from gnomon.jobs.unattended_carry import carry_pareto
+
+    return carry_pareto(_pareto_request(model, out, False, True, options), tell=tell)
+
+
+def _pareto_request(
+    model: PathLike | None, out: PathLike | None, overwrite: bool, measure: bool, options: ParetoOptions
+) -> ParetoRequest:
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else replace(request_of(model, how), measure=measure)
     source, dumpfile = options.get("source"), options.get("dumpfile")
-    asked = ParetoRequest(
+    names = options.get("search", "hlps")
+    plan, *others = [
+        Plan(name=name, seed=options.get("seed", 0), iterations=options.get("iterations"))
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    return ParetoRequest(
         request=request,
         source=None if source is None else Path(source),
         objectives=tuple(options.get("objectives", (LATENCY, MEMORY))),
+        counters=tuple(options.get("counters", ())),
         by=options.get("by", "type"),
         options={name: tuple(values) for name, values in options.get("tunings", {}).items()},
-        plan=Plan(
-            name=options.get("search", "hlps"),
-            seed=options.get("seed", 0),
-            iterations=options.get("iterations"),
-        ),
+        plan=plan,
+        others=tuple(others),
         pick=options.get("pick"),
         under=dict(options.get("under", {})),
         out=Path(out) if out is not None else None if model is None else package_path(model),
         overwrite=overwrite,
         dumpfile=None if dumpfile is None else Path(dumpfile),
     )
-    return pareto_job(asked, watch=watch, tell=tell)
 
 
 def profile(

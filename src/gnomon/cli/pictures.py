@@ -42,3 +42,17 @@ def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None])
         tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
         return []
     return [str(path) for path in paths]
+
+
+def draw_evaluation(evaluation: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
+    """Write PATH.svg and PATH.png of an estimator's evaluation; returns their paths. As for `draw`, it may be none."""
+    try:
+        from gnomon.report.estimator_picture import evaluation_picture
+    except ImportError:
+        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        return []
+    try:
+        return [str(path) for path in evaluation_picture(evaluation, to)]
+    except OSError as error:
+        tell(f"no picture: it cannot be written to {to.parent}: {error.strerror or error}")
+        return []

@@ -53,7 +53,7 @@ def fixed_copy(
 
 
 def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Path | None:
-    """An ONNX file with the files that hold its weights, and nothing else, in a folder; None where it holds them itself.
+    """An ONNX file and the files that hold its weights, alone in a folder; None where it holds them itself.
 
     Nothing is copied where the file system can link.
     """

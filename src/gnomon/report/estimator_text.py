@@ -8,6 +8,8 @@ from gnomon.report import units
 from gnomon.report.text import Column, Page
 
 _ROWS = 20
+_FAR = 2.0
+"""From how many times too long or too short on a table's sum is suspect; what runs between units is far less."""
 
 
 def estimator_report(document: dict[str, Any], page: Page) -> None:
@@ -21,6 +23,7 @@ def estimator_report(document: dict[str, Any], page: Page) -> None:
         )
         if samples == 0:
             page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
+        _suspect(document, page)
         if document["learner"]:
             page.line("A residual learner won in cross-validation, and is part of it.")
         if document["unknown"]:
@@ -39,6 +42,20 @@ def estimator_report(document: dict[str, Any], page: Page) -> None:
     for path in document.get("pictures", ()):
         page.path("picture", path)
     page.path("file", document["file"])
+
+
+def _suspect(document: dict[str, Any], page: Page) -> None:
+    """A table that is so far off that it is likely of another device."""
+    ratio = document["sum_over_measured"]
+    if ratio is not None and not 1 / _FAR < ratio < _FAR:
+        context = document["context"]
+        device = context.get("device") or {}
+        what = " ".join(str(device[name]) for name in ("machine", "cpu_model", "soc") if device.get(name))
+        page.item(
+            f"The table's sum is {units.digits(ratio)} times what was measured.",
+            f"The table is of {context.get('runtime', 'an unknown runtime')} on {what or 'an unknown device'}: were"
+            " the nets measured there, with the same configuration? If not, build a table where they were.",
+        )
 
 
 def _scores(evaluation: dict[str, Any], page: Page) -> None:
@@ -104,6 +121,44 @@ def predictions_report(document: dict[str, Any], page: Page) -> None:
         page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
     if "file" in document:
         page.path("file", document["file"])
+
+
+def search_report(document: dict[str, Any], page: Page) -> None:
+    """The best nets within a bound."""
+    nets = document["nets"]
+    page.headline(
+        f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']} within"
+        f" {units.time(document['bound_s'])}, with a probability of at least {units.share(document['confidence'])}."
+    )
+    rows = [
+        [
+            str(number),
+            f"{net['score']:.6g}",
+            units.time(net["latency_s"]),
+            units.interval(net["low_s"], net["high_s"], net["latency_s"]),
+            units.share(net["below"]),
+        ]
+        for number, net in enumerate(nets[:_ROWS], start=1)
+    ]
+    titles = ("net", "score", "latency", f"{units.share(document['coverage'])} interval", "meets it")
+    page.table([Column(title=title) for title in titles], rows)
+    if len(nets) > _ROWS:
+        page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
+    best = ", ".join(f"{slot} {choice}" for slot, choice in nets[0]["net"].items())
+    page.line(f"The best: {best}.")
+    looked = document["evaluations"]
+    if document["method"] == "exact":
+        page.line(f"None beats one of the {looked} nets of the exact front in both score and expected latency.")
+    else:
+        page.line(f"{looked} nets were looked at.")
+    most = document["most_score"]
+    if most is not None:
+        reached = nets[0]["score"] >= most
+        told = "No net that meets the bound has a better score."
+        page.line(told if reached else f"No net that meets the bound has a better score than {most:.6g}.")
+    if "file" in document:
+        page.path("file", document["file"])
+        page.line(f"To measure them: gnomon estimator measure {document['file']} --table TABLE", indent=1, style="dim")
 
 
 def explanation_report(document: dict[str, Any], page: Page) -> None:

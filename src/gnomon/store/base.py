@@ -14,8 +14,8 @@ from gnomon.core.sample import Run
 class CampaignQuery:
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
-    `finished` asks whether the last event "finished" or "reopened" is "finished". `held` asks whether another store that
-    is open, and whose process lives, has opened the campaign.
+    `finished` asks whether the last event "finished" or "reopened" is "finished". `held` asks whether another store
+    that is open, and whose process lives, has opened the campaign.
     """
 
     id: str | None = None
