@@ -1,8 +1,8 @@
 """Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
 
-The gates that only read the source run two at a time; then the tests, two files at a time, have the machine to
-themselves: none of them asserts a time, so that two that measure may disturb each other. The documents' commands run
-alone, as their figures are looked at. The exit status is 0 if all gates passed.
+The gates that only read the source run two at a time. Then the tests have the machine to themselves: two files at a
+time, as none of them asserts a time; those that drive devices one after the other, as what they kill and clean up is
+the machine's; the documents' commands alone. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,19 @@ STATIC = {
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
 }
+KITS = ("sshkit", "boardkit", "plainkit", "shellkit", "sdbkit", "adbkit", "snpekit")
+"""What a file of tests that drives devices imports."""
+
+ON_DEVICES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "tests").rglob("test_*.py")
+    if path.parent.name == "devices" or any(kit in path.read_text(encoding="utf-8") for kit in KITS)
+)
+PYTEST = ["pytest", "-q", "--continue-on-collection-errors"]
 TESTS = {
-    "tests": ["pytest", "-q", "-n2", "--dist=loadfile", "--continue-on-collection-errors", "--ignore=tests/docs"],
-    "docs": ["pytest", "-q", "--continue-on-collection-errors", "tests/docs"],
+    "tests": [*PYTEST, "-n2", "--dist=loadfile", "--ignore=tests/docs", *(f"--ignore={path}" for path in ON_DEVICES)],
+    "devices": [*PYTEST, *ON_DEVICES],
+    "docs": [*PYTEST, "tests/docs"],
 }
 
 

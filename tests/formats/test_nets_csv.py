@@ -37,6 +37,11 @@ def test_times_are_in_the_unit_that_their_column_names(unit: str, scale: float) 
     )
 
 
+def test_an_interval_may_begin_at_nothing() -> None:
+    rows = (NetRow(assignment=(0, 0), latency_s=1e-3, low_s=0.0, high_s=2e-3),)
+    assert read_nets(write_nets(rows, SPACE, measured=True).encode(), SPACE) == rows
+
+
 def test_files_of_spreadsheets_are_read() -> None:
     text = "\ufefffirst,second,latency_ms\r\na,1x1,1\r\n"
     assert read_nets(text.encode(), SPACE) == (NetRow(assignment=(0, 0), latency_s=1e-3),)
@@ -55,6 +60,8 @@ def test_files_of_spreadsheets_are_read() -> None:
         ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
         ("first,second,latency_s\na,skip,-1\n", "leave out what failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
+        ("first,second,low_ms\na,skip,-1\n", "a low of -1"),
+        ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
         ('first,second\n"a,skip\n', "no csv"),
     ],

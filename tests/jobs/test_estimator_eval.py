@@ -58,7 +58,7 @@ def test_nets_held_out_are_compared_with_what_was_measured(tmp_path: Path) -> No
     found, _, _ = kit(tmp_path)
     rows = measured(found, 70, noise=0.02)
     made = fit_estimator(found, rows[:15])
-    told = evaluate(made, rows[15:], fitted=rows[:15])
+    told = evaluate(made, rows[15:])
     seen = np.array([row.latency_s for row in rows[15:]])
     mean = made.predict([row.assignment for row in rows[15:]]).mean_s
     np.testing.assert_array_equal(told.mean_s, mean)
@@ -73,7 +73,7 @@ def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
     found, _, _ = kit(tmp_path)
     rows = measured(found, 10)
     with pytest.raises(UsageError, match="3 of the nets were fitted to as well"):
-        evaluate(fit_estimator(found, rows[:6]), rows[3:], fitted=rows[:6])
+        evaluate(fit_estimator(found, rows[:6]), rows[3:])
 
 
 def test_each_net_is_held_out_once_and_no_fit_sees_it(tmp_path: Path) -> None:

@@ -124,6 +124,8 @@ def test_a_unit_that_nothing_is_known_of_is_refused_by_name_or_widens(tmp_path: 
     assert any(unit.id in str(told.value) for unit in strange)
     with pytest.raises(ProblemError, match="no sample and no price"):
         made.mean_s(nets[has])
+    with pytest.raises(ProblemError):
+        made.mean_s(nets[has], unknown="refuse")  # type: ignore[arg-type]  # by its word, as documents have it
     wide = made.predict(nets[has], unknown=Unknown.WIDEN)
     assert np.isfinite(wide.high_s).all()
 
@@ -239,6 +241,9 @@ def test_an_estimator_of_another_or_a_changed_space(tmp_path: Path) -> None:
         ({"rules": "Conv+Relu"}, "a list of chains"),
         ({"rules": ["Conv+Nonsense"]}, "Nonsense"),
         ({"rules": []}, "other units"),
+        ({"fitted": None}, "a list of nets"),
+        ({"fitted": [[0]]}, "fitted.0.: the number of a choice"),
+        ({"fitted": [[99, 0, 0, 0, 0, 0]]}, "fitted.0.: the number of a choice"),
         ({"estimator": None}, "malformed"),
         ({"estimator": {}}, "malformed"),
     ],

@@ -48,6 +48,9 @@ def test_intervals_are_in_the_unit_of_their_time() -> None:
     assert units.interval(900e-6, 1.1e-3, 980e-6) == "[900, 1100]"
     assert units.interval(None, 1.0, 1.0) == "[unknown]"
     assert units.interval(0.0, math.inf, 1.0) == "[unknown]"
+    assert units.interval(0.0, 2e-3, 1e-3) == "[unknown]"
+    assert units.interval(0.0, 2e-3, 1e-3, predicted=True) == "[0, 2.00]"
+    assert units.interval(-1e-4, 2e-3, 1e-3, predicted=True) == "[unknown]"
 
 
 def test_waiting_and_sizes() -> None:

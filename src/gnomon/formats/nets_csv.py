@@ -2,7 +2,7 @@
 
 The first line names the columns. Columns that are no slot, `latency_*`, `low_*` or `high_*` are passed over, so that
 accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns. An empty latency is
-a net that was not measured, or failed; it is never 0.
+a net that was not measured, or failed; it is never 0. The low end of an interval may be.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
             value = float(text) * scale if text else None
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is no {what}") from None
-        if value is not None and not (math.isfinite(value) and value > 0):
+        if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
         times[what] = value
     return NetRow(

@@ -119,12 +119,13 @@ class Evaluation:
         }
 
 
-def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow], *, fitted: Sequence[NetRow] = ()) -> Evaluation:
+def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
     """Compare with nets that were not fitted to. UsageError where one of them was."""
-    both = {tuple(r.assignment) for r in fitted} & {tuple(r.assignment) for r in held_out}
+    both = set(made.fitted) & {tuple(r.assignment) for r in held_out}
     if both:
         raise UsageError(
-            f"{len(both)} of the nets were fitted to as well", hint="Hold nets out that the estimator has not seen."
+            f"{len(both)} of the nets were fitted to as well",
+            hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
         )
     found = made.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
     parts = (found.mean_s, found.low_s, found.high_s)

@@ -75,12 +75,16 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceEstimator:
-    """An estimator of the nets of a space; what it was fitted to is in `estimator`, with what in `context`."""
+    """An estimator of the nets of a space; what it was fitted to is in `estimator`, with what in `context`.
+
+    `fitted` are the nets that it was fitted to, which are no test of it.
+    """
 
     described: Described
     estimator: Estimator
     context: Mapping[str, Any]
     rules: tuple[str, ...]
+    fitted: tuple[tuple[int, ...], ...] = ()
 
     def predict(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
         """Times of nets, given as assignments (nets, slots). ProblemError for a unit that nothing is known of."""
@@ -96,7 +100,7 @@ class SpaceEstimator:
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
         """The expected times alone of nets (nets, slots): by table, where the model is linear and knows every unit."""
         given, made = np.asarray(nets, dtype=np.int64), self.estimator
-        if made.residual is not None or (unknown is Unknown.REFUSE and not made.known.all()):
+        if made.residual is not None or (Unknown(unknown) is Unknown.REFUSE and not made.known.all()):
             return made.mean_s(self.described.rows(given), unknown=unknown)
         mean = made.coefficients.mean
         found: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
@@ -123,6 +127,7 @@ class SpaceEstimator:
             "space": self.described.space.name,
             "rules": list(self.rules),
             "context": dict(self.context),
+            "fitted": [list(net) for net in self.fitted],
             "estimator": estimator_document(self.estimator),
         }
 
@@ -225,6 +230,7 @@ def fit_estimator(
         estimator=estimator,
         context=dict(manifest.context) if manifest else {},
         rules=manifest.rules if manifest else (),
+        fitted=tuple(dict.fromkeys(tuple(map(int, row.assignment)) for row in samples)),
     )
 
 
@@ -263,4 +269,22 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
         raise ProblemError(
             f"{path} has other units than the space {name} has now", hint="The space was changed: fit it again."
         )
-    return SpaceEstimator(described=found, estimator=estimator, context=context, rules=tuple(chains))
+    return SpaceEstimator(
+        described=found,
+        estimator=estimator,
+        context=context,
+        rules=tuple(chains),
+        fitted=_fitted(document.get("fitted"), found),
+    )
+
+
+def _fitted(value: object, found: Described) -> tuple[tuple[int, ...], ...]:
+    """The nets that an estimator was fitted to, as its file tells them."""
+    radices = [len(slot.choices) for slot in found.space.space.slots]
+    if not isinstance(value, list):
+        _STRICT.fail("$.fitted", "a list of nets expected")
+    for number, net in enumerate(value):
+        fits = isinstance(net, list) and len(net) == len(radices)
+        if not fits or any(type(c) is not int or not 0 <= c < r for c, r in zip(net, radices, strict=True)):
+            _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
+    return tuple(map(tuple, value))

@@ -113,7 +113,7 @@ def predictions_report(document: dict[str, Any], page: Page) -> None:
         row = [
             str(number),
             units.time(net["latency_s"]),
-            units.interval(net["low_s"], net["high_s"], net["latency_s"]),
+            units.interval(net["low_s"], net["high_s"], net["latency_s"], predicted=True),
         ]
         rows.append([*row, units.share(net["below"])] if bounded else row)
     page.table(columns, rows)
@@ -135,7 +135,7 @@ def search_report(document: dict[str, Any], page: Page) -> None:
             str(number),
             f"{net['score']:.6g}",
             units.time(net["latency_s"]),
-            units.interval(net["low_s"], net["high_s"], net["latency_s"]),
+            units.interval(net["low_s"], net["high_s"], net["latency_s"], predicted=True),
             units.share(net["below"]),
         ]
         for number, net in enumerate(nets[:_ROWS], start=1)
@@ -163,7 +163,7 @@ def search_report(document: dict[str, Any], page: Page) -> None:
 
 def explanation_report(document: dict[str, Any], page: Page) -> None:
     """What a net's time and doubt are made of."""
-    interval = units.interval(document["low_s"], document["high_s"], document["latency_s"])
+    interval = units.interval(document["low_s"], document["high_s"], document["latency_s"], predicted=True)
     page.headline(f"{units.time(document['latency_s'])} {interval}.")
     parts = document["parts"]
     page.table(

@@ -26,9 +26,12 @@ def time(seconds: float | None) -> str:
     return f"{digits(value)} {unit}"
 
 
-def interval(low_s: float | None, high_s: float | None, like_s: float) -> str:
-    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" where it has no bound."""
-    if low_s is None or high_s is None or not math.isfinite(high_s) or low_s <= 0:
+def interval(low_s: float | None, high_s: float | None, like_s: float, *, predicted: bool = False) -> str:
+    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" where it has no bound.
+
+    One that was measured and reaches down to 0 has none; one that was `predicted` may begin there.
+    """
+    if low_s is None or high_s is None or not math.isfinite(high_s) or low_s < 0 or (low_s == 0 and not predicted):
         return "[unknown]"
     scale = like_s / _scaled(like_s)[0] if like_s else 1.0
     return f"[{digits(low_s / scale)}, {digits(high_s / scale)}]"

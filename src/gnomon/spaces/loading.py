@@ -85,7 +85,7 @@ def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
 def _run(path: Path) -> ModuleType:
     """The module of a user's file."""
     if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="Give the path of the Python file that has the space.")
+        raise UsageError(f"there is no file {path}", hint="Give the path of a Python file that is there.")
     name = f"gnomon_space_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
