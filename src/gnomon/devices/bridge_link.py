@@ -17,6 +17,7 @@ from gnomon.devices.bridge_call import BridgeCall, Call
 from gnomon.devices.bridge_files import arrive, fetch
 from gnomon.devices.bridge_program import BridgeSettings, chosen, finished, lost, silent
 from gnomon.devices.bridge_sh import (
+    LINGER,
     base_script,
     end_script,
     one_line,
@@ -170,7 +171,7 @@ class BridgeLink(ShellLink):
     def _shell(self, script: str, take: Take, within_s: float) -> str:
         token = secrets.token_hex(8)
         # The two outputs are one here, and the marks shall come once.
-        call = self.call("exec 2>/dev/null\n" + marked(f"exec 2>&1\n{script}", token), (token, take))
+        call = self.call("exec 2>/dev/null\n" + marked(f"exec 2>&1\n{script}", token) + LINGER, (token, take))
         try:
             call.pump(time.monotonic() + within_s)
         finally:

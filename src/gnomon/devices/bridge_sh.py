@@ -16,6 +16,11 @@ from gnomon.devices.ssh_plain_sh import line, quoted, run_script
 
 _MARKS_BYTES = 256
 
+LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
+"""Ends a script whose output a terminal hands on. When a session's first process ends, Linux hangs its terminal up and
+drops what was printed but has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that the
+last marks got lost now and then. A device whose sleep knows no fractions takes as long as starting it twice."""
+
 
 def whole(path: str, size_bytes: int) -> str:
     """Runs a script that was pushed, if all of it came."""
@@ -152,7 +157,7 @@ def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str])
         "pipe": quoted(f"{place}.pipe"),
         "most": STDERR_TAIL_BYTES + _MARKS_BYTES,
     }
-    return filled + errors_script(base, command.number, tokens[1]) + "\n"
+    return filled + errors_script(base, command.number, tokens[1]) + LINGER
 
 
 def errors_script(base: str, number: int, token: str) -> str:
