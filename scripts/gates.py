@@ -77,28 +77,15 @@ def run_static(name: str) -> Gate:
 
 
 def run_tests(name: str, count: Count) -> Gate:
-    """Run a part of the tests, shown as it goes, and add to the count.
-
-    What fails is run once more, and told: what measures or drives devices is at the mercy of the machine.
-    """
+    """Run a part of the tests, shown as it goes, and add to the count."""
     start = time.monotonic()
-    passed, own = _run_once(command(TESTS[name]))
-    if not passed and name != "docs" and own.failed:
-        print(f"{own.failed} failed, and are run once more", flush=True)
-        passed, again = _run_once([*command(TESTS[name]), "--last-failed"])
-        own.passed, own.failed = own.passed + own.failed - again.failed, again.failed
-    count.passed, count.failed = count.passed + own.passed, count.failed + own.failed
-    count.skipped += own.skipped
-    return Gate(name=name, passed=passed, seconds=time.monotonic() - start)
-
-
-def _run_once(words: list[str]) -> tuple[bool, Count]:
-    own = Count()
     with tempfile.TemporaryDirectory(prefix="gnomon-gates-") as folder:
         report = Path(folder) / "report.xml"
-        done = subprocess.run([*words, f"--junit-xml={report}"], cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
-        add_report(report, own)
-    return done.returncode == 0, own
+        done = subprocess.run(
+            [*command(TESTS[name]), f"--junit-xml={report}"], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
+        )
+        add_report(report, count)
+    return Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start)
 
 
 def add_report(report: Path, count: Count) -> None:

@@ -36,6 +36,15 @@ def hold(name: str, environment: dict[str, str]) -> subprocess.Popen[str]:
     return process
 
 
+def test_a_moment_is_not_worth_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was killed while it started a process leaves the lock with that for a moment."""
+    told: list[str] = []
+    process = hold("local", {"GNOMON_LEASES": os.environ["GNOMON_LEASES"]})
+    monkeypatch.setattr("gnomon.devices.lease.time.sleep", lambda seconds: process.communicate())
+    with lease(lease_folder(), "local", on_wait=told.append):
+        assert told == []
+
+
 def test_a_cron_job_and_a_desktop_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GNOMON_LEASES")
     name = f"test-{os.getpid()}"  # in the real folder: the lease of a device that there is not

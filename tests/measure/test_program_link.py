@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,11 @@ def test_settings_that_cannot_be_had_are_told_and_nothing_runs(
     (refusal,) = events
     assert (refusal["stage"], refusal["candidate"]) == ("settings", "")
     assert refusal["hint"]
+
+
+def test_no_runtime_is_loaded_for_it() -> None:
+    code = (
+        "import sys, gnomon.measure.program_link, gnomon.runtimes.onert_program; "
+        "sys.exit(bool({'onert', 'gnomon_agent'} & sys.modules.keys()))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

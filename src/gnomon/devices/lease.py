@@ -71,17 +71,21 @@ def lease(
         ) from error
     try:
         deadline = time.monotonic() + wait_s
-        told = False
+        met, told = False, False
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 owner = os.pread(handle, 32, 0).decode("ascii", "replace").strip("\0\n ") or "unknown"
-            if not told and on_wait is not None:
+            late = time.monotonic() > deadline
+            # Who was just killed may have been starting a process, which has the lock until it is what it was to be:
+            # a moment is not worth a word.
+            if (met or late) and not told and on_wait is not None:
                 on_wait(f"another gnomon (process {owner}) measures on {name}: waiting for it to end")
                 told = True
-            if time.monotonic() > deadline:
+            met = True
+            if late:
                 raise DeviceError(
                     f"device {name!r} is in use by process {owner}",
                     hint="Wait for it to end, or end it: the lease goes with its process.",
