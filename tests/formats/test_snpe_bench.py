@@ -28,12 +28,12 @@ RESULT: dict[str, Any] = json.loads((GOLDEN / "snpe-bench-result.json").read_tex
 CONFIG: dict[str, Any] = {
     "name": "unit",
     "host_root_path": "/here/root",
-    "host_results_dir": "/here/root/results",
+    "host_results_dir": "/here/bench/results",
     "devices": ("QV714AE41T",),
     "model_name": "unit",
-    "dlc": "/here/root/unit.dlc",
-    "input_list": "/here/root/inputs/list.txt",
-    "data": ("/here/root/inputs",),
+    "dlc": "/here/bench/unit.dlc",
+    "input_list": "/here/bench/inputs/list.txt",
+    "data": ("/here/bench/inputs",),
 }
 
 
@@ -45,9 +45,9 @@ def test_the_config_has_the_documented_keys() -> None:
     ]
     assert document["Model"] == {
         "Name": "unit",
-        "Dlc": "/here/root/unit.dlc",
-        "InputList": "/here/root/inputs/list.txt",
-        "Data": ["/here/root/inputs"],
+        "Dlc": "/here/bench/unit.dlc",
+        "InputList": "/here/bench/inputs/list.txt",
+        "Data": ["/here/bench/inputs"],
     }
     assert document["Devices"] == ["QV714AE41T"]
     assert document["Runtimes"] == ["CPU", "GPU", "GPU_FP16", "DSP"]

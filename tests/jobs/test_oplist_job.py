@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from gnomon.core.groups import By
+from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, UsageError
 from gnomon.formats.onert_ops import ir_opcode
 from gnomon.formats.oplist import read_oplist
 from gnomon.formats.pareto_config import read_config
-from gnomon.formats.strict_json import Strict
 from gnomon.jobs.oplist import oplist
 from gnomon.models.load import load
 

@@ -247,7 +247,7 @@ def export_(path: Path, space: str | None, out: Path, as_json: bool) -> None:
     """Write ESTIMATOR as one Python file that needs numpy alone. A net is there a map of unit ids to counts."""
     from gnomon.estimate.export import export_estimator
     from gnomon.jobs.estimators import load_estimator
-    from gnomon.jobs.nets_files import save_text
+    from gnomon.jobs.saving import save_text
 
     save_text(export_estimator(load_estimator(path, space).estimator), out)
     _files(out, as_json, {}, "")

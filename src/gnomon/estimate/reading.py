@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
+from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import ProblemError
 from gnomon.estimate.columns import Floats
 
 HINT = "docs/estimator.md describes the format; an estimator is written by gnomon"
 _MOST_TEXT = 20_000
-_MOST_DIGITS = 400
 
 
 def parse(text: str | bytes, most: int) -> Any:
     """The value of a JSON text without duplicate keys, NaN or infinities. Raises ProblemError for anything else."""
-    if len(text) > most:
-        _fail("$", f"{len(text)} letters, and no more than {most} are read")
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_integer)
-    except UnicodeDecodeError as error:
-        _fail("$", f"no UTF-8 text (byte {error.start})")
-    except json.JSONDecodeError as error:
-        _fail("$", f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}")
-    except RecursionError:
-        _fail("$", "nested too deeply")
+    return Strict(what="estimator", hint=HINT, most_letters=most).parse(text)
 
 
 class Node:
@@ -66,7 +54,7 @@ class Node:
     def items_of_list(self, most: int) -> list[Node]:
         """The items of a list of at most so many."""
         if not isinstance(self._value, list):
-            self.fail(f"a list expected, {_shown(self._value)} found")
+            self.fail(f"a list expected, {shown(self._value)} found")
         if len(self._value) > most:
             self.fail(f"{len(self._value)} items, and no more than {most} are read")
         return [Node(value, f"{self.path}[{i}]") for i, value in enumerate(self._value)]
@@ -74,7 +62,7 @@ class Node:
     def text(self) -> str:
         """A text."""
         if not isinstance(self._value, str):
-            self.fail(f"a text expected, {_shown(self._value)} found")
+            self.fail(f"a text expected, {shown(self._value)} found")
         if len(self._value) > _MOST_TEXT:
             self.fail(f"a text of {len(self._value)} letters, and no more than {_MOST_TEXT} are read")
         return self._value
@@ -82,13 +70,13 @@ class Node:
     def flag(self) -> bool:
         """True or false."""
         if not isinstance(self._value, bool):
-            self.fail(f"true or false expected, {_shown(self._value)} found")
+            self.fail(f"true or false expected, {shown(self._value)} found")
         return self._value
 
     def number(self, *, least: float = -math.inf) -> float:
         """A finite number."""
         if isinstance(self._value, bool) or not isinstance(self._value, int | float):
-            self.fail(f"a number expected, {_shown(self._value)} found")
+            self.fail(f"a number expected, {shown(self._value)} found")
         try:
             found = float(self._value)
         except OverflowError:
@@ -115,33 +103,9 @@ class Node:
 
     def _object(self) -> Mapping[str, Any]:
         if not isinstance(self._value, Mapping):
-            self.fail(f"an object expected, {_shown(self._value)} found")
+            self.fail(f"an object expected, {shown(self._value)} found")
         return self._value
 
 
 def _fail(path: str, what: str, hint: str = HINT) -> NoReturn:
     raise ProblemError(f"the estimator is malformed: {path}: {what}", hint=hint)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            _fail("$", f"the key {_shown(name)} is given twice in one object")
-        found[name] = value
-    return found
-
-
-def _constant(name: str) -> NoReturn:
-    _fail("$", f"{name} is not a number of JSON")
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        _fail("$", f"a number of more than {_MOST_DIGITS} digits")
-    return int(digits)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

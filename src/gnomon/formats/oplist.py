@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.formats.strict_json import Strict, shown
+from gnomon.core.strict_json import Strict, shown
 
 Mode = Literal["name", "index"]
 

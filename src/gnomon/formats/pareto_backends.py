@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnomon.core.space import Slot, Space
+from gnomon.core.strict_json import Strict, shown
 from gnomon.formats.pareto_config import read_config
-from gnomon.formats.strict_json import Strict, shown
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
 """The backend of each digit in pareto_profiler."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gnomon.core.strict_json import Strict, shown
 from gnomon.formats.oplist import MOST_NODES, is_type
-from gnomon.formats.strict_json import Strict, shown
 
 _SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
 _MOST_BACKENDS = 10

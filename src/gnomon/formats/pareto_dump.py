@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gnomon.core.space import Slot, Space, decimal, parse_decimal
+from gnomon.core.strict_json import Strict, is_text, shown
 from gnomon.formats.oplist import Mode, check_group_types, group_names, groups_in, types_in
 from gnomon.formats.pareto_backends import DEFAULT_BACKENDS, Found, backends_of
 from gnomon.formats.pareto_config import check_backends, write_config
-from gnomon.formats.strict_json import Strict, is_text, shown
 
 Spelling = Literal["brute-force", "sampler"]
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import UsageError
 from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe_meta import META_KEYS
 from gnomon.formats.snpe_table import STATISTICS, Number, SnpeTable, wrong_runtime, wrong_time
-from gnomon.formats.strict_json import Strict, shown
 
 RUNTIMES = ("CPU", "GPU", "GPU_FP16", "DSP")
 PERF_PROFILES = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from gnomon.core.strict_json import shown
 from gnomon.errors import ModelError
-from gnomon.formats.strict_json import shown
 
 _MOST_LETTERS = 16 << 20
 _SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)

@@ -11,9 +11,9 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gnomon.core.strict_json import shown
 from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe_csv import csv_text, line_of
-from gnomon.formats.strict_json import shown
 
 META_KEYS = (
     "ro.product.model",

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gnomon.core.strict_json import Strict, is_text, shown
 from gnomon.errors import UsageError
 from gnomon.formats.complaints import Complaints
-from gnomon.formats.strict_json import Strict, is_text, shown
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]

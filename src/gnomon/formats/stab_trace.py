@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
+from gnomon.core.strict_json import Strict, is_text, shown
 from gnomon.core.traces import Origin, Spread, Trace, TraceOperator
-from gnomon.errors import ProblemError
 
 MOST_LETTERS = 16 << 20
 """The longest text that is read: some hundred thousand operators."""
@@ -26,6 +25,7 @@ _NOT_BACKENDS = ("memory", "runtime")
 _STATISTICS = ("Avg_Time", "Min_Time", "Max_Time")
 _MOST_US = 10**15
 _HINT = "give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile"
+_FILE = Strict(what="trace", hint=_HINT, most_letters=MOST_LETTERS)
 _TEXTS = ("model_sha256", "device", "backend", "runtime")
 
 
@@ -34,29 +34,31 @@ def read_trace(text: str | bytes) -> Trace:
 
     Raises ProblemError, which names the path inside the file, for whatever is wrong with it.
     """
-    data = _object(_parse(text), "$")
+    data = _FILE.object(_FILE.parse(text), "$")
     version = data.get("version", "1")
     if version not in ("1", "2"):
-        _fail("$.version", f"'2' expected, {_shown(version)} found")
+        _FILE.fail("$.version", f"'2' expected, {shown(version)} found")
     if "Execution_Data" not in data:
-        _fail("$.Execution_Data", "missing, so this is no trace of onert")
-    whole = _object(data["Execution_Data"], "$.Execution_Data")
-    _object(whole.get("memory", {}), "$.Execution_Data.memory")
+        _FILE.fail("$.Execution_Data", "missing, so this is no trace of onert")
+    whole = _FILE.object(data["Execution_Data"], "$.Execution_Data")
+    _FILE.object(whole.get("memory", {}), "$.Execution_Data.memory")
     operators: dict[tuple[int | None, int | None, int, str], TraceOperator] = {}
     for backend, entries in whole.items():
         if backend in _NOT_BACKENDS:
             continue
-        here = f"$.Execution_Data[{_shown(backend)}]"
-        for name, entry in _object(entries, here).items():
-            operator = _operator(name, backend, entry, f"{here}[{_shown(name)}]")
+        here = f"$.Execution_Data[{shown(backend)}]"
+        for name, entry in _FILE.object(entries, here).items():
+            operator = _operator(name, backend, entry, f"{here}[{shown(name)}]")
             key = (operator.session, operator.subgraph, operator.index, backend)
             if key in operators:
-                _fail(f"{here}[{_shown(name)}]", f"operator {operator.index} has a time on {_shown(backend)} already")
+                _FILE.fail(
+                    f"{here}[{shown(name)}]", f"operator {operator.index} has a time on {shown(backend)} already"
+                )
             operators[key] = operator
     _check_types(list(operators.values()))
     graph = _graph(whole.get("runtime", {}))
     if not operators and graph is None:
-        _fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
+        _FILE.fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
     ordered = sorted(operators.values(), key=lambda op: (op.session or 0, op.subgraph or 0, op.index, op.backend))
     return Trace(operators=tuple(ordered), graph=graph, version=version, origin=_origin(data.get("gnomon")))
 
@@ -82,44 +84,14 @@ def write_trace(trace: Trace) -> str:
     return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _parse(text: str | bytes) -> Any:
-    if len(text) > MOST_LETTERS:
-        _fail("$", f"{len(text)} letters, and no more than {MOST_LETTERS} are read")
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        _fail("$", f"no UTF-8 text (byte {error.start})")
-    except json.JSONDecodeError as error:
-        _fail("$", f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}")
-    except RecursionError:
-        _fail("$", "nested too deeply")
-    except ValueError:  # an integer of more digits than the interpreter converts
-        _fail("$", "a number of too many digits")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            _fail("$", f"the key {_shown(name)} is given twice in one object")
-        found[name] = value
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    _fail("$", f"{name} is not a number of JSON")
-
-
 def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
     match = _NAME.fullmatch(name)
     if match is None:
-        _fail(path, "a name such as '$0 subgraph $3 Conv2D' expected")
+        _FILE.fail(path, "a name such as '$0 subgraph $3 Conv2D' expected")
     session, subgraph = (None if part is None else int(part) for part in match.group(1, 2))
     time = _spread(entry, path)
-    if any(not _encodable(part) for part in (backend, match[4])):
-        _fail(path, "half a surrogate pair is no text")
+    if any(not is_text(part) for part in (backend, match[4])):
+        _FILE.fail(path, "half a surrogate pair is no text")
     return TraceOperator(
         index=int(match[3]), type=match[4], backend=backend, time=time, subgraph=subgraph, session=session
     )
@@ -130,68 +102,45 @@ def _check_types(operators: list[TraceOperator]) -> None:
     for operator in operators:
         first = types.setdefault((operator.session, operator.subgraph, operator.index), operator)
         if first.type != operator.type:
-            told = f"operator {operator.index} is {_shown(operator.type)} here and {_shown(first.type)} elsewhere"
-            _fail(f"$.Execution_Data[{_shown(operator.backend)}]", told)
+            told = f"operator {operator.index} is {shown(operator.type)} here and {shown(first.type)} elsewhere"
+            _FILE.fail(f"$.Execution_Data[{shown(operator.backend)}]", told)
 
 
 def _graph(data: Any) -> Spread | None:
-    found = _object(data, "$.Execution_Data.runtime")
+    found = _FILE.object(data, "$.Execution_Data.runtime")
     return _spread(found["Graph"], "$.Execution_Data.runtime.Graph") if "Graph" in found else None
 
 
 def _spread(data: Any, path: str) -> Spread:
-    entry = _object(data, path)
+    entry = _FILE.object(data, path)
     values = []
     for key in _STATISTICS:
         value = entry.get(key)
         if type(value) is not int or not 0 <= value <= _MOST_US:
-            _fail(f"{path}.{key}", f"a whole number of microseconds expected, {_shown(value)} found")
+            _FILE.fail(f"{path}.{key}", f"a whole number of microseconds expected, {shown(value)} found")
         values.append(value)
     avg, least, most = values
     if not least <= avg <= most:
-        _fail(path, f"the average {avg} does not lie between {least} and {most}")
+        _FILE.fail(path, f"the average {avg} does not lie between {least} and {most}")
     return Spread(avg_us=avg, min_us=least, max_us=most)
 
 
 def _origin(data: Any) -> Origin | None:
     if data is None:
         return None
-    found = _object(data, "$.gnomon")
+    found = _FILE.object(data, "$.gnomon")
     for key in _TEXTS:
-        if not isinstance(found.get(key), str) or not _encodable(found[key]):
-            _fail(f"$.gnomon.{key}", f"a text expected, {_shown(found.get(key))} found")
+        if not isinstance(found.get(key), str) or not is_text(found[key]):
+            _FILE.fail(f"$.gnomon.{key}", f"a text expected, {shown(found.get(key))} found")
     for key in ("threads", "runs"):
         if type(found.get(key)) is not int or found[key] < 0:
-            _fail(f"$.gnomon.{key}", f"a whole number expected, {_shown(found.get(key))} found")
+            _FILE.fail(f"$.gnomon.{key}", f"a whole number expected, {shown(found.get(key))} found")
     taken = found.get("taken_at_s")
     if not isinstance(taken, int | float) or isinstance(taken, bool) or not 0 <= taken < 1e15:
-        _fail("$.gnomon.taken_at_s", f"seconds since 1970 expected, {_shown(taken)} found")
+        _FILE.fail("$.gnomon.taken_at_s", f"seconds since 1970 expected, {shown(taken)} found")
     numbers = {key: found[key] for key in ("threads", "runs")}
     return Origin(**{key: found[key] for key in _TEXTS}, **numbers, taken_at_s=float(taken))
 
 
-def _object(data: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        _fail(path, f"an object expected, {_shown(data)} found")
-    return data
-
-
 def _times(time: Spread) -> dict[str, int]:
     return {"Avg_Time": time.avg_us, "Max_Time": time.max_us, "Min_Time": time.min_us}
-
-
-def _encodable(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**18:
-        return "a number beyond any time"
-    text = "nothing" if value is None else ascii(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _fail(path: str, what: str) -> NoReturn:
-    raise ProblemError(f"the trace is malformed: {path}: {what}", hint=_HINT)

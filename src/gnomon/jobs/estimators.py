@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, Floats
 from gnomon.estimate.design import Bound, suggest
 from gnomon.estimate.document import estimator_document, read_estimator
@@ -19,8 +20,8 @@ from gnomon.estimate.fit import fit
 from gnomon.estimate.options import FitOptions, Unknown
 from gnomon.estimate.source import Source, source
 from gnomon.formats.nets_csv import NetRow, read_nets
-from gnomon.formats.strict_json import Strict
 from gnomon.jobs.net_relaxed import RelaxedSpace
+from gnomon.jobs.saving import save_text
 from gnomon.jobs.table_files import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
@@ -235,12 +236,8 @@ def fit_estimator(
 
 
 def save_estimator(made: SpaceEstimator, path: Path) -> None:
-    """Write an estimator as JSON. RecordError where the file cannot be written."""
-    text = json.dumps(made.document(), allow_nan=False, ensure_ascii=False)
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Give --out another path.") from error
+    """Write an estimator as JSON, whole or not at all. UsageError where that cannot be."""
+    save_text(json.dumps(made.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
 
 
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:

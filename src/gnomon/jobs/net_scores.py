@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gnomon.core.space import Space
+from gnomon.core.strict_json import Strict
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.estimate.columns import Floats
-from gnomon.formats.strict_json import Strict
 from gnomon.spaces.features import CountTables, Ints, idle
 from gnomon.spaces.loading import load_attribute
 

@@ -7,22 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.space import Space
-from gnomon.errors import RecordError
 from gnomon.formats.nets_csv import NetRow, write_nets
 from gnomon.jobs.nets_measure import NetsMeasured
+from gnomon.jobs.saving import save_text
 
 
 def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
-    """Write nets as csv. RecordError where the file cannot be written."""
+    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
     save_text(write_nets(rows, space, measured=measured), path)
-
-
-def save_text(text: str, path: Path) -> None:
-    """Write a text. RecordError where the file cannot be written."""
-    try:
-        path.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Give --out another path.") from error
 
 
 def measured_document(found: NetsMeasured) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from gnomon.errors import ModelError, ProblemError, UsageError
 from gnomon.formats.onert_ops import ir_opcode
 from gnomon.formats.oplist import OpList, write_oplist
 from gnomon.formats.pareto_config import write_config
+from gnomon.jobs.saving import save_text
 from gnomon.models.load import load
 from gnomon.models.model import Model
 
@@ -117,7 +117,7 @@ def oplist(
     if out is not None:
         if found is None:
             raise _not_onert(graph, opcodes)
-        _write(out, write_oplist(found))
+        save_text(write_oplist(found), out, what="the oplist")
     return OplistReport(
         model=model, grouping=grouping, backends=tuple(backends), opcodes=opcodes, oplist=found, file=out
     )
@@ -153,19 +153,6 @@ def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
         f"onert does not load operators of type {unknown}, so there is no oplist to write",
         hint="Give a model without them, or leave --out out to see the slots alone.",
     )
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(
-            f"the oplist cannot be written to {path}: {error.strerror or error}",
-            hint="Give --out a file in a folder that can be written.",
-        ) from error
 
 
 def _form(found: OpList) -> dict[str, Any]:

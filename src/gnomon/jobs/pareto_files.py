@@ -14,6 +14,7 @@ from gnomon.formats.pareto_dump import Dump, DumpSolution, read_dump, write_dump
 from gnomon.jobs.objectives import LATENCY, MEMORY
 from gnomon.jobs.pareto_search import Plan, Searched
 from gnomon.jobs.pareto_space import DecisionSpace
+from gnomon.jobs.saving import save_text
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.coarse import Coarse, grouped
 
@@ -144,17 +145,7 @@ def dump_again(dump: Dump, looked: Collection[int], plan: Plan, found: Searched)
 
 def save_dump(dump: Dump, path: Path) -> None:
     """Write a dump to a file, whole or not at all. UsageError where that cannot be."""
-    text = write_dump(dump)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(
-            f"the dump cannot be written to {path}: {error.strerror or error}",
-            hint="Give --dumpfile a file in a folder that can be written.",
-        ) from error
+    save_text(write_dump(dump), path, what="the dump", option="--dumpfile")
 
 
 def check_file(path: Path) -> None:

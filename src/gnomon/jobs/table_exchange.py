@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe_csv import scan_nnabla_csv, scan_snpe_csv, write_snpe_csv
 from gnomon.formats.snpe_meta import SnpeMeta, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe_table import KEYS, LOOKUP, Number, SnpeTable, scan_snpe_json, write_snpe_json
+from gnomon.jobs.saving import save_text
 from gnomon.jobs.table_files import context_document, read_table, write_table
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import load_space
@@ -89,11 +90,8 @@ def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple
     found = SnpeTable(entries=entries)
     text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
     meta = out.with_suffix(".meta")
-    try:
-        out.write_text(text, encoding="utf-8", newline="")
-        meta.write_text(write_snpe_meta(SnpeMeta(values=_meta(table))), encoding="utf-8", newline="")
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another path.") from error
+    save_text(text, out)
+    save_text(write_snpe_meta(SnpeMeta(values=_meta(table))), meta)
     return (out, meta), tuple(f"{row.unit.label}: {row.reason}" for row in table.failed)
 
 

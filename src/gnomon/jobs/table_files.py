@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import ProblemError, RecordError, UsageError
-from gnomon.formats.strict_json import Strict, shown
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.unit import unit_of
 
