@@ -135,8 +135,9 @@ def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     told = document(capsys, "check", path, code=7)["complaints"]
     assert len(told) == 1
     assert "its space s cannot be loaded" in told[0]
-    other = document(capsys, "check", path, "--space", SPACE, code=7)["complaints"]
-    assert "126 units of the space have no row" in other[0]
+    other = document(capsys, "check", path, "--space", SPACE, code=2)["error"]
+    assert f"is of the space s, not of {SPACE}" in other["message"]
+    document(capsys, "check", written(tmp_path / "less", *rows[1:]), "--space", space, code=7)
 
 
 def test_long_names_are_cut_in_text_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -212,6 +212,10 @@ def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
     never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner=Learner.NEVER))
     assert kept.residual is not None
     assert never.residual is None
+    doubts = kept.explain(x[120])
+    assert "residual learner" in {d.column for d in doubts}
+    assert sum(d.time_s for d in doubts) == pytest.approx(kept.mean_s(x[120])[0])
+    assert sum(d.share for d in doubts) == pytest.approx(1)
     errors = [np.mean(np.abs(e.mean_s(x[100:]) / bent[100:] - 1)) for e in (kept, never)]
     assert errors[0] < 0.5 * errors[1]
     told = kept.predict(x[100:])

@@ -46,7 +46,7 @@ First steps:
 
 Progress and messages go to the standard error, results to the standard output. Exit codes: 0 done, 2 a wrong
 option, 3 a bad model or problem, 4 no allowed assignment, 5 a runtime is missing, 6 device, 7 nothing could be
-measured, 8 record, 9 package, 70 a defect of gnomon, 130 interrupted."""
+measured, 8 record or output, 9 package, 70 a defect of gnomon, 130 interrupted."""
 
 
 class Terminated(BaseException):

@@ -115,16 +115,19 @@ class Estimator:
         return np.array([normal.cdf(float(v)) for v in z])
 
     def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
-        """What each column of one net adds, that with the largest share of the doubt first; the bias and the noise too.
+        """What each column of one net adds, that with the largest share of the doubt first.
 
-        Shares add up to 1; one may be below 0 where columns are known better together than alone.
+        So do the bias, the noise and a residual learner. Times add up to the expected one (unless that was kept from
+        falling below a hundredth of the level), shares to 1; a share may be below 0 where columns are known better
+        together than alone.
         """
         x = self._checked(row, Unknown.WIDEN)[:1]
         x1 = np.concatenate([[1.0], x[0]])
         mean, _ = self._moments(x)
         noise = (self.noise.relative * math.hypot(float(mean[0]), self.noise.floor_s)) ** 2
         parts = x1 * self.coefficients.times(x1)
-        total = float(parts.sum()) + noise or 1.0
+        learnt = 0.0 if self.residual is None else float(self.residual.variance(x)[0])
+        total = float(parts.sum()) + noise + learnt or 1.0
         time = x1 * self.coefficients.mean
         names = ("bias", *self.columns.names)
         doubts = [
@@ -133,6 +136,9 @@ class Estimator:
             if v
         ]
         doubts.append(Doubt(column="noise", time_s=0.0, share=noise / total))
+        if self.residual is not None:
+            added = float(self.residual.mean(x)[0])
+            doubts.append(Doubt(column="residual learner", time_s=added, share=learnt / total))
         return tuple(sorted(doubts, key=lambda d: -d.share))
 
     def _checked(self, rows: ArrayLike, unknown: Unknown) -> Floats:

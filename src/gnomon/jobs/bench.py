@@ -205,12 +205,15 @@ def _configuration(runtime: Runtime, probe: Probe, request: Request) -> Configur
     if request.wish.precisions:
         found = tuple(c for c in found if c.precision in request.wish.precisions)
     if request.wish.backends:
-        found = tuple(c for c in found if set(c.backends) & set(request.wish.backends)) or found
+        found = tuple(c for c in found if set(c.backends) & set(request.wish.backends))
     if not found:
-        raise UsageError(f"{runtime.name} has no such configuration here", hint="Leave out --precision or --env.")
-    names = [c.name for c in found]
-    if len(found) > 1 and found[0].name != runtime.name:
-        raise UsageError(f"a table is of one configuration, not of {', '.join(names)}", hint="Give one value.")
+        raise UsageError(
+            f"{runtime.name} has no such configuration here", hint="Leave out --precision, --env or --backend."
+        )
+    narrowed = request.wish.environments or request.wish.precisions or request.wish.backends
+    if len(found) > 1 and narrowed:
+        names = ", ".join(c.name for c in found)
+        raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
     return found[0]
 
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, UsageError
 from gnomon.jobs.table_files import read_table
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Row, Table, complaints, differences, unlike
@@ -50,11 +50,20 @@ def _row_document(row: Row, time_s: float | None) -> dict[str, Any]:
 
 
 def look(path: Path, space: str | None) -> dict[str, Any]:
-    """What a table holds and what speaks against it, for the space it names or another one. Raises GnomonError."""
+    """What a table holds and what speaks against it. `space` says where its space is, if it is no shipped one.
+
+    UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
+    """
     table = read_table(path)
     told: list[str] = []
     try:
-        units = load_space(space or table.manifest.space).tables(rules(table.manifest.rules)).units
+        loaded = load_space(space or table.manifest.space)
+        if loaded.name != table.manifest.space:
+            raise UsageError(
+                f"{path} is of the space {table.manifest.space}, not of {loaded.name}",
+                hint="Give the table of that space, or leave --space out.",
+            )
+        units = loaded.tables(rules(table.manifest.rules)).units
         told = complaints(table, units)
     except GnomonError as error:
         if space is not None:
