@@ -81,10 +81,12 @@ def test_the_same_command_measures_nothing_twice(built: Built, home: Path) -> No
 def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
     built: Built, home: Path, tmp_path: Path
 ) -> None:
-    # As if the table had been begun when the machine was ten times as slow: what is added is brought to that.
+    # As if the machine had been a thousand times as slow, which no noise explains: what is added is brought to that.
     manifest = built.table.manifest
     slow = replace(
-        manifest, overhead_s=10 * manifest.overhead_s, anchor_calls_s=tuple(10 * s for s in manifest.anchor_calls_s)
+        manifest,
+        overhead_s=1000 * manifest.overhead_s,
+        anchor_calls_s=tuple(1000 * s for s in manifest.anchor_calls_s),
     )
     dearest = max(built.table.rows, key=lambda row: row.call_s or 0)
     others = tuple(row for row in built.table.rows if row != dearest)
@@ -94,8 +96,8 @@ def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
     assert found.table.manifest == slow
     row = found.table.row(dearest.unit)
     assert row is not None and row.call_s is not None and dearest.call_s is not None
-    assert 3 < row.drift < 30
-    assert row.call_s / dearest.call_s > 3
+    assert 300 < row.drift < 3000
+    assert row.call_s / dearest.call_s > 300
 
 
 def test_all_is_measured_anew_if_asked_for(built: Built, home: Path, tmp_path: Path) -> None:
