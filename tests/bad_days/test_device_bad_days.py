@@ -89,14 +89,15 @@ def runs_in(record: Path) -> list[Run]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["profile", "run the package"])
 def test_it_goes_on_by_itself_when_the_board_is_back(board: Board, tmp_path: Path, stage: str) -> None:
-    request, told = request_for(board, tmp_path, effort=SHORT), list[str]()
+    # Visits that last long enough to be met: one process may have ended just now, and the next not have begun.
+    request, told = request_for(board, tmp_path, effort=replace(SHORT, block_s=0.3)), list[str]()
     before: list[Counter[tuple[str, str, int, int]]] = []
 
     def outage() -> None:
-        before.append(recorded(tmp_path / "record.sqlite"))
-        assert workers(board)
+        assert becomes(lambda: bool(workers(board)))
         switch_off(board)
         threading.Timer(1.5, switch_on, [board]).start()
+        before.append(recorded(tmp_path / "record.sqlite"))
 
     found = place(request, tmp_path / "out", watch=Once(stage, 1, outage), tell=told.append)
     assert found.resumed
