@@ -7,10 +7,12 @@ slow some processors down, and what explodes becomes infinite. A convolution's a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.onnx_submodel import save
@@ -35,32 +37,37 @@ def write_unit(unit: Unit, dest: Path, *, seed: int = 0) -> Path:
     return write_net(net_of(unit), dest, seed=seed)
 
 
-def write_net(net: Net, dest: Path, *, seed: int = 0) -> Path:
+def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> Path:
     """Writes a net as an ONNX model and returns its path.
 
     Inputs are "x0", "x1", .., the output is "y"; operators are named by `gnomon.spaces.net.layer_name`, with a further
-    part where a layer takes several. The file depends on the net and the seed alone. UsageError where the folder is not
-    there, ModelError for what ONNX cannot say.
+    part where a layer takes several. The file depends on the arguments alone. `weights` are arrays by the operator's
+    name and their part ("n3.0.Conv.w"); what they lack is made up from the seed. UsageError where the folder is not
+    there, ModelError for what ONNX cannot say and for weights that do not fit.
     """
-    model = net_model(net, seed=seed)
+    model = net_model(net, seed=seed, weights=weights)
     if not dest.parent.is_dir():
         raise UsageError(f"there is no folder {dest.parent}", hint="Make it first.")
     save(model, dest)
     return dest
 
 
-def net_model(net: Net, *, seed: int = 0) -> onnx.ModelProto:
+def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> onnx.ModelProto:
     """The model that `write_net` writes."""
     onnx = onnx_package()
     dtype = _dtype(net)
     kind = getattr(onnx.TensorProto, _DTYPES[dtype])
-    writer = Writer(onnx=onnx, dtype=np.dtype(dtype), seed=seed)
+    writer = Writer(onnx=onnx, dtype=np.dtype(dtype), seed=seed, given=dict(weights or {}))
     names = [f"x{k}" for k in range(len(net.inputs))]
     value_of = {-1 - k: name for k, name in enumerate(names)}
     writer.parts.update({name: {name: 1.0} for name in names})
     for index, node in enumerate(net.nodes):
         value_of[index] = _write_chain(writer, index, node.unit, [value_of[ref] for ref in node.inputs])
     _end_in_y(writer, value_of[net.output])
+    if writer.given:
+        raise ModelError(
+            f"the net has no weights {', '.join(sorted(writer.given))}", hint="Give those of its own layers."
+        )
     graph = onnx.helper.make_graph(
         writer.nodes,
         "net",

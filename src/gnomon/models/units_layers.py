@@ -35,6 +35,7 @@ class Writer:
     seed: int
     nodes: list[Any] = field(default_factory=list)
     weights: list[Any] = field(default_factory=list)
+    given: dict[str, NDArray[Any]] = field(default_factory=dict)
     parts: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
@@ -47,11 +48,23 @@ class Writer:
         return sum(much * much for much in self.parts[name].values())
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Add a constant: numbers in the model's data type, integers as they are."""
+        """Add a constant, that which is given for this name: numbers in the model's data type, integers as they are."""
+        if name in self.given:
+            array = _fitting(name, self.given.pop(name), array.shape)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype)
         self.weights.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
+
+
+def _fitting(name: str, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A given weight. ModelError for another shape than the layer has, and for what is no finite number."""
+    if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
+        raise ModelError(
+            f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are wanted",
+            hint="Give the weights of this net.",
+        )
+    return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,16 +98,23 @@ class CountTables:
         """The assignments with the first choice in every slot that makes no difference, such as beyond the depth."""
         chosen = self._chosen(assignments).copy()
         state = np.zeros(len(chosen), np.int64)
+        tied = self._tied()
         for step in self.steps:
             index = self._index(step, chosen)
             still = idle(step)
             for slot in step.slots:
-                chosen[still[state], slot] = 0
+                if slot not in tied:
+                    chosen[still[state], slot] = 0
             state = step.next_state[state, np.where(still[state], 0, index)]
         return chosen
 
     def nets(self) -> int:
-        """The number of assignments that differ in more than slots that make no difference; exact, of any size."""
+        """The number of assignments that differ in more than slots that make no difference; exact, of any size.
+
+        A slot that several steps look at counts as one that makes a difference.
+        """
+        if self._tied():
+            return self.space.size
         behind: list[int] | None = None
         for step in reversed(self.steps):
             after = behind or [1] * (int(step.next_state.max()) + 1)
@@ -116,6 +123,11 @@ class CountTables:
                 for row, still in zip(step.next_state.tolist(), idle(step).tolist(), strict=True)
             ]
         return behind[0] if behind else 1
+
+    def _tied(self) -> set[int]:
+        """The slots that several steps look at, such as that of a cell group with several layers."""
+        seen = [slot for step in self.steps for slot in step.slots]
+        return {slot for slot in seen if seen.count(slot) > 1}
 
     def _chosen(self, assignments: ArrayLike) -> Ints:
         given = np.asarray(assignments)
