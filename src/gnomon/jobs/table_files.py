@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.jobs.journal import Journal, read_journal
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.unit import unit_of
 
@@ -34,34 +35,20 @@ class TableFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             _write(path / MANIFEST, json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n")
-            self._rows = (path / ROWS).open("a", encoding="utf-8")
-            self._mend()
+            self._rows = Journal(path / ROWS)
         except OSError as error:
             raise _refused(path, error) from error
 
     def append(self, *rows: Row) -> None:
         """Add rows, kept even if the next moment ends everything."""
         try:
-            for row in rows:
-                self._rows.write(json.dumps(_row_document(row), allow_nan=False) + "\n")
-            self._rows.flush()
-            os.fsync(self._rows.fileno())
+            self._rows.append(*map(_row_document, rows))
         except OSError as error:
             raise _refused(self.path, error) from error
 
     def close(self) -> None:
         """Close the file of rows."""
         self._rows.close()
-
-    def _mend(self) -> None:
-        """End a last line that was cut off, so that what is appended begins a line of its own."""
-        path = self.path / ROWS
-        size = path.stat().st_size
-        if size:
-            with path.open("rb") as file:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    self._rows.write("\n")
 
 
 def is_table(path: Path) -> bool:
@@ -78,10 +65,10 @@ def read_table(path: Path) -> Table:
         raise UsageError(f"{path} is no latency table", hint="Give the directory that `gnomon table build` made.")
     try:
         manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()))
-        lines = (path / ROWS).read_bytes().split(b"\n") if (path / ROWS).exists() else []
+        rows = tuple(_row_of(document, f"line {number}") for number, document in read_journal(path / ROWS, _STRICT))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable table.") from error
-    return Table(manifest=manifest, rows=tuple(_rows_of(lines)))
+    return Table(manifest=manifest, rows=rows)
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -93,35 +80,6 @@ def write_table(table: Table, path: Path) -> None:
         folder.append(*table.rows)
     finally:
         folder.close()
-
-
-def _rows_of(lines: list[bytes]) -> Iterator[Row]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            document = _STRICT.parse(line)
-        except ProblemError:
-            # A killed writer leaves half a line; whoever writes next ends it and goes on below.
-            if _cut_off(line):
-                continue
-            raise
-        yield _row_of(document, f"line {number}")
-
-
-def _cut_off(line: bytes) -> bool:
-    """Whether a line is the beginning of an object that was never closed; what is damaged otherwise is not."""
-    depth, quoted, escaped = 0, False, False
-    for letter in line.decode("ascii", "replace"):
-        if quoted:
-            quoted, escaped = escaped or letter != '"', letter == "\\" and not escaped
-        elif letter == '"':
-            quoted = True
-        else:
-            depth += (letter in "{[") - (letter in "}]")
-            if depth <= 0:
-                return False
-    return True
 
 
 def _manifest_document(manifest: Manifest) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""The profile folder: what was asked, a journal of accuracies and one of latencies, and the published files beside.
+
+::
+
+    profile.json          what was asked; a folder that was made from another question is refused
+    accuracy.jsonl        a line a training (`AccuracyRow`)
+    latency.jsonl         a line a measurement (`LatencyRow`)
+    input.yaml            the config as it was given
+    checkpoints/          <id>.state_dict.pth, <id>.repr.txt; partial/ holds trainings under way
+    models/               <id>.onnx, and <toolchain>/<id>.onnx
+    log_files/            <id>.<step>.log
+
+Nothing of it is ever deleted but what lies in `checkpoints/partial`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.jobs.journal import Journal, read_journal
+
+MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
+FORMAT, VERSION = "gnomon-space-profile", 1
+_STRICT = Strict(what="profile", hint="Give a folder that `gnomon space profile` made.", most_letters=1 << 28)
+
+RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow:
+    """One training of one network, or why it failed (`reason`).
+
+    `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
+    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images
+    that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
+    """
+
+    key: str
+    network: str
+    primitives: tuple[str, ...]
+    method: str
+    stage: str
+    seed: int
+    epochs: int = 0
+    validation: float | None = None
+    images: int = 0
+    test: float | None = None
+    curve: tuple[float, ...] = ()
+    samples: int = 0
+    macs: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    score: Mapping[str, float | None] = field(default_factory=dict)
+    at_s: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyRow:
+    """One network measured as one toolchain made it, or why there is no time (`reason`).
+
+    `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
+    that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
+    values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder.
+    """
+
+    key: str
+    network: str
+    primitives: tuple[str, ...]
+    toolchain: str
+    call_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    processes: int = 0
+    drift: float = 1.0
+    clock: str = ""
+    artifact: str = ""
+    steps: tuple[Mapping[str, Any], ...] = ()
+    correct: float | None = None
+    images: int = 0
+    quantised: float | None = None
+    at_s: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class ProfileFolder:
+    """A profile folder, open for adding. Not safe for several processes at once."""
+
+    def __init__(self, path: Path, question: Mapping[str, Any], config: str) -> None:
+        """Make it, or open one that was made from the same question; the lines of both journals are read.
+
+        UsageError, with what differs, for another one and for a folder that holds something else; ProblemError for
+        journals that are damaged.
+        """
+        self.path = path
+        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not is_profile(path))):
+            raise UsageError(f"{path} is there and is no profile", hint="Give --profile-dir another path.")
+        try:
+            if is_profile(path):
+                check_question(path, question)
+            for name in ("checkpoints/partial", "models", "log_files"):
+                (path / name).mkdir(parents=True, exist_ok=True)
+            if not is_profile(path):
+                _write(path / INPUT, config)
+                _write(path / MANIFEST, json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n")
+            self._accuracy, self._latency = Journal(path / ACCURACY), Journal(path / LATENCY)
+        except OSError as error:
+            raise _refused(path, error) from error
+        self.accuracy = {row.key: row for row in read_accuracy(path)}
+        self.latency = {row.key: row for row in read_latency(path)}
+
+    def add(self, row: AccuracyRow | LatencyRow) -> None:
+        """Add a line, kept even if the next moment ends everything. RecordError where it cannot be written."""
+        accuracy = isinstance(row, AccuracyRow)
+        try:
+            (self._accuracy if accuracy else self._latency).append(asdict(row))
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        if isinstance(row, AccuracyRow):
+            self.accuracy[row.key] = row
+        else:
+            self.latency[row.key] = row
+
+    def close(self) -> None:
+        """Close both journals."""
+        self._accuracy.close()
+        self._latency.close()
+
+
+def is_profile(path: Path) -> bool:
+    """Whether a folder looks like a profile."""
+    return (path / MANIFEST).is_file()
+
+
+def read_question(path: Path) -> dict[str, Any]:
+    """What a profile was asked. UsageError where there is none, ProblemError for a malformed one."""
+    if not is_profile(path):
+        raise UsageError(f"{path} is no profile", hint="Give the folder that `gnomon space profile` made.")
+    try:
+        document = _STRICT.object(_STRICT.parse((path / MANIFEST).read_bytes()), "$")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
+    if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
+    return dict(_STRICT.object(document.get("question"), "$.question"))
+
+
+def check_question(path: Path, question: Mapping[str, Any]) -> None:
+    """UsageError, with all that differs, for a profile that was made from another question."""
+    known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
+    unlike = [name for name in sorted(known.keys() | asked.keys()) if known.get(name) != asked.get(name)]
+    if unlike:
+        told = "; ".join(f"{name}: {_short(known.get(name))} there, {_short(asked.get(name))} now" for name in unlike)
+        raise UsageError(
+            f"{path} was made from another question ({told})",
+            hint="Give --profile-dir another path, or ask as before: nothing there is deleted.",
+        )
+
+
+def read_accuracy(path: Path) -> Iterator[AccuracyRow]:
+    """The lines of a profile's accuracies. ProblemError for one that is malformed."""
+    return _rows(path / ACCURACY, AccuracyRow)
+
+
+def read_latency(path: Path) -> Iterator[LatencyRow]:
+    """The lines of a profile's latencies. ProblemError for one that is malformed."""
+    return _rows(path / LATENCY, LatencyRow)
+
+
+def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
+    known = {one.name for one in fields(kind)}
+    for number, document in read_journal(path, _STRICT):
+        where = f"{path.name}, line {number}"
+        found = dict(_STRICT.object(document, where))
+        texts = ("key", "network", "method" if kind is AccuracyRow else "toolchain")
+        numbers = ("validation", "test", "call_s", "low_s", "high_s", "correct", "quantised")
+        if found.keys() - known or not all(isinstance(found.get(name), str) for name in texts):
+            _STRICT.fail(where, "it is not a line of this journal")
+        if not all(isinstance(found.get(name), float | int | None) for name in numbers):
+            _STRICT.fail(where, "numbers expected")
+        found = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        try:
+            yield kind(**found)
+        except TypeError as error:
+            raise ProblemError(f"{where}: {error}", hint=_STRICT.hint) from error
+
+
+def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION, "question": dict(question)}
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial.write_text(text, encoding="utf-8", newline="")
+    partial.replace(path)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _refused(path: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"the profile {path} cannot be written: {error.strerror}", hint="Make room, or give --profile-dir."
+    )
