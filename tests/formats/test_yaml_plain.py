@@ -1,0 +1,81 @@
+"""Plain scalars of YAML 1.1: the table of the differences to YAML 1.2, and PyYAML as the oracle for all others."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.formats.yaml_plain import almost, plain
+
+NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.e-4", 1e-4),
+        ("5.e-4", 5e-4),
+        ("1.0e+4", 1e4),
+        ("0.", 0.0),
+        (".5", 0.5),
+        ("-.5", "-.5"),
+        ("+1.5", 1.5),
+        ("1_000.5", 1000.5),
+        ("1e-4", "1e-4"),
+        ("1.0e4", "1.0e4"),
+        ("-.inf", -math.inf),
+        ("010", 8),
+        ("0o10", "0o10"),
+        ("09", "09"),
+        ("0x1F", 31),
+        ("-0b11", -3),
+        ("1_000", 1000),
+        ("1:30", 90),
+        ("-1:30.5", -90.5),
+        ("yes", True),
+        ("Off", False),
+        ("y", "y"),
+        ("~", None),
+        ("", None),
+        ("Null", None),
+        ("nULL", "nULL"),
+        ("Mobileblock_1", "Mobileblock_1"),
+    ],
+)
+def test_values_are_those_of_yaml_1_1(text: str, value: Any) -> None:
+    found = plain(text)
+    assert found == value and type(found) is type(value)
+    assert math.isnan(float(plain(".NaN") or 0))
+
+
+@given(NEAR)
+def test_pyyaml_reads_the_same(text: str) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+    tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False))
+    try:
+        theirs = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text), deep=True)
+    except (ValueError, yaml.constructor.ConstructorError):
+        return  # PyYAML itself fails here: 0x_, 2001-99-99, =
+    if isinstance(theirs, datetime.date):
+        return
+    ours = plain(text)
+    assert type(ours) is type(theirs)
+    assert ours == theirs or (ours != ours and theirs != theirs)
+
+
+@given(NEAR)
+def test_what_almost_is_a_number_can_be_written_as_one(text: str) -> None:
+    better = almost(text)
+    if better:
+        assert isinstance(plain(text), str)
+        assert plain(better) == float(text)
+
+
+def test_thousands_of_digits_are_a_text() -> None:
+    assert plain("9" * 5000) == "9" * 5000
+    assert almost("1e-4") == "1.0e-4" and almost("1E5") == "1.0e+5" and almost("1.e5") == "1.e+5"
