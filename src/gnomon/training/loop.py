@@ -1,0 +1,289 @@
+"""Training one network: epochs, validation after each, one look at the test part at the end.
+
+The outcome depends on the job alone; on the CPU, with as many threads, bit for bit, in one go or in several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.sample import Failure
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.layers import Shape
+from gnomon.training import counts
+from gnomon.training.batches import Feed, border_of, feed, trained_images, training_batches
+from gnomon.training.checkpoint import (
+    MISFITS,
+    Checkpoint,
+    checkpoint_bytes,
+    load_partial,
+    read_checkpoint,
+    restore,
+    save_bytes,
+)
+from gnomon.training.data import Dataset
+from gnomon.training.evaluation import right
+from gnomon.training.job import Epoch, Trained, TrainJob
+from gnomon.training.package import torch_package
+from gnomon.training.recipe import check, make_optimizer
+from gnomon.training.torch_net import build, state_of
+
+OnEpoch = Callable[[Epoch], None]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """A training that is under way."""
+
+    job: TrainJob
+    digest: str
+    dataset: Dataset
+    module: Any
+    optimizer: Any
+    scheduler: Any
+    history: list[Epoch] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    correct: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    failure: Failure | None = None
+
+
+def train(job: TrainJob, *, partial: Path | None = None, on_epoch: OnEpoch | None = None) -> Trained:
+    """Trains a network and returns what came of it; that a training fails is part of the result.
+
+    After each epoch all that the next one depends on is written to the file `partial`, from which the same job goes
+    on; a file of another job, or a broken one, is told of in the notes and overwritten. `on_epoch` is called after each
+    epoch. ProblemError for a recipe, a net, parameters, or data that cannot be meant; UsageError for epochs or a device
+    that cannot, and where the file cannot be written; RuntimeMissingError without PyTorch.
+    """
+    check(job.recipe)
+    _check_job(job)
+    if partial is not None and not partial.parent.is_dir():
+        raise UsageError(f"there is no folder {partial.parent}", hint="Make it first.")
+    missing = missing_device(job.device)
+    if missing is not None:
+        return Trained(key=job.key, failure=missing)
+    with threads(job.threads):
+        try:
+            run = _begin(job, partial)
+        except (RuntimeError, MemoryError) as error:
+            return Trained(key=job.key, failure=failure_of(error))
+        _epochs(run, partial, on_epoch)
+        return _result(run)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads for PyTorch's operators meanwhile."""
+    torch = torch_package()
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def missing_device(device: str) -> Failure | None:
+    """The failure where this machine has no such device to train on. UsageError for an unknown name."""
+    if device not in {"cpu", "cuda"}:
+        raise UsageError(f"there is no device {device!r} to train on", hint="Known: cpu, cuda.")
+    if device == "cpu" or torch_package().cuda.is_available():
+        return None
+    return Failure(stage="load", kind="refused", transient=False, message="PyTorch finds no CUDA device here")
+
+
+def check_fit(inputs: Sequence[Shape], output: Shape, dataset: Dataset) -> None:
+    """ProblemError where a net cannot take a data set's images, or has no output for one of its classes."""
+    if len(inputs) != 1 or tuple(inputs[0][1:]) != dataset.shape:
+        raise ProblemError(
+            f"the net's inputs are {tuple(inputs)}, and an image is {dataset.shape}",
+            hint="Make the space for the data set's images.",
+        )
+    if len(output) != 2 or output[1] < dataset.classes:
+        raise ProblemError(
+            f"the net makes {output}, and the data set has {dataset.classes} classes",
+            hint="Make the space for the data set's classes.",
+        )
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An error of PyTorch as data."""
+    said = str(error) or type(error).__name__
+    memory = isinstance(error, MemoryError) or any(
+        word in said.lower() for word in ("out of memory", "can't allocate memory", "not enough memory")
+    )
+    return Failure(
+        stage="run", kind="memory" if memory else "refused", transient=memory, message=said.splitlines()[0][:500]
+    )
+
+
+def divergence(loss: float, epoch: int) -> Failure | None:
+    """The failure that a loss tells of, if it is not finite."""
+    if math.isfinite(loss):
+        return None
+    message = f"the training diverged: the loss of epoch {epoch} is {loss}"
+    return Failure(stage="run", kind="wrong-output", transient=False, message=message)
+
+
+def step(module: Any, optimizer: Any, x: Any, y: Any) -> Any:
+    """One step of the optimiser on a batch; returns the loss, summed over the batch, without waiting for it."""
+    optimizer.zero_grad(set_to_none=True)
+    loss = torch_package().nn.functional.cross_entropy(module(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach() * len(y)
+
+
+def _check_job(job: TrainJob) -> None:
+    if not 0 <= job.start < job.end <= job.recipe.epochs:
+        raise UsageError(
+            f"epochs {job.start} to {job.end} of {job.recipe.epochs} cannot be trained",
+            hint="Give 0 <= start < stop <= the recipe's epochs.",
+        )
+    if job.start and job.resume is None:
+        raise UsageError("a training that starts behind epoch 0 needs what it goes on from", hint="Give `resume`.")
+    if job.threads < 1:
+        raise UsageError(f"{job.threads} threads cannot train", hint="Give a whole number from 1.")
+
+
+def _begin(job: TrainJob, partial: Path | None) -> _Run:
+    """The network, optimiser and scheduler as they are at the job's first epoch, or later by the partial file."""
+    dataset = job.data.open()
+    net = job.tagged.net
+    check_fit(net.inputs, net.shape(net.output), dataset)
+    digest = job.digest()
+    found, note = load_partial(partial, digest) if partial is not None else (None, "")
+    if found is not None and found.epochs > job.end:
+        note = f"{partial} is of epoch {found.epochs}, behind {job.end}, and was not used"
+    elif found is not None and found.epochs >= job.start:
+        run = _fresh(job, dataset, digest)
+        try:
+            _take_over(run, found)
+            return run
+        except MISFITS as error:
+            note = f"{partial} does not fit this training ({error}), and was not used"
+    run = _fresh(job, dataset, digest)
+    run.notes += [note] * bool(note)
+    if job.start:
+        _resume(run)
+    return run
+
+
+def _fresh(job: TrainJob, dataset: Dataset, digest: str) -> _Run:
+    torch = torch_package()
+    module = build(job.tagged, job.init, seed=job.seed).to(job.device, memory_format=torch.channels_last)
+    optimizer, scheduler = make_optimizer(job.recipe, module.parameters())
+    return _Run(job=job, digest=digest, dataset=dataset, module=module, optimizer=optimizer, scheduler=scheduler)
+
+
+def _take_over(run: _Run, found: Checkpoint) -> None:
+    restore(run.module.by_tag, run.optimizer, run.scheduler, found)
+    run.history = list(found.history)
+
+
+def _resume(run: _Run) -> None:
+    job = run.job
+    try:
+        found = read_checkpoint(job.resume or b"")
+        if found.digest != run.digest or found.epochs != job.start:
+            raise ValueError(f"it is another training's, or of epoch {found.epochs}")
+        _take_over(run, found)
+    except MISFITS as error:
+        raise ProblemError(
+            f"{job.key} cannot go on from epoch {job.start}: {error}",
+            hint="Give `resume` of the training that ended there.",
+        ) from error
+
+
+def _epochs(run: _Run, partial: Path | None, on_epoch: OnEpoch | None) -> None:
+    """Trains until the job's end, or until it fails."""
+    job, dataset = run.job, run.dataset
+    with _told(run):
+        source = feed(dataset, dataset.train, job.device, border=border_of(job.recipe, dataset.shape[1]))
+        validation = feed(dataset, dataset.validation, job.device)
+    while run.failure is None and len(run.history) < job.end:
+        began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
+        with _told(run):
+            loss = _epoch(run, source, number)
+            run.failure = divergence(loss, number)
+            if run.failure is None:
+                run.correct = right(run.module, validation)
+        if run.failure is not None:
+            return
+        took, cpu_took = time.perf_counter() - began, time.process_time() - cpu_began
+        accuracy = float(run.correct.mean())
+        run.history.append(Epoch(number=number, loss=loss, accuracy=accuracy, seconds=took, cpu_seconds=cpu_took))
+        if partial is not None:
+            save_bytes(_checkpoint(run), partial)
+        if on_epoch is not None:
+            on_epoch(run.history[-1])
+    with _told(run):
+        if not len(run.correct):  # all epochs were trained before
+            run.correct = right(run.module, validation)
+
+
+@contextlib.contextmanager
+def _told(run: _Run) -> Iterator[None]:
+    """What PyTorch raises meanwhile ends the training, as data."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, ValueError) as error:
+        run.failure = failure_of(error)
+
+
+def _epoch(run: _Run, source: Feed, number: int) -> float:
+    """One pass over the training part; returns the mean loss."""
+    torch = torch_package()
+    recipe = run.job.recipe
+    run.module.train()
+    total = torch.zeros((), device=run.job.device)
+    for x, y in training_batches(source, recipe, seed=run.job.seed, epoch=number):
+        total += step(run.module, run.optimizer, x, y)
+    if run.scheduler is not None:
+        run.scheduler.step()
+    return float(total.item()) / trained_images(len(source), recipe.batch_size)
+
+
+def _checkpoint(run: _Run) -> bytes:
+    return checkpoint_bytes(
+        Checkpoint(
+            digest=run.digest,
+            state=state_of(run.module),
+            optimizer=run.optimizer.state_dict(),
+            history=tuple(run.history),
+        )
+    )
+
+
+def _result(run: _Run) -> Trained:
+    job, dataset, epochs = run.job, run.dataset, len(run.history)
+    finished, test = epochs == job.recipe.epochs, None
+    if run.failure is None and finished:
+        with _told(run):
+            test = float(right(run.module, feed(dataset, dataset.test, job.device)).mean())
+    whole = run.failure is None
+    return Trained(
+        key=job.key,
+        state=state_of(run.module) if whole else None,
+        resume=_checkpoint(run) if whole and not finished else None,
+        accuracies=tuple(row.accuracy for row in run.history),
+        losses=tuple(row.loss for row in run.history),
+        correct=run.correct if whole else None,
+        test_accuracy=test,
+        epochs=epochs,
+        samples=epochs * trained_images(len(dataset.train), job.recipe.batch_size),
+        seconds=sum(row.seconds for row in run.history),
+        cpu_seconds=sum(row.cpu_seconds for row in run.history),
+        macs=counts.macs(job.tagged.net) // job.tagged.net.inputs[0][0],
+        failure=run.failure,
+        notes=tuple(run.notes),
+    )

