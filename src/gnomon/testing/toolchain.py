@@ -1,0 +1,97 @@
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+"""The contract of `gnomon.toolchains.base.Toolchain` as tests, with the real tools on this machine.
+
+Subclass `ToolchainContract` in a test module and give it a fixture `toolchain`, a fixture `jobs` (two jobs or more
+that it can do), and a fixture `broken` (a job that it cannot do, such as one of a truncated model)::
+
+    class TestMyToolchain(ToolchainContract):
+        @pytest.fixture
+        def toolchain(self):
+            return MyToolchain()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
+
+RUNTIMES = ("onnxruntime", "openvino", "http")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class ToolchainContract:
+    """What every toolchain must do. Skips, and says what is missing, where it cannot be used."""
+
+    @pytest.fixture
+    def usable(self, toolchain: Toolchain) -> Toolchain:
+        """The toolchain, where nothing is missing."""
+        if missing := toolchain.check():
+            pytest.skip(f"{toolchain.name}: {'; '.join(one.what for one in missing)}")
+        return toolchain
+
+    def test_it_says_what_it_is(self, toolchain: Toolchain) -> None:
+        assert isinstance(toolchain, Toolchain)
+        assert toolchain.name and toolchain.runtime in RUNTIMES
+
+    def test_what_is_missing_has_a_next_step(self, toolchain: Toolchain) -> None:
+        assert all(one.what and one.hint for one in toolchain.check())
+
+    def test_each_job_gets_one_artifact_with_its_records(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
+        before = {job.key: _digest(job.model) for job in jobs}
+        made = {one.key: one for one in usable.make(jobs)}
+        assert sorted(made) == sorted(job.key for job in jobs)
+        for job in jobs:
+            assert _digest(job.model) == before[job.key], "a model was changed"
+            self._check(job, made[job.key])
+
+    def _check(self, job: ToolJob, one: Artifact) -> None:
+        assert one.failure is None and one.path is not None, one.failure
+        assert one.path.is_file()
+        digest = _digest(job.model)
+        for step in one.steps:
+            assert step.name in ("convert", "quantize", "compile")
+            assert step.argv and step.seconds > 0
+            assert step.log == (job.logs / f"{job.key}.{step.name}.log").absolute() and step.log.is_file()
+            assert step.digest_in == digest, "a step reads what the one before it wrote"
+            digest = step.digest_out
+        assert _digest(one.path) == digest
+
+    def test_one_broken_model_costs_itself_only(
+        self, usable: Toolchain, jobs: Sequence[ToolJob], broken: ToolJob
+    ) -> None:
+        made = {one.key: one for one in usable.make([broken, *jobs])}
+        failure = made[broken.key].failure
+        assert failure is not None and failure.message and made[broken.key].path is None
+        assert all(made[job.key].failure is None for job in jobs)
+
+    def test_nothing_is_left_beside_the_results(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
+        folder = jobs[0].folder
+        before = set(folder.iterdir())
+        made = list(usable.make(jobs[:1]))
+        assert not [path for path in set(folder.iterdir()) - before if path.name.startswith(".")]
+        assert made[0].path is not None
+
+    def test_it_can_be_asked_again_and_be_left_early(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
+        running = iter(usable.make(jobs))
+        next(running)
+        del running
+        assert all(one.failure is None for one in usable.make(jobs))
+
+    def test_no_jobs_are_no_work(self, usable: Toolchain) -> None:
+        assert list(usable.make([])) == []
+
+    def test_jobs_that_cannot_be_meant_are_refused_together(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
+        bad = [dataclasses.replace(jobs[0], key=key) for key in ("../up", "", ".hidden", "a b")]
+        with pytest.raises(UsageError) as caught:
+            usable.make([*bad, jobs[0], jobs[0]])
+        assert "'../up'" in caught.value.message and "two jobs" in caught.value.message

@@ -1,0 +1,30 @@
+"""Runs the child program of this folder that is named by the one argument."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+_PACKAGE = "gnomon_children"
+
+
+def main(name: str) -> None:
+    """Makes the folder a package, whatever else is installed, and runs a module of it."""
+    folder = Path(__file__).resolve().parent
+    # A folder that is run stands first on the path, where its modules would hide packages of the same name.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
+    spec = importlib.util.spec_from_file_location(
+        _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder} is no package")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[_PACKAGE] = package
+    spec.loader.exec_module(package)
+    importlib.import_module(f"{_PACKAGE}.{name}").main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,100 @@
+"""A program: runs model files on labelled images by ONNX Runtime or OpenVINO, and writes the class of each image.
+
+All models of a call read the images once. A model whose batch is fixed gets the images in groups of that size.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .frame import Job, Refused, Work, one_thread, serve
+
+_FREE_BATCH = 100
+_COMPUTES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")
+
+
+def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+    """Loads the runtime and the images; images in bytes become (x - mean) / std, a value a channel."""
+    import numpy as np
+
+    with np.load(settings["images"], allow_pickle=False) as stored:
+        images = stored["x"]
+    if images.dtype == np.uint8:
+        shape = (1, -1) + (1,) * (images.ndim - 2)
+        mean, std = (np.asarray(settings[part], np.float32).reshape(shape) for part in ("mean", "std"))
+        images = (images - mean) / std
+    images = np.ascontiguousarray(images, dtype=np.float32)
+    opened, versions = (_openvino if settings["runtime"] == "openvino" else _onnxruntime)(settings)
+
+    def work(job: Job) -> dict[str, Any]:
+        shape, call, facts = opened(job["model"])
+        sizes = [size if size > 0 else None for size in shape[1:]]
+        fits = len(shape) == images.ndim
+        if not fits or any(w not in (None, n) for w, n in zip(sizes, images.shape[1:], strict=True)):
+            raise Refused(f"images {list(images.shape)} do not fit the model's input {shape}")
+        batch = shape[0] if shape[0] > 0 else _FREE_BATCH
+        classes = []
+        for start in range(0, len(images), batch):
+            part = images[start : start + batch]
+            short = batch - len(part) if shape[0] > 0 else 0
+            result = call(np.concatenate([part, np.repeat(part[-1:], short, axis=0)]) if short else part)
+            if len(result) != batch and shape[0] > 0:
+                raise Refused(f"the model makes {list(result.shape)} of a batch of {batch}")
+            result = result[: len(part)].reshape(len(part), -1)
+            # What is no number has no class: it is wrong, whatever the label.
+            classes.append(np.where(np.isfinite(result).all(axis=1), result.argmax(axis=1), -1))
+        np.save(job["output"], np.concatenate(classes).astype(np.int64), allow_pickle=False)
+        return facts
+
+    return work, versions
+
+
+Opened = tuple[list[int], Callable[[Any], Any], dict[str, Any]]
+"""The input's shape (-1: free), a function of a batch, and what the runtime says of its kernels."""
+
+
+def _onnxruntime(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[str, str]]:
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime as ort
+
+    one_thread(ort)
+
+    def opened(path: str) -> Opened:
+        session = ort.InferenceSession(path, ort.SessionOptions(), providers=["CPUExecutionProvider"])
+        (source,) = session.get_inputs()
+        shape = [size if isinstance(size, int) else -1 for size in source.shape]
+        return shape, lambda batch: session.run(None, {source.name: batch})[0], {}
+
+    return opened, {"onnxruntime": ort.__version__}
+
+
+def _openvino(settings: dict[str, Any]) -> tuple[Callable[[str], Opened], dict[str, str]]:
+    # Without this package openvino goes on with a stub; with it, it makes an identity file in the user's home.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import openvino as ov
+
+    core = ov.Core()
+    options = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+
+    def opened(path: str) -> Opened:
+        compiled = core.compile_model(core.read_model(Path(path)), "CPU", options)
+        (source,) = compiled.inputs
+        shape = [size.get_length() if size.is_static else -1 for size in source.partial_shape]
+        kernels: dict[str, int] = {}
+        for node in compiled.get_runtime_model().get_ordered_ops():
+            told = node.get_rt_info()
+            if "layerType" in told and told["layerType"].astype(str) in _COMPUTES:
+                precision = told["runtimePrecision"].astype(str)
+                kernels[precision] = kernels.get(precision, 0) + 1
+        return shape, lambda batch: compiled([batch])[0], {"kernels": kernels}
+
+    return opened, {"openvino": ov.__version__.partition("-")[0]}
+
+
+def main() -> None:
+    """Answers jobs."""
+    serve(setup)

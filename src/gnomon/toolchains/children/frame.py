@@ -1,0 +1,147 @@
+"""What all child programs have in common: limits, one JSON object a line in and out, prints into each job's log.
+
+The first line on standard input is ``{"memory_bytes": N, "settings": {..}}`` and is answered by ``{"state": "ready",
+"versions": {..}}``, or ``{"state": "unusable", "message": ..}`` where a package cannot be loaded. Every further line is
+a job, answered by ``{"state": "done", "facts": {..}}`` or ``{"state": "failed", "kind": .., "message": ..}``.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import json
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Job = dict[str, Any]
+Work = Callable[[Job], dict[str, Any]]
+Setup = Callable[[dict[str, Any]], tuple[Work, dict[str, str]]]
+"""Loads the packages; given the settings it returns the function that does a job, and versions by package."""
+
+_MEMORY_WORDS = ("bad_alloc", "bad allocation", "Failed to allocate", "DefaultCPUAllocator", "out of memory")
+_MOST_LETTERS = 2000
+
+
+class Refused(Exception):
+    """A job that cannot be done, in words."""
+
+
+def serve(setup: Setup) -> None:
+    """Answers the request and the jobs on standard input until it ends."""
+    request = json.loads(sys.stdin.readline())
+    limit = int(request["memory_bytes"])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Libraries print, in C++ too: descriptor 1 becomes the log, and the answers keep a descriptor of their own.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    own_log = os.dup(2)
+    os.dup2(own_log, 1)
+
+    def answer(**said: Any) -> None:
+        answers.write(json.dumps(said) + "\n")
+        answers.flush()
+
+    try:
+        work, versions = setup(request["settings"])
+    except Exception as error:  # a broken package may raise anything at import
+        traceback.print_exc()
+        answer(state="unusable", message=_words(error))
+        sys.exit(3)
+    answer(state="ready", versions=versions)
+    for line in sys.stdin:
+        job = json.loads(line)
+        log = os.open(job["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) if job.get("log") else own_log
+        _print_to(log)
+        try:
+            answer(state="done", facts=work(job))
+        except (Exception, SystemExit) as error:  # a library may raise anything on a broken model
+            traceback.print_exc()
+            answer(state="failed", kind=_kind(error), message=_words(error))
+        finally:
+            _print_to(own_log)
+            if log != own_log:
+                os.close(log)
+
+
+def one_input(model: Any) -> tuple[str, list[Any]]:
+    """The name and the shape of an ONNX model's one input, whose free dimensions are texts. Refused for several."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    if len(inputs) != 1:
+        raise Refused(f"the model has {len(inputs)} inputs, and images are one")
+    dims = inputs[0].type.tensor_type.shape.dim
+    return inputs[0].name, [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
+
+
+def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
+    """The calibration images as arrays of a model's input shape (its first dimension is the batch).
+
+    Refused where they do not fit the model.
+    """
+    import numpy as np
+
+    with np.load(job["calibration"], allow_pickle=False) as stored:
+        if "x" not in stored.files:
+            raise Refused(f"{Path(job['calibration']).name} has no array x")
+        images = np.ascontiguousarray(stored["x"][:most], dtype=np.float32)
+    batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else 1
+    wanted = [size if isinstance(size, int) and size > 0 else None for size in shape[1:]]
+    fits = images.ndim == len(shape) and all(w in (None, n) for w, n in zip(wanted, images.shape[1:], strict=True))
+    if not fits or len(images) < batch:
+        raise Refused(f"calibration images {list(images.shape)} do not fit the model's input {shape}")
+    if not np.isfinite(images).all():
+        raise Refused("calibration images hold what is no finite number")
+    return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]
+
+
+def finish(onnx: Any, model: Any, path: str) -> None:
+    """Writes a model with nodes behind what they read, as ONNX demands, and with the shapes of all tensors.
+
+    Quark appends nodes that it adds at the end; shapes that are recorded need not be inferred by every reader. Refused
+    where nothing at all was quantised; how much was, is for `read_quantised` to tell.
+    """
+    graph = model.graph
+    if not any(node.op_type == "QuantizeLinear" for node in graph.node):
+        kinds = ", ".join(sorted({node.op_type for node in graph.node})[:10])
+        raise Refused(f"nothing of the model was quantised; its operators are {kinds}")
+    written = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    reads = [{written[name] for name in node.input if name in written} for node in graph.node]
+    if any(place <= max(known, default=-1) for place, known in enumerate(reads)):
+        nodes = [graph.node[place] for place in graphlib.TopologicalSorter(dict(enumerate(reads))).static_order()]
+        del graph.node[:]
+        graph.node.extend(nodes)
+    onnx.save(onnx.shape_inference.infer_shapes(model, data_prop=True), path)
+
+
+def one_thread(onnxruntime: Any) -> None:
+    """Makes one thread the default of sessions that libraries open: several children share a machine's cores."""
+
+    class OneThread(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.intra_op_num_threads = 1
+            self.inter_op_num_threads = 1
+            self.log_severity_level = 3
+
+    onnxruntime.SessionOptions = OneThread
+
+
+def _print_to(descriptor: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+
+
+def _kind(error: BaseException) -> str:
+    short = isinstance(error, MemoryError) or any(word in str(error) for word in _MEMORY_WORDS)
+    return "memory" if short else "refused"
+
+
+def _words(error: BaseException) -> str:
+    text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:_MOST_LETTERS]

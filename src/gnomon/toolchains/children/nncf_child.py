@@ -1,0 +1,46 @@
+"""A program: NNCF's post-training quantisation of an ONNX model, which stays an ONNX model.
+
+OpenVINO runs what comes out in int8 (its own word on each kernel's precision; see the tests).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from .frame import Job, Work, calibration_arrays, finish, one_input, one_thread, serve
+
+
+def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+    """Loads NNCF, with the telemetry of it and of the packages that it loads off."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    # Both nncf and openvino go on with a stub where the package is not there; else they call their maker's network.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import nncf
+    import onnx
+    import onnxruntime as ort
+
+    one_thread(ort)
+    preset = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
+
+    def work(job: Job) -> dict[str, Any]:
+        model = onnx.load(job["model"])
+        name, shape = one_input(model)
+        arrays = calibration_arrays(job, settings["images"], shape)
+        quantised = nncf.quantize(
+            model,
+            nncf.Dataset(arrays, lambda array: {name: array}),
+            preset=preset[settings["preset"]],
+            subset_size=len(arrays),
+            fast_bias_correction=settings["fast_bias_correction"],
+        )
+        finish(onnx, quantised, job["output"])
+        return {"images": sum(len(array) for array in arrays)}
+
+    return work, {"nncf": nncf.__version__, "onnx": onnx.__version__, "onnxruntime": ort.__version__}
+
+
+def main() -> None:
+    """Answers jobs."""
+    serve(setup)

@@ -1,0 +1,72 @@
+"""A program: static int8 quantisation by ONNX Runtime's own tool, in the QDQ form.
+
+Batch normalisations are folded by ONNX Runtime's basic optimisation first. The symbolic shape inference of
+`quant_pre_process` is for models with free dimensions: it is left out where all are fixed, which saves its import.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .frame import Job, Refused, Work, calibration_arrays, finish, one_input, one_thread, serve
+
+_PER_CHANNEL_OPSET = 13
+
+
+def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+    """Loads ONNX Runtime without its reports to its maker."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnx
+    import onnxruntime as ort
+    from onnxruntime import quantization
+
+    one_thread(ort)
+    methods = quantization.CalibrationMethod
+    method = {"minmax": methods.MinMax, "entropy": methods.Entropy, "percentile": methods.Percentile}
+
+    def work(job: Job) -> dict[str, Any]:
+        model = onnx.load(job["model"], load_external_data=False)
+        opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+        if settings["per_channel"] and opset < _PER_CHANNEL_OPSET:
+            raise Refused(f"scales per channel need operator set {_PER_CHANNEL_OPSET}, and the model has {opset}")
+        name, shape = one_input(model)
+        fixed = all(isinstance(size, int) and size > 0 for size in shape)
+        arrays = calibration_arrays(job, settings["images"], shape)
+        with tempfile.TemporaryDirectory() as folder:
+            simple = str(Path(folder) / "simple.onnx")
+            quantization.quant_pre_process(job["model"], simple, skip_symbolic_shape=fixed)
+            quantization.quantize_static(
+                simple,
+                job["output"],
+                _reader(quantization, name, arrays),
+                quant_format=quantization.QuantFormat.QDQ,
+                activation_type=quantization.QuantType.QUInt8,
+                weight_type=quantization.QuantType.QInt8,
+                per_channel=settings["per_channel"],
+                reduce_range=settings["reduce_range"],
+                calibrate_method=method[settings["method"]],
+            )
+        finish(onnx, onnx.load(job["output"]), job["output"])
+        return {"images": sum(len(array) for array in arrays)}
+
+    return work, {"onnxruntime": ort.__version__, "onnx": onnx.__version__}
+
+
+def _reader(quantization: Any, name: str, arrays: list[Any]) -> Any:
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._left = iter(arrays)
+
+        def get_next(self) -> dict[str, Any] | None:
+            array = next(self._left, None)
+            return None if array is None else {name: array}
+
+    return Reader()
+
+
+def main() -> None:
+    """Answers jobs."""
+    serve(setup)

@@ -1,0 +1,41 @@
+"""Int8 for OpenVINO by NNCF's post-training quantisation of the ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnomon.toolchains.base import Toolchain
+from gnomon.toolchains.child_process import Program
+from gnomon.toolchains.child_toolchain import ChildToolchain, missing_packages
+from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, read_settings
+
+NAME = "openvino-int8"
+SETTINGS = (
+    IMAGES,
+    Setting(
+        name="preset",
+        read=one_of("performance", "mixed"),
+        default="performance",
+        meaning="performance: symmetric activations; mixed: asymmetric ones, for functions such as ELU and GELU",
+    ),
+    Setting(name="fast_bias_correction", read=flag, default=True, meaning="the fast way to correct biases"),
+    *COMMON,
+)
+
+
+def openvino_int8(settings: Mapping[str, Any]) -> Toolchain:
+    """The toolchain with these settings. UsageError for unknown ones."""
+    found = read_settings(NAME, SETTINGS, settings)
+    return ChildToolchain(
+        name=NAME,
+        runtime="openvino",
+        program=Program(
+            name="nncf_child",
+            settings={name: found[name] for name in ("images", "preset", "fast_bias_correction")},
+            workers=found["workers"],
+            job_timeout_s=found["timeout_s"],
+            memory_bytes=found["memory_gib"] << 30,
+        ),
+        needs=lambda: missing_packages(("nncf", "openvino", "onnx", "onnxruntime"), "pip install 'gnomon[quantise]'"),
+    )

@@ -1,0 +1,42 @@
+"""Static int8 by ONNX Runtime's quantiser: QDQ form, unsigned activations, signed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnomon.toolchains.base import Toolchain
+from gnomon.toolchains.child_process import Program
+from gnomon.toolchains.child_toolchain import ChildToolchain, missing_packages
+from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, read_settings
+
+NAME = "onnxruntime-int8"
+SETTINGS = (
+    IMAGES,
+    Setting(name="per_channel", read=flag, default=False, meaning="a scale a channel of a weight, not one a weight"),
+    Setting(
+        name="method",
+        read=one_of("minmax", "entropy", "percentile"),
+        default="minmax",
+        meaning="how ranges are found: minmax, entropy or percentile",
+    ),
+    Setting(name="reduce_range", read=flag, default=False, meaning="7-bit weights, for processors without VNNI"),
+    *COMMON,
+)
+
+
+def onnxruntime_int8(settings: Mapping[str, Any]) -> Toolchain:
+    """The toolchain with these settings. UsageError for unknown ones."""
+    found = read_settings(NAME, SETTINGS, settings)
+    return ChildToolchain(
+        name=NAME,
+        runtime="onnxruntime",
+        program=Program(
+            name="ort_int8_child",
+            settings={name: found[name] for name in ("images", "per_channel", "method", "reduce_range")},
+            workers=found["workers"],
+            job_timeout_s=found["timeout_s"],
+            memory_bytes=found["memory_gib"] << 30,
+        ),
+        needs=lambda: missing_packages(("onnxruntime", "onnx"), "pip install 'gnomon[onnxruntime]'"),
+    )

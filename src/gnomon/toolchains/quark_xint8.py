@@ -1,0 +1,99 @@
+"""AMD Quark's XINT8 for DPUs: scales that are powers of two.
+
+Quark pins an onnx package of its own, so it stands in a folder beside gnomon's packages (`packages`, or the environment
+variable GNOMON_QUARK_PACKAGES), or belongs to another interpreter (`python`, or GNOMON_QUARK_PYTHON).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon.toolchains.base import Missing, Toolchain
+from gnomon.toolchains.child_process import Program, child_environment
+from gnomon.toolchains.child_toolchain import ChildToolchain
+from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, path, read_settings, text
+
+NAME = "quark-xint8"
+PYTHON, PACKAGES = "GNOMON_QUARK_PYTHON", "GNOMON_QUARK_PACKAGES"
+INSTALL = (
+    "pip install --no-deps --target DIR amd-quark==0.13 onnx==1.22.0 onnxslim, then packages=DIR or "
+    f"{PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools come from the interpreter."
+)
+_COMPILER = "apt-get install g++; pip install ninja. Quark compiles an extension at its first import."
+_PROBE_S = 60.0
+
+SETTINGS = (
+    IMAGES,
+    Setting(name="config", read=one_of("XINT8", "VINT8"), default="XINT8", meaning="XINT8 or VINT8, as Quark calls it"),
+    Setting(name="in_memory", read=flag, default=True, meaning="activations in memory; no: in files, much slower"),
+    Setting(name="python", read=text, default=None, meaning=f"the interpreter that runs Quark (also {PYTHON})"),
+    Setting(name="packages", read=path, default=None, meaning=f"a folder of packages put in front (also {PACKAGES})"),
+    *COMMON,
+)
+
+
+def quark_xint8(settings: Mapping[str, Any]) -> Toolchain:
+    """The toolchain with these settings. UsageError for unknown ones."""
+    found = read_settings(NAME, SETTINGS, settings)
+    folder = found["packages"] or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
+    program = Program(
+        name="quark_child",
+        settings={name: found[name] for name in ("images", "config", "in_memory")},
+        python=found["python"] or os.environ.get(PYTHON) or sys.executable,
+        packages=folder,
+        # Compiled once: the home that a child sees goes away.
+        environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
+        workers=found["workers"],
+        job_timeout_s=found["timeout_s"],
+        memory_bytes=found["memory_gib"] << 30,
+    )
+    return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
+
+
+def _extensions(folder: Path | None) -> Path:
+    if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
+        return Path(given).absolute()
+    if folder is not None and os.access(folder, os.W_OK):
+        return folder.absolute() / ".torch_extensions"
+    return Path.home() / ".cache" / "torch_extensions"
+
+
+def _missing(program: Program) -> tuple[Missing, ...]:
+    found = []
+    if program.packages is not None and not program.packages.is_dir():
+        found.append(Missing(what=f"there is no folder {program.packages}", hint=INSTALL))
+    python = shutil.which(program.python)
+    if python is None:
+        found.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
+    else:
+        found += [Missing(what=what, hint=INSTALL) for what in _packages_missing(program)]
+    with tempfile.TemporaryDirectory() as home:
+        places = child_environment(program, Path(home))["PATH"]
+    found += [
+        Missing(what=f"there is no {name}", hint=_COMPILER)
+        for name in ("g++", "ninja")
+        if shutil.which(name, path=places) is None
+    ]
+    return tuple(found)
+
+
+def _packages_missing(program: Program) -> list[str]:
+    """What the interpreter does not find, in words; it loads none of it."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = child_environment(program, Path(home)) | {"GNOMON_CHILD_NEEDS": "1"}
+        try:
+            done = subprocess.run(
+                program.argv, env=environment, cwd=home, capture_output=True, timeout=_PROBE_S, check=False
+            )
+            names = json.loads(done.stdout)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            return [f"{program.python} does not run gnomon's child programs ({type(error).__name__})"]
+    return [f"the package {str(name)[:60]} is not installed for {program.python}" for name in names]

@@ -1,0 +1,185 @@
+"""What a quantised model really is, on models made by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from gnomon.errors import ModelError
+from gnomon.models.onnx_quantised import Quantised, is_power_of_two, read_quantised
+
+WEIGHTS = np.ones((4, 4, 1, 1), np.float32)
+
+
+class Made:
+    """A model that grows by a node at a time: a 1 x 4 x 8 x 8 image, convolutions of 1 x 1 of 1024 operations."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights = {
+            "w": numpy_helper.from_array(WEIGHTS, "w"),
+            "w8": numpy_helper.from_array(WEIGHTS.astype(np.int8), "w8"),
+        }
+        self.at = "x0"
+
+    def scale(self, *values: float) -> str:
+        name = f"s{len(self.weights)}"
+        array = np.array(values if len(values) > 1 else values[0], np.float32)
+        self.weights[name] = numpy_helper.from_array(array, name)
+        return name
+
+    def zero(self, kind: type = np.uint8) -> str:
+        name = f"z{len(self.weights)}"
+        self.weights[name] = numpy_helper.from_array(np.array(0, kind), name)
+        return name
+
+    def node(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def rounded(self, scale: float = 0.1, kind: type = np.uint8) -> Made:
+        """Quantised and dequantised at once."""
+        s, z = self.scale(scale), self.zero(kind)
+        self.at = self.node("DequantizeLinear", [self.node("QuantizeLinear", [self.at, s, z]), s, z])
+        return self
+
+    def conv(self, quantised: bool = True, scale: float = 0.25) -> Made:
+        w = self.node("DequantizeLinear", ["w8", self.scale(scale), self.zero(np.int8)]) if quantised else "w"
+        self.at = self.node("Conv", [self.at, w])
+        return self
+
+    def then(self, kind: str, *more: str, **attributes: Any) -> Made:
+        self.at = self.node(kind, [self.at, *more], **attributes)
+        return self
+
+    def read(self, folder: Path, shape: Sequence[int | str] = (1, 4, 8, 8)) -> Quantised:
+        graph = helper.make_graph(
+            [*self.nodes, helper.make_node("Identity", [self.at], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x0", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            list(self.weights.values()),
+        )
+        path = folder / "m.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        return read_quantised(path)
+
+
+def test_a_float_model_is_none(tmp_path: Path) -> None:
+    found = Made().conv(quantised=False).then("Relu").conv(quantised=False).read(tmp_path)
+    assert (found.operators, found.reading_8bit, found.computing_8bit, found.scales) == (2, 0, 0, 0)
+    assert found.macs == 2048 and found.share_8bit == 0 and not found.really_quantised
+    assert not found.only_power_of_two_scales
+    assert found.size_bytes == (tmp_path / "m.onnx").stat().st_size
+
+
+def test_between_quantised_values_is_8bit(tmp_path: Path) -> None:
+    found = Made().rounded(0.5).conv().then("Relu").rounded(0.125).conv().rounded(2.0).read(tmp_path)
+    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 2, 2)
+    assert found.macs == found.macs_8bit == 2048
+    assert found.really_quantised and found.only_power_of_two_scales and found.scales == 5
+
+
+def test_one_float_convolution_of_two_is_not_enough(tmp_path: Path) -> None:
+    found = Made().rounded().conv().rounded().conv(quantised=False).read(tmp_path)
+    assert (found.operators, found.computing_8bit, found.macs_8bit) == (2, 1, 1024)
+    assert found.share_8bit == 0.5 and not found.really_quantised
+
+
+def test_weights_alone_are_not_enough(tmp_path: Path) -> None:
+    found = Made().conv().then("Relu").conv().read(tmp_path)
+    assert found.reading_8bit == 0 and found.scales == 2
+
+
+def test_a_result_that_stays_float_is_not(tmp_path: Path) -> None:
+    # The result goes into a float convolution, not to the model's end.
+    made = Made().rounded().conv()
+    found = made.conv(quantised=False).read(tmp_path)
+    assert (found.reading_8bit, found.computing_8bit) == (1, 0)
+
+
+def test_the_models_own_result_may_stay_float(tmp_path: Path) -> None:
+    found = Made().rounded().conv().then("Relu").read(tmp_path)
+    assert found.computing_8bit == 1
+
+
+def test_both_ways_of_a_result_count(tmp_path: Path) -> None:
+    made = Made().rounded().conv()
+    branch = made.at
+    made.rounded()
+    made.at = made.node("Add", [made.at, made.node("Conv", [branch, "w"])])
+    found = made.read(tmp_path)
+    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.uint16])
+def test_16_bits_are_not_8(kind: type, tmp_path: Path) -> None:
+    made = Made()
+    made.rounded(kind=kind)
+    graph_opset = 21
+    made.conv().rounded(kind=kind)
+    graph = helper.make_graph(
+        made.nodes,
+        "g",
+        [helper.make_tensor_value_info("x0", TensorProto.FLOAT, (1, 4, 8, 8))],
+        [helper.make_tensor_value_info(made.at, TensorProto.FLOAT, (1, 4, 8, 8))],
+        list(made.weights.values()),
+    )
+    opsets = [helper.make_opsetid("", graph_opset)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    found = read_quantised(tmp_path / "m.onnx")
+    assert found.operators == 1 and found.reading_8bit == 0 and found.scales == 3
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "Transpose", "Identity"])
+def test_what_commutes_with_a_scale_passes(kind: str, tmp_path: Path) -> None:
+    more: dict[str, Any] = (
+        {"kernel_shape": [1, 1]} if kind == "MaxPool" else {"perm": [0, 1, 3, 2]} if kind == "Transpose" else {}
+    )
+    found = Made().rounded().then(kind, **more).conv().then(kind, **more).rounded().read(tmp_path)
+    assert found.computing_8bit == 1
+
+
+def test_integer_operators_count(tmp_path: Path) -> None:
+    made = Made()
+    s, z, zi = made.scale(0.5), made.zero(), made.zero(np.int8)
+    q = made.node("QuantizeLinear", ["x0", s, z])
+    q = made.node("QLinearConv", [q, s, z, "w8", made.scale(0.25, 0.5, 1.0, 3.0), zi, s, z])
+    half = made.node("ConvInteger", [q, "w8"])
+    made.at = made.node("Cast", [half], to=TensorProto.FLOAT)
+    found = made.read(tmp_path)
+    assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 2, 1)
+    assert (found.scales, found.power_of_two_scales) == (2, 1)
+
+
+def test_free_shapes_are_counted_by_operators(tmp_path: Path) -> None:
+    found = Made().rounded().conv().rounded().conv().read(tmp_path, ("n", 4, "h", 8))
+    assert found.macs is None and found.share_8bit == 1.0
+
+
+def test_a_model_without_products_is_not_quantised(tmp_path: Path) -> None:
+    found = Made().rounded().then("Relu").read(tmp_path)
+    assert (found.operators, found.share_8bit) == (0, 0.0) and not found.really_quantised
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", bytes(range(256)) * 10])
+def test_broken_files_are_told(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    with pytest.raises(ModelError):
+        read_quantised(tmp_path / "m.onnx")
+
+
+@given(st.floats())
+def test_powers_of_two_are_those_whose_logarithm_is_whole(value: float) -> None:
+    expected = value > 0 and math.isfinite(value) and math.ldexp(1.0, round(math.log2(value))) == value
+    assert is_power_of_two(value) == expected

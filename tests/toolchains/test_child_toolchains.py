@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+from tests.toolchains.toolkit import IMAGES, job, small_jobs, small_net, truncated_job, unknown_operator_job
+
+from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.models.onnx_quantised import read_quantised
+from gnomon.testing.toolchain import ToolchainContract
+from gnomon.toolchains import plain
+from gnomon.toolchains.base import Toolchain, ToolJob
+from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
+from gnomon.toolchains.openvino_int8 import openvino_int8
+from gnomon.toolchains.ort_int8 import onnxruntime_int8
+from gnomon.toolchains.quark_xint8 import PACKAGES, quark_xint8
+
+
+class Small(ToolchainContract):
+    @pytest.fixture
+    def jobs(self, tmp_path: Path) -> list[ToolJob]:
+        return small_jobs(tmp_path)
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> ToolJob:
+        return truncated_job(tmp_path)
+
+
+class TestPlain(Small):
+    @pytest.fixture
+    def toolchain(self) -> Toolchain:
+        return plain.onnxruntime({})
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> ToolJob:
+        return job(tmp_path, "absent", tmp_path / "absent.onnx")
+
+
+class TestOnnxRuntimeInt8(Small):
+    @pytest.fixture
+    def toolchain(self) -> Toolchain:
+        return onnxruntime_int8({"images": 32})
+
+
+class TestOpenVinoInt8(Small):
+    @pytest.fixture
+    def toolchain(self) -> Toolchain:
+        return openvino_int8({"images": 32})
+
+
+def quark() -> Toolchain:
+    """Quark from the folder where the Makefile installs it, unless the environment names another."""
+    installed = Path(__file__).parents[2] / ".venv" / "quark"
+    given = {} if os.environ.get(PACKAGES) or not installed.is_dir() else {"packages": str(installed)}
+    return quark_xint8({"images": 16, **given})
+
+
+class TestQuarkXint8(Small):
+    @pytest.fixture
+    def toolchain(self) -> Toolchain:
+        return quark()
+
+    def test_all_scales_are_powers_of_two(self, usable: Toolchain, jobs: Sequence[ToolJob]) -> None:
+        for one in usable.make(jobs):
+            assert one.path is not None
+            found = read_quantised(one.path)
+            assert found.only_power_of_two_scales and found.scales > 10 and found.really_quantised
+
+
+MADE = [
+    ("onnxruntime", onnxruntime_int8),
+    ("onnxruntime", lambda given: onnxruntime_int8({**given, "per_channel": True, "method": "percentile"})),
+    ("openvino", openvino_int8),
+]
+
+
+@pytest.mark.parametrize(("runtime", "make"), MADE, ids=["onnxruntime", "per channel", "nncf"])
+def test_int8_is_int8_and_close_to_float(runtime, make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    jobs = small_jobs(tmp_path)
+    made = {one.key: one for one in make({"images": 48}).make(jobs)}
+    # The classes that the float nets choose are the labels: what is counted is where the int8 nets agree with them.
+    for one in jobs:
+        path = made[one.key].path
+        assert path is not None, made[one.key].failure
+        before, after = read_quantised(one.model), read_quantised(path)
+        assert not before.really_quantised and after.really_quantised
+        assert after.operators == before.operators and after.macs == before.macs
+        assert after.size_bytes < before.size_bytes * 0.6
+        images = tmp_path / f"{one.key}.npz"
+        labels(one.model, images)
+        found = {e.key: e for e in evaluate({"float": one.model, "int8": path}, images)}
+        assert found["float"].accuracy == 1.0
+        assert found["int8"].accuracy >= 0.85
+        assert np.array_equal(found["int8"].correct, found["int8"].correct & found["float"].correct)
+        told = next(iter(evaluate({"int8": path}, images, EvaluationOptions(runtime="openvino"))))
+        assert told.failure is None and told.accuracy >= 0.85
+        # OpenVINO's own word on the precision of each convolution and matrix product.
+        assert set(told.kernels) <= {"u8", "i8"} and sum(told.kernels.values()) == before.operators
+
+
+def labels(model: Path, dest: Path) -> None:
+    """Images, with the classes that a model chooses by ONNX's own reference implementation."""
+    x = np.random.default_rng(5).normal(size=(IMAGES, 1, 16, 16)).astype(np.float32)
+    reference = ReferenceEvaluator(str(model))
+    y = [int(np.argmax(next(iter(reference.run(None, {"x0": image[None]}))))) for image in x]
+    np.savez(dest, x=x, y=np.array(y))
+
+
+@pytest.mark.parametrize("make", [onnxruntime_int8, openvino_int8], ids=["onnxruntime", "nncf"])
+def test_an_unknown_operator_is_data(make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    made = {one.key: one for one in make({"images": 4}).make([unknown_operator_job(tmp_path), *small_jobs(tmp_path)])}
+    failure = made["unknown"].failure
+    assert failure is not None and failure.stage == "quantize" and failure.kind == "refused"
+    assert "NoSuchOperator" in failure.message + failure.log_tail
+    assert sum(one.failure is None for one in made.values()) == 2
+
+
+def test_images_that_do_not_fit_are_data(tmp_path: Path) -> None:
+    one = job(tmp_path, "k", small_net(tmp_path / "m.onnx", "VGGblock_1"))
+    np.savez(one.calibration, x=np.zeros((4, 3, 8, 8), np.float32))
+    (made,) = onnxruntime_int8({}).make([one])
+    assert made.failure is not None and "[4, 3, 8, 8] do not fit" in made.failure.message
+    one.calibration.write_bytes(b"PK no archive")
+    (made,) = onnxruntime_int8({}).make([one])
+    assert made.failure is not None and made.failure.kind == "refused"
+
+
+def test_logs_say_what_was_done(tmp_path: Path) -> None:
+    jobs = small_jobs(tmp_path)[:1]
+    told: list[str] = []
+    (made,) = onnxruntime_int8({"images": 8}).make(jobs, told.append)
+    text = made.steps[0].log.read_text()
+    assert "ort_int8_child" in text and '"images": 8' in text and '"onnxruntime": "' in text
+    assert made.steps[0].digest_in in text and told
+
+
+def test_two_workers_make_the_same_files(tmp_path: Path) -> None:
+    jobs = small_jobs(tmp_path)
+    one = {a.key: a.steps[0].digest_out for a in onnxruntime_int8({"images": 8}).make(jobs)}
+    two = {a.key: a.steps[0].digest_out for a in onnxruntime_int8({"images": 8, "workers": 2}).make(jobs)}
+    assert one == two
+
+
+def test_a_result_never_replaces_the_model(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    model = small_net(tmp_path / "out" / "k.onnx", "VGGblock_1")
+    with pytest.raises(UsageError, match="would replace a model"):
+        onnxruntime_int8({}).make([job(tmp_path, "k", model)])
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "told"),
+    [
+        (plain.openvino, {"images": 3}, ["no setting 'images'"]),
+        (onnxruntime_int8, {"images": 0, "method": "mse", "depth": 1}, ["images is 0", "method is 'mse'", "'depth'"]),
+        (onnxruntime_int8, {"workers": "two", "timeout_s": "nan", "per_channel": "maybe"}, ["workers", "timeout_s"]),
+        (openvino_int8, {"images": True, "memory_gib": -1, "preset": None}, ["images", "memory_gib", "preset"]),
+        (quark_xint8, {"python": "", "config": "BF16", "packages": 3}, ["python", "config", "packages"]),
+    ],
+)
+def test_all_wrong_settings_are_told_at_once(make, given, told) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UsageError) as caught:
+        make(given)
+    assert all(part in caught.value.message for part in told)
+    assert "Settings:" in caught.value.hint
+
+
+def test_settings_may_be_texts() -> None:
+    assert onnxruntime_int8({"images": "12", "per_channel": "yes", "timeout_s": "1.5"}).name == "onnxruntime-int8"
+
+
+def test_quark_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = quark_xint8({"packages": str(tmp_path / "none")}).check()
+    said = " ".join(one.what for one in found)
+    assert "no folder" in said and "g++" in said and "package quark" in said
+    assert all("pip install" in one.hint for one in found)
+    nobody = quark_xint8({"python": "no-such-python"})
+    assert any("no-such-python" in one.what for one in nobody.check())
+    with pytest.raises(RuntimeMissingError, match="no-such-python"):
+        nobody.make(small_jobs(tmp_path))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from tests.toolchains.toolkit import truncated_job
+
+from gnomon.errors import UsageError
+from gnomon.toolchains.evaluate import EvaluationOptions, EvaluationRuntime, evaluate
+
+RUNTIMES: list[EvaluationRuntime] = ["onnxruntime", "openvino"]
+PIXELS = 12
+
+
+def linear(path: Path, weights: NDArray[np.float32], batch: int | str) -> Path:
+    """A model of one matrix product over a 1 x 3 x 4 image."""
+    nodes = [helper.make_node("Flatten", ["x0"], ["f"]), helper.make_node("Gemm", ["f", "w"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x0", TensorProto.FLOAT, [batch, 1, 3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 10])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_it_agrees_with_numpy(runtime: EvaluationRuntime, kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (37, 1, 3, 4)).astype(np.uint8)
+    seen = x if kind == "uint8" else ((x - np.float32(100)) / np.float32(50)).astype(np.float32)
+    y = rng.integers(0, 10, 37)
+    np.savez(tmp_path / "images.npz", x=seen, y=y)
+    weights = [rng.normal(size=(PIXELS, 10)).astype(np.float32) for _ in range(3)]
+    batches: list[int | str] = [1, 5, "N"]
+    models = {
+        str(batch): linear(tmp_path / f"{batch}.onnx", w, batch) for batch, w in zip(batches, weights, strict=True)
+    }
+    options = EvaluationOptions(runtime=runtime, mean=(100.0,), std=(50.0,))
+    found = {one.key: one for one in evaluate(models, tmp_path / "images.npz", options)}
+    flat = ((x.astype(np.float32) - 100) / 50).reshape(37, -1)
+    for batch, w in zip(batches, weights, strict=True):
+        one = found[str(batch)]
+        assert one.failure is None
+        assert np.array_equal(one.correct, (flat @ w).argmax(axis=1) == y)
+        assert one.accuracy == one.correct.mean()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_one_broken_model_costs_itself_only(runtime: EvaluationRuntime, tmp_path: Path) -> None:
+    np.savez(tmp_path / "i.npz", x=np.ones((3, 1, 3, 4), np.float32), y=np.zeros(3, np.int64))
+    good = np.zeros((PIXELS, 10), np.float32)
+    nothing = np.full((PIXELS, 10), np.nan, np.float32)
+    small = linear(tmp_path / "good.onnx", good, 1)
+    other = onnx.load(small)
+    other.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 5
+    onnx.save(other, tmp_path / "other.onnx")
+    models = {
+        "truncated": truncated_job(tmp_path).model,
+        "gone": tmp_path / "gone.onnx",
+        "other": tmp_path / "other.onnx",
+        "nan": linear(tmp_path / "nan.onnx", nothing, 1),
+        "good": small,
+    }
+    found = {one.key: one for one in evaluate(models, tmp_path / "i.npz", EvaluationOptions(runtime=runtime))}
+    assert found["good"].accuracy == 1.0
+    assert found["nan"].accuracy == 0.0
+    for key in ("truncated", "gone", "other"):
+        failure = found[key].failure
+        assert failure is not None and failure.stage == "check" and failure.message
+        assert np.isnan(found[key].accuracy)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"x": np.zeros((2, 1, 3, 4), np.float32)}, "y"),
+        ({"x": np.zeros((2, 1, 3, 4), np.float64), "y": np.zeros(2, np.int64)}, "float64"),
+        ({"x": np.zeros((2, 1, 3, 4), np.float32), "y": np.zeros(3, np.int64)}, r"\[3\]"),
+        ({"x": np.zeros((0, 1, 3, 4), np.float32), "y": np.zeros(0, np.int64)}, r"\[0\]"),
+        ({"x": np.zeros((2, 2, 3, 4), np.uint8), "y": np.zeros(2, np.int64)}, "2"),
+        ({"x": np.array([object()]), "y": np.zeros(1, np.int64)}, "labelled"),
+    ],
+)
+def test_images_that_cannot_be_meant_are_refused(arrays, told, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    np.savez(tmp_path / "i.npz", **arrays)
+    options = EvaluationOptions(mean=(1.0, 2.0, 3.0), std=(1.0,))
+    with pytest.raises(UsageError, match=told):
+        evaluate({}, tmp_path / "i.npz", options)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"\x93NUMPY"])
+def test_a_broken_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "i.npz").write_bytes(content)
+    with pytest.raises(UsageError, match="no labelled images"):
+        evaluate({}, tmp_path / "i.npz")
+
+
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'torch'"):
+        evaluate({}, tmp_path / "i.npz", EvaluationOptions(runtime="torch"))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="standard deviation"):
+        evaluate({}, tmp_path / "i.npz", EvaluationOptions(std=(0.0,)))
