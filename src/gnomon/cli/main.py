@@ -32,8 +32,10 @@ _COMMANDS = {
     "stab": "gnomon.cli.stab:stab",
     "front": "gnomon.cli.front:front",
     "oplist": "gnomon.cli.oplist:oplist",
+    "space": "gnomon.cli.space:space",
     "table": "gnomon.cli.table:table",
     "estimator": "gnomon.cli.estimator:estimator",
+    "serve": "gnomon.cli.serve:serve",
     "completion": "gnomon.cli.completion:completion",
 }
 

@@ -1,0 +1,134 @@
+"""How a server is started: where it listens, who may use it, and its limits."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnomon.errors import UsageError
+
+TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
+PUBLISHED_PATH = "/test_latency/test_latency/"
+LEAST_TOKEN = 16
+_MOST_TOKEN_BYTES = 4096
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+/?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What measures the models that come in: the runtime and its options, in how many fresh processes, whereto."""
+
+    runtime: str
+    threads: int = 1
+    backend: str | None = None
+    precision: str | None = None
+    processes: int = 3
+    seed: int = 0
+    record: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What clients may take of this machine.
+
+    A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are let in at once. A
+    piece of a request must come within `idle_s`, its head within `head_s`, all of it within `upload_s`. A job takes at
+    most `job_s`, and each of its processes at most `memory_bytes` of address space.
+    """
+
+    most_bytes: int = 256 << 20
+    most_held_bytes: int = 2 << 30
+    queue: int = 1000
+    head_s: float = 20.0
+    idle_s: float = 20.0
+    upload_s: float = 300.0
+    job_s: float = 120.0
+    memory_bytes: int = 8 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """All of it. `open_to_all` says that whoever reaches another address than loopback may measure without a token."""
+
+    measuring: Measuring
+    host: str = "127.0.0.1"
+    port: int = 8055
+    path: str = PUBLISHED_PATH
+    token: str | None = None
+    open_to_all: bool = False
+    limits: Limits = Limits()
+
+    def __repr__(self) -> str:
+        return f"ServeSettings(host={self.host!r}, port={self.port}, token={'given' if self.token else None})"
+
+
+def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
+    """The settings with a token that was looked for, and the addresses to bind. UsageError with all that is wrong.
+
+    The names of hosts are looked up here, so that what is bound is what was checked.
+    """
+    wrong: list[str] = []
+    addresses = _addresses(settings.host, wrong)
+    if not _PATH.fullmatch(settings.path) or settings.path.strip("/") == "health":
+        wrong.append(f"the path {settings.path!r} is none such as {PUBLISHED_PATH}")
+    if settings.token is not None and settings.open_to_all:
+        wrong.append("a token is given, and --no-token as well")
+    if settings.token is not None and not _is_token(settings.token):
+        wrong.append(f"the token has fewer than {LEAST_TOKEN} letters, blanks, or letters that no header can carry")
+    beyond = [address for address in addresses if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
+    if beyond and settings.token is None and not settings.open_to_all:
+        wrong.append(f"{', '.join(beyond)} can be reached from other machines, and there is no token")
+    limits = settings.limits
+    numbers = (
+        limits.most_bytes,
+        limits.most_held_bytes,
+        limits.queue,
+        limits.memory_bytes,
+        settings.measuring.processes,
+    )
+    times = (limits.head_s, limits.idle_s, limits.upload_s, limits.job_s)
+    if min(numbers) < 1 or not all(0 < time < math.inf for time in times):
+        wrong.append("a limit is not above 0")
+    if wrong:
+        raise UsageError(
+            f"the server cannot be started: {'; '.join(wrong)}",
+            hint=f"Beyond this machine give --token-file FILE or {TOKEN_VARIABLE}; --no-token lets everybody in.",
+        )
+    return replace(settings, path=settings.path.rstrip("/") + "/"), addresses
+
+
+def found_token(file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The token of a file, else of the environment, else None. UsageError for a file that cannot be read."""
+    if file is None:
+        return environment.get(TOKEN_VARIABLE) or None
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(_MOST_TOKEN_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"the token's file {file} cannot be read: {error.strerror}", hint="Check its path.") from error
+    token = raw.decode("ascii", "replace").strip()
+    if len(raw) > _MOST_TOKEN_BYTES or not _is_token(token):
+        raise UsageError(
+            f"{file} holds no token",
+            hint=f"Write one line of at least {LEAST_TOKEN} letters, such as `openssl rand -hex 24` prints.",
+        )
+    return token
+
+
+def _is_token(token: str) -> bool:
+    return len(token) >= LEAST_TOKEN and token.isascii() and token.isprintable() and " " not in token
+
+
+def _addresses(host: str, wrong: list[str]) -> tuple[str, ...]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        wrong.append(f"the host {host!r} has no address: {getattr(error, 'strerror', None) or error}")
+        return ()
+    return tuple(dict.fromkeys(str(one[4][0]) for one in found))
