@@ -20,7 +20,7 @@ from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
 from gnomon.spaces.cell_space import CellLayout, tagged_net
-from gnomon.spaces.loading import where_in, load_attribute
+from gnomon.spaces.loading import load_attribute, where_in
 from gnomon.spaces.primitive_families import published_primitives
 from gnomon.spaces.primitives import Primitive, parse_name
 
