@@ -33,6 +33,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.convert import convert, reachable
 from gnomon.models.load import load
+from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.spaces.net import Net
@@ -76,7 +77,13 @@ class Bench:
 
         Raises GnomonError: the model cannot be read or converted.
         """
-        model = load(path)
+        return self.put(key, load(path), path)
+
+    def put(self, key: str, model: Model, path: Path) -> Placed:
+        """As `place`, of a model that was read already: where inner shapes do not count, reading them can be spared.
+
+        Raises GnomonError: the model cannot be converted.
+        """
         placed = place_model(model, path, _keyed(self.push, key))
         if model.graph.format not in self.runtime.formats:
             wanted = sorted(self.runtime.formats & reachable(model.graph.format))[0]

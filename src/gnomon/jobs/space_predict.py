@@ -1,0 +1,287 @@
+"""The latency of any network of a cell space: additive from single swaps, or an estimator where that is proved better.
+
+The additive model needs no mixed network, but the default network's own error counts in it once for each swap beyond
+the first. The estimator is a linear model of the same primitives, fitted to all networks that were measured, mixed ones
+too (`gnomon.estimate.fit`), so that no single network counts more than another. A third model also counts which
+primitives are neighbours, which is where runtimes convert layouts or scales. Which is taken is decided by the error on
+measured mixed networks that it was not fitted to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gnomon.core.stats import student_quantile
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import Floats
+from gnomon.estimate.document import estimator_document
+from gnomon.estimate.estimator import Estimator, Prediction
+from gnomon.estimate.fit import fit
+from gnomon.estimate.options import FitOptions, Learner, Unknown
+from gnomon.jobs.space_columns import columns_of, rows_of, strange
+from gnomon.jobs.timed import Timed
+from gnomon.spaces.balanced_design import balanced_design
+from gnomon.spaces.cell_space import swaps
+from gnomon.spaces.features import Ints
+from gnomon.spaces.layer_costs import Cells, Latency, LayerCosts, layer_costs
+
+Assignment = tuple[int, ...]
+Way = Literal["additive", "estimator", "estimator with neighbours"]
+WAYS: tuple[Way, ...] = get_args(Way)
+NEIGHBOURS: Way = "estimator with neighbours"
+
+FOLDS = 8
+LEAST_MIXED = 6
+"""Mixed networks below which nothing can be fitted to some and tested on others."""
+
+COVERAGE = 0.9
+_MOST_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """How far predictions are off on networks that were not fitted to: |predicted / measured - 1|.
+
+    `tau` is Kendall's rank correlation (tau-b); NaN where there are fewer than two networks.
+    """
+
+    networks: int
+    mean: float
+    median: float
+    p90: float
+    tau: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        tau = None if math.isnan(self.tau) else self.tau
+        return {"networks": self.networks, "mean": self.mean, "median": self.median, "p90": self.p90, "tau": tau}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpacePredictor:
+    """Latencies of any network of the cells. Made by `fit_predictor`.
+
+    `way` is what predicts, `why` says in a sentence why. `held_out` are the errors of each way that could be tested on
+    mixed networks. `width` makes an interval of the way's own doubt (of the additive one: of the prediction), by what
+    held-out networks showed. `noise` is the mean relative standard error of those networks' own latencies: no way gets
+    below it. `fitted` are all networks that it was fitted to, which are no test of it.
+    """
+
+    cells: Cells
+    costs: LayerCosts
+    way: Way
+    why: str
+    held_out: Mapping[Way, HeldOut]
+    noise: float
+    width: float
+    fitted: tuple[Assignment, ...]
+    estimator: Estimator | None
+
+    def predict(self, assignments: Sequence[Sequence[int]] | Ints) -> Prediction:
+        """Latencies of networks (networks, groups) with 90 % intervals, in seconds.
+
+        NaN for a network with a primitive at a place where it was never measured, such as one that does not run there.
+        An additive prediction has an infinite interval where too few mixed networks tell how wide it is.
+        """
+        chosen = np.asarray(assignments, np.int64).reshape(-1, len(self.cells.choices))
+        told = self.costs.predict_s(chosen)
+        if self.estimator is None:
+            wide = np.where(np.isnan(told), np.nan, self.width)
+            return Prediction(mean_s=told, low_s=np.maximum(told * (1 - wide), 0.0), high_s=told * (1 + wide))
+        found = self.estimator.predict(
+            rows_of(self.cells, chosen, neighbours=self.way == NEIGHBOURS), unknown=Unknown.WIDEN
+        )
+        half = (found.high_s - found.mean_s) * self.width
+        ends = [found.mean_s, np.maximum(found.mean_s - half, 0.0), found.mean_s + half]
+        unknown = strange(self.cells, chosen, self.fitted)
+        mean, low, high = (np.where(unknown, np.nan, values) for values in ends)
+        return Prediction(mean_s=mean, low_s=low, high_s=high)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "way": self.way,
+            "why": self.why,
+            "held_out": {way: told.document() for way, told in self.held_out.items()},
+            "noise": self.noise if math.isfinite(self.noise) else None,
+            "width": self.width if math.isfinite(self.width) else None,
+            "fitted": [list(net) for net in self.fitted],
+            "estimator": None if self.estimator is None else estimator_document(self.estimator),
+        }
+
+
+def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, Latency]:
+    """What was measured, without what failed; an error that is not known counts as 0."""
+    found = {}
+    for net, one in timed.items():
+        if one.reason:
+            continue
+        error = 0.0
+        if one.low_s is not None and one.high_s is not None and one.processes > 1:
+            error = (one.high_s - one.low_s) / 2 / student_quantile(0.975, one.processes - 1)
+        found[net] = Latency(call_s=one.call_s, error_s=error)
+    return found
+
+
+def mixed_networks(cells: Cells, count: int, *, seed: int = 0, known: Sequence[Assignment] = ()) -> list[Assignment]:
+    """Networks that differ from the default in two groups or more, to be measured: each primitive about equally often.
+
+    None of those known. Fewer than asked for where the space has no more. UsageError for a count below 1.
+    """
+    if count < 1:
+        raise UsageError(f"{count} mixed networks cannot be chosen", hint="Ask for one or more.")
+    counts = [len(ones) for ones in cells.choices]
+    taken = {*_single(cells), *known}
+    found: list[Assignment] = []
+    for number in range(_MOST_TRIES):
+        drawn = balanced_design(counts, count, seed=seed + number)
+        for net in (tuple(int(k) for k in row) for row in drawn):
+            if net not in taken and len(found) < count:
+                taken.add(net)
+                found.append(net)
+        if len(found) == count:
+            break
+    return found
+
+
+def score(predicted: Floats, measured: Floats) -> HeldOut:
+    """The errors of predictions (networks,) of what was measured (networks,)."""
+    off = np.abs(predicted / measured - 1)
+    return HeldOut(
+        networks=len(off),
+        mean=float(off.mean()),
+        median=float(np.median(off)),
+        p90=float(np.quantile(off, 0.9)),
+        tau=_tau(predicted, measured),
+    )
+
+
+def fit_predictor(
+    cells: Cells,
+    measured: Mapping[Assignment, Latency],
+    *,
+    overhead_s: float = 0.0,
+    default_layers: Sequence[float] | None = None,
+    beside: Collection[Assignment] = (),
+    seed: int = 0,
+    way: Way | None = None,
+) -> SpacePredictor:
+    """The predictor from the default network, its single swaps, and mixed networks as far as there are any.
+
+    See `layer_costs` for the overhead and the default's layers. What of the measured is in `beside` is fitted to, and
+    tells nothing of the error: such as another family's default network and its swaps, where cells mix families.
+    A way that is fitted is tested on folds of the mixed networks, and taken if its error is the lowest; that with
+    neighbours only if it is so by more than a standard error of the difference. Or the `way` that is named is taken.
+    ProblemError where the default network has no latency.
+    """
+    costs = layer_costs(cells, measured, overhead_s=overhead_s, default_layers=default_layers)
+    known = {*_single(cells), *beside}
+    mixed = [net for net in measured if net not in known]
+    y = np.array([measured[net].call_s for net in mixed])
+    noise = float(np.mean([measured[net].error_s / measured[net].call_s for net in mixed])) if mixed else math.nan
+    off = _held_out(costs, measured, mixed, seed)
+    best, why = _chosen({one: np.abs(predicted / y - 1) for one, (predicted, _) in off.items()})
+    if way is not None and way != best:
+        best, why = way, f"it was asked for; {best} would have been chosen: {why}"
+    return SpacePredictor(
+        cells=cells,
+        costs=costs,
+        way=best,
+        why=why,
+        held_out={one: score(predicted, y) for one, (predicted, _) in off.items()},
+        noise=noise,
+        width=_width(np.abs(off[best][0] - y) / off[best][1], best) if best in off else math.inf,
+        fitted=tuple(measured) if best != "additive" else tuple(net for net in measured if net in set(_single(cells))),
+        estimator=None if best == "additive" else _fit(cells, measured, list(measured), best),
+    )
+
+
+def _held_out(
+    costs: LayerCosts, measured: Mapping[Assignment, Latency], mixed: Sequence[Assignment], seed: int
+) -> dict[Way, tuple[Floats, Floats]]:
+    """What each way predicts of each mixed network without having seen it, and its own doubt, in seconds.
+
+    Ways that cannot be tested are left out.
+    """
+    found: dict[Way, tuple[Floats, Floats]] = {}
+    if not mixed:
+        return found
+    additive = costs.predict_s(mixed)
+    if not np.isnan(additive).any():
+        found["additive"] = additive, additive
+    if len(mixed) < LEAST_MIXED:
+        return found
+    fold = np.random.default_rng(seed).permutation(len(mixed)) % min(FOLDS, len(mixed))
+    for way in WAYS[1:]:
+        told, doubt = np.empty(len(mixed)), np.empty(len(mixed))
+        for k in range(int(fold.max()) + 1):
+            out = [net for net, own in zip(mixed, fold, strict=True) if own == k]
+            made = _fit(costs.cells, measured, [net for net in measured if net not in set(out)], way)
+            rows = rows_of(costs.cells, np.array(out), neighbours=way == NEIGHBOURS)
+            one = made.predict(rows, unknown=Unknown.WIDEN)
+            told[fold == k], doubt[fold == k] = one.mean_s, one.high_s - one.mean_s
+        found[way] = told, doubt
+    return found
+
+
+def _chosen(off: Mapping[Way, Floats]) -> tuple[Way, str]:
+    """The way with the least held-out error, that without neighbours where it may be chance; and a sentence."""
+    if not off:
+        return "additive", "no mixed network was measured, so that nothing could be tested"
+    ways = list(off)
+    if ways == ["additive"]:
+        few = len(off["additive"])
+        return "additive", f"{few} mixed networks are too few to fit to some and test on others"
+    best = min(ways[:2], key=lambda way: float(off[way].mean()))
+    for way in ways[2:]:
+        gain = off[best] - off[way]
+        if gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
+            best = way
+    told = ", ".join(f"{way} {values.mean():.1%}" for way, values in off.items())
+    why = f"mean error on {len(off[best])} mixed networks that were not fitted to: {told}"
+    if off[best].mean() > min(values.mean() for values in off.values()):
+        why += "; what is lower is so by no more than chance allows"
+    return best, why
+
+
+def _fit(cells: Cells, measured: Mapping[Assignment, Latency], nets: Sequence[Assignment], way: Way) -> Estimator:
+    """The linear model, fitted to these networks. Its bias is the default network."""
+    x = rows_of(cells, np.array(nets), neighbours=way == NEIGHBOURS)
+    y = [measured[net].call_s for net in nets]
+    return fit(
+        columns_of(cells, neighbours=way == NEIGHBOURS),
+        x,
+        y,
+        options=FitOptions(learner=Learner.NEVER, coverage=COVERAGE),
+    )
+
+
+def _single(cells: Cells) -> list[Assignment]:
+    return list(swaps(cells.defaults, [len(ones) for ones in cells.choices]))
+
+
+def _width(ratios: Floats, way: Way) -> float:
+    """How many times a way's own doubt holds a further network with 90 % probability, by errors over doubts.
+
+    The order statistic of split conformal prediction (Vovk, Gammerman and Shafer, 2005). Where too few tell it is
+    infinite for the additive way, which knows no doubt of its own, and at least 1 for the others.
+    """
+    place = math.ceil((len(ratios) + 1) * COVERAGE)
+    if place <= len(ratios):
+        return float(np.sort(ratios)[place - 1])
+    return math.inf if way == "additive" else max(1.0, float(ratios.max()))
+
+
+def _tau(a: Floats, b: Floats) -> float:
+    """Kendall's tau-b; NaN where one side is constant or there are fewer than two values."""
+    if len(a) < 2:
+        return math.nan
+    upper = np.triu_indices(len(a), 1)
+    x, y = (np.sign(v[:, None] - v[None, :])[upper] for v in (a, b))
+    size = math.sqrt(float((x != 0).sum()) * float((y != 0).sum()))
+    return float((x * y).sum()) / size if size else math.nan
