@@ -1,7 +1,7 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api` and `gnomon.api_tables`, and those that see to unattended searches; what they
-need is imported when one is first used.
+The functions are those of `gnomon.api`, `gnomon.api_tables` and `gnomon.api_spaces`, and those that see to unattended
+searches; what they need is imported when one is first used.
 """
 
 from typing import Any
@@ -22,21 +22,25 @@ __all__ = [
     "place",
     "place_on",
     "profile",
+    "profile_space",
     "remove_device",
     "remove_unattended",
     "runs",
+    "select_primitives",
     "solve",
     "start_unattended",
     "stop_unattended",
     "suggest_nets",
     "unattended_job",
     "unattended_jobs",
+    "validate_selection",
 ]
 
 _PLACES = {
     "fetch_unattended": "gnomon.jobs.unattended_fetch",
     "load_estimator": "gnomon.jobs.estimators",
     **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api_tables"),
+    **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api_spaces"),
     **dict.fromkeys(
         ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
         "gnomon.jobs.unattended",

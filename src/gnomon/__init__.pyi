@@ -9,6 +9,9 @@ from gnomon.api import profile as profile
 from gnomon.api import remove_device as remove_device
 from gnomon.api import runs as runs
 from gnomon.api import solve as solve
+from gnomon.api_spaces import profile_space as profile_space
+from gnomon.api_spaces import select_primitives as select_primitives
+from gnomon.api_spaces import validate_selection as validate_selection
 from gnomon.api_tables import build_table as build_table
 from gnomon.api_tables import measure_nets as measure_nets
 from gnomon.api_tables import suggest_nets as suggest_nets
@@ -35,13 +38,16 @@ __all__ = [
     "place",
     "place_on",
     "profile",
+    "profile_space",
     "remove_device",
     "remove_unattended",
     "runs",
+    "select_primitives",
     "solve",
     "start_unattended",
     "stop_unattended",
     "suggest_nets",
     "unattended_job",
     "unattended_jobs",
+    "validate_selection",
 ]

@@ -34,9 +34,10 @@ class Samples:
 class Failure:
     """How a measured thing failed. It is data: a campaign goes on without the candidate.
 
-    `stage` is "probe", "load", "run", "profile" or "check"; of a toolchain "convert", "quantize" or "compile". `kind` is "crash" (ended by a signal), "hang" (stopped at
-    the time limit), "refused" (the runtime said no), "wrong-output", "memory" or "vanished". `transient` says
-    whether the same run may succeed later. `log_tail` is the end of what the process printed.
+    `stage` is "probe", "load", "run", "profile" or "check"; of a toolchain "convert", "quantize" or "compile". `kind`
+    is "crash" (ended by a signal), "hang" (stopped at the time limit), "refused" (the runtime said no), "wrong-output",
+    "memory" or "vanished". `transient` says whether the same run may succeed later. `log_tail` is the end of what the
+    process printed.
     """
 
     stage: str

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -93,7 +94,10 @@ class LatencyRow:
 
 
 class ProfileFolder:
-    """A profile folder, open for adding. Not safe for several processes at once."""
+    """A profile folder, open for adding. Not safe for several processes at once.
+
+    `id` names this very profile, whatever its folder is called.
+    """
 
     def __init__(self, path: Path, question: Mapping[str, Any], config: str) -> None:
         """Make it, or open one that was made from the same question; the lines of both journals are read.
@@ -115,6 +119,7 @@ class ProfileFolder:
             self._accuracy, self._latency = Journal(path / ACCURACY), Journal(path / LATENCY)
         except OSError as error:
             raise _refused(path, error) from error
+        self.id = str(_manifest_of(path).get("id", ""))
         self.accuracy = {row.key: row for row in read_accuracy(path)}
         self.latency = {row.key: row for row in read_latency(path)}
 
@@ -143,6 +148,10 @@ def is_profile(path: Path) -> bool:
 
 def read_question(path: Path) -> dict[str, Any]:
     """What a profile was asked. UsageError where there is none, ProblemError for a malformed one."""
+    return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
+
+
+def _manifest_of(path: Path) -> dict[str, Any]:
     if not is_profile(path):
         raise UsageError(f"{path} is no profile", hint="Give the folder that `gnomon space profile` made.")
     try:
@@ -151,7 +160,7 @@ def read_question(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
-    return dict(_STRICT.object(document.get("question"), "$.question"))
+    return dict(document)
 
 
 def check_question(path: Path, question: Mapping[str, Any]) -> None:
@@ -195,7 +204,7 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
 
 
 def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
-    return {"format": FORMAT, "version": VERSION, "question": dict(question)}
+    return {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,225 @@
+"""What a profile says, as one document: rankings with their noise, latencies, how well both can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, UsageError
+from gnomon.jobs.space_estimates import Seen, method_of, ranking, seen_networks, training_noise
+from gnomon.jobs.space_folder import INPUT, AccuracyRow, LatencyRow, read_accuracy, read_latency, read_question
+from gnomon.jobs.space_latencies import compare_with_twin, latest, predictors, toolchains_of
+from gnomon.jobs.space_proxies import METHOD as PROXIES
+from gnomon.jobs.space_proxies import calibrate
+from gnomon.jobs.space_study import Study, open_study
+
+_FILES = {
+    "selection": "selection.json",  # `space_select.SELECTION`, whose file builds on this one
+    "validation": "validation.json",
+}
+_COMMANDS = {"selection": "select", "validation": "validate"}
+_MOST_LETTERS = 1 << 24
+_MOST = 1.001
+"""All numbers that a picture takes from these files are shares, which rounding may leave a little above 1."""
+
+
+def study_of(path: Path) -> Study:
+    """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one."""
+    question = read_question(path)
+    try:
+        text = (path / INPUT).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
+    study = open_study(
+        text,
+        tuple(question["input_shape"][1:]),
+        families=tuple(question["families"]),
+        numbering=question["numbering"],
+        blocks=tuple(question.get("blocks", ())),
+    )
+    if study.question()["families"] != question["families"]:
+        raise UsageError(
+            f"the blocks are not those that {path} was made of any more",
+            hint="Put the file of blocks back as it was, or profile anew in another folder.",
+        )
+    return study
+
+
+def look(path: Path, method: str | None = None) -> dict[str, Any]:
+    """What a profile says, as JSON values."""
+    study = study_of(path)
+    accuracy = list({row.key: row for row in read_accuracy(path)}.values())
+    latency = list({row.key: row for row in read_latency(path)}.values())
+    question = read_question(path)
+    return {
+        "profile": str(path),
+        "numbering": study.numbering,
+        "data": question.get("data", {}).get("name", ""),
+        "groups": study.layout.group_count,
+        "families": {
+            name: {
+                "primitives": [{"name": one.name, "meaning": one.meaning} for one in family.primitives],
+                "default": family.primitives[family.default].name,
+                "swaps": len(family.swaps()),
+                "networks": str(family.space.space.size),
+            }
+            for name, family in study.families.items()
+        },
+        "accuracy": _accuracy(study, accuracy, method),
+        "latency": [_toolchain(study, latency, name) for name in toolchains_of(latency)],
+    }
+
+
+def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict[str, Any] | None:
+    try:
+        method = method_of(rows, wanted)
+    except UsageError:
+        if wanted is not None:
+            raise
+        return None
+    mine = [row for row in rows if row.method == method]
+    seen = seen_networks(study, mine, method)
+    noise = training_noise(row for row in mine if not row.reason and row.validation is not None)
+    found = [ranking(family, seen, method, noise) for family in study.families.values()]
+    return {
+        "method": method,
+        "trainings": len(mine),
+        "failed": [{"network": row.network, "reason": row.reason} for row in mine if row.reason],
+        "images": max((row.images for row in mine), default=0),
+        "noise": noise,
+        "cpu_seconds": sum(row.cpu_seconds for row in mine),
+        "trained": [
+            {"id": one.network.id, "family": one.network.family, "accuracy": one.accuracy, "error": one.error}
+            for one in seen.values()
+        ],
+        "rankings": [one.document() for one in found if one is not None],
+        "proxies": _proxies(study, rows, seen),
+    }
+
+
+def _proxies(study: Study, rows: list[AccuracyRow], seen: Mapping[str, Seen]) -> list[dict[str, Any]]:
+    """How far each training-free score orders networks as training did, family by family; nothing where none is."""
+    scores = {row.network: row for row in rows if row.method == PROXIES}
+    networks = {name: [one.network for one in seen.values() if one.network.family == name] for name in study.families}
+    accuracies = {name: one.accuracy for name, one in seen.items()}
+    return [
+        {**{key: getattr(one, key) for key in one.__dataclass_fields__}, "believed": one.believed}
+        for one in calibrate(scores, accuracies, networks)
+    ]
+
+
+def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any]:
+    mine = latest(rows, name)
+    compared = compare_with_twin(rows, name)
+    quantised = [row.quantised for row in mine.values() if row.quantised is not None]
+    return {
+        "toolchain": name,
+        "clock": next((row.clock for row in mine.values() if row.clock), ""),
+        "networks": [
+            {
+                "id": row.network,
+                "primitives": list(row.primitives),
+                "latency_s": row.call_s,
+                "low_s": row.low_s,
+                "high_s": row.high_s,
+                "correct": row.correct,
+                "quantised": row.quantised,
+                "reason": row.reason,
+            }
+            for row in mine.values()
+        ],
+        "failed": [{"network": row.network, "reason": row.reason} for row in mine.values() if row.reason],
+        "compared": None if compared is None else compared.document(),
+        "least_quantised": min(quantised) if quantised else None,
+        "predictors": {
+            family: {key: value for key, value in one.document().items() if key not in ("estimator", "fitted")}
+            for family, one in predictors(study, mine).items()
+        },
+    }
+
+
+def looked_files(profile: Path) -> dict[str, Any]:
+    """What was selected and validated last in a profile, as "selection" and "validation"; None where there is no file.
+
+    ProblemError, with all that is wrong, for what is damaged or lacks what a picture shows; UsageError for a file that
+    cannot be read.
+    """
+    found = {name: _looked(profile / file, name) for name, file in _FILES.items()}
+    selection, validation = found["selection"], found["validation"]
+    wrong = _selection_faults(selection) if selection is not None else []
+    wrong += _validation_faults(validation) if validation is not None else []
+    if wrong:
+        raise ProblemError(
+            f"files of the profile {profile} are malformed: {'; '.join(wrong)}",
+            hint="Run gnomon space select and gnomon space validate again.",
+        )
+    return found
+
+
+def _looked(path: Path, name: str) -> dict[str, Any] | None:
+    strict = Strict(what=path.name, hint=f"Run gnomon space {_COMMANDS[name]} again.", most_letters=_MOST_LETTERS)
+    try:
+        return dict(strict.object(strict.parse(path.read_bytes()), "$"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=strict.hint) from error
+
+
+def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
+    """What keeps a selection from being shown, with its place."""
+    wrong = [
+        f"$.{name}: a text expected"
+        for name in ("rule", "toolchain", "networks_before", "networks_after")
+        if not isinstance(selection.get(name), str)
+    ]
+    if not _lists(selection.get("groups"), lambda name: isinstance(name, str)):
+        wrong.append("$.groups: a list of lists of names expected")
+    if not _lists(selection.get("primitives", []), _is_kept):
+        wrong.append("$.primitives: a list of lists of a name and a frequency each expected")
+    if "share_kept" in selection and not _numbers(selection["share_kept"], 3):
+        wrong.append("$.share_kept: three shares expected")
+    return [f"{_FILES['selection']}: {told}" for told in wrong]
+
+
+def _validation_faults(validation: Mapping[str, Any]) -> list[str]:
+    """What keeps a validation from being drawn, with its place."""
+    spaces = validation.get("spaces")
+    if spaces is None:
+        return []
+    if not isinstance(spaces, dict):
+        return [f"{_FILES['validation']}: $.spaces: an object or null expected"]
+    wrong = [
+        f"$.spaces.{name}: three shares expected"
+        for name in ("median_full", "median_reduced")
+        if not _numbers(spaces.get(name), 3)
+    ]
+    thresholds = spaces.get("thresholds")
+    length = len(thresholds) if isinstance(thresholds, list) else 0
+    wrong += [
+        f"$.spaces.{name}: shares expected, as many as thresholds"
+        for name in ("thresholds", "full", "reduced")
+        if not length or not _numbers(spaces.get(name), length)
+    ]
+    if not _numbers([spaces.get("p_ahead")], 1):
+        wrong.append("$.spaces.p_ahead: a share expected")
+    return [f"{_FILES['validation']}: {told}" for told in wrong]
+
+
+def _is_kept(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("name"), str) and _numbers([one.get("frequency")], 1)
+
+
+def _lists(found: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(found, list) and all(isinstance(part, list) and all(map(fits, part)) for part in found)
+
+
+def _numbers(found: Any, count: int) -> bool:
+    """Whether it is a list of so many shares."""
+    return (
+        isinstance(found, list)
+        and len(found) == count
+        and all(type(one) in (int, float) and 0 <= one <= _MOST for one in found)
+    )

@@ -1,0 +1,200 @@
+"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/space.md."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.devices.dpu_http import DpuServer
+from gnomon.errors import UsageError
+from gnomon.formats.aw_nas_config import read_aw_nas_config
+from gnomon.jobs.request import Request
+from gnomon.jobs.space_folder import ProfileFolder
+from gnomon.jobs.space_images import open_images
+from gnomon.jobs.space_measuring import Measurer
+from gnomon.jobs.space_methods import METHODS, Budget, plan, recipes
+from gnomon.jobs.space_proxies import score_networks
+from gnomon.jobs.space_study import Network, Study, open_study
+from gnomon.jobs.space_supernet import supernet_rows
+from gnomon.jobs.space_training import Trainer
+from gnomon.jobs.space_weights import trained_weights
+from gnomon.jobs.space_written import write_tables
+from gnomon.measure.progress import Watch
+from gnomon.spaces.balanced_design import balanced_design
+from gnomon.toolchains.registry import chosen_toolchain
+from gnomon.training.data import packed
+from gnomon.training.recipe import check
+
+MIXED = 12
+"""Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """What is profiled and where it goes.
+
+    `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
+    `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
+    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. With `proxies` networks get
+    training-free scores too, which those that were trained calibrate. `toolchains` with their
+    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured beside single swaps.
+    """
+
+    config: Path
+    out: Path
+    request: Request
+    data: str | None = None
+    families: tuple[str, ...] = ()
+    numbering: str | None = None
+    blocks: tuple[str, ...] = ()
+    method: str | None = "balanced"
+    epochs: int | None = None
+    networks: int | None = None
+    seeds: int = 1
+    proxies: bool = False
+    toolchains: tuple[str, ...] = ("onnxruntime",)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    mixed: int = MIXED
+    workers: int = 0
+    cluster: str | None = None
+    training_device: str = "cpu"
+    server: DpuServer | None = None
+    download: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """What a profile holds now; `seconds` are those of the wall by part of the work, this time."""
+
+    out: Path
+    study: Study
+    folder: Path
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values for reports."""
+        from gnomon.jobs.space_look import look
+
+        return {**look(self.out), "seconds": dict(self.seconds), "notes": list(self.notes)}
+
+
+def profile_space(
+    asked: ProfileRequest, *, watch: Watch | None = None, tell: Callable[[str], None] = lambda sentence: None
+) -> Profiled:
+    """Train and measure what the profile lacks, and write down each network as soon as it is done.
+
+    Whatever ends it, the same call goes on. Raises GnomonError.
+    """
+    text = read_config(asked.config)
+    config, _ = read_aw_nas_config(text)
+    data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
+    blocks = _blocks(asked, config.gnomon.blocks)
+    study = open_study(text, data.shape, families=asked.families, numbering=asked.numbering, blocks=blocks)
+    toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
+    if asked.method is not None and asked.method not in METHODS:
+        raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join(METHODS)}.")
+    question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
+    folder = ProfileFolder(asked.out, question, text)
+    seconds: dict[str, float] = {}
+    try:
+        start = time.monotonic()
+        trainer = Trainer(
+            folder=folder,
+            study=study,
+            data=packed(data),
+            workers=workers_of(asked.workers),
+            cluster=asked.cluster,
+            device=asked.training_device,
+            watch=watch,
+            tell=tell,
+        )
+        if asked.method is not None:
+            _train(asked, trainer)
+        if asked.proxies:
+            score_networks(trainer, [*_swaps(study), *trained_networks(study, folder)])
+        seconds["train"] = time.monotonic() - start
+        measurer = Measurer(
+            folder=folder,
+            study=study,
+            request=asked.request,
+            weights=trained_weights(folder, study),
+            data=data,
+            server=asked.server,
+            watch=watch,
+            tell=tell,
+            seconds=seconds,
+        )
+        networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
+        for toolchain in toolchains:
+            measurer.run(toolchain, networks)
+        notes = write_tables(folder, study)
+    finally:
+        folder.close()
+    return Profiled(out=asked.out, study=study, folder=folder.path, notes=(*config.warnings, *notes), seconds=seconds)
+
+
+def read_config(path: Path) -> str:
+    """The text of a config. UsageError where it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
+
+
+def workers_of(asked: int) -> int:
+    """As many workers as are asked for, or as processors may be used."""
+    return asked or len(os.sched_getaffinity(0))
+
+
+def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
+    """The single swaps of all families, and so many mixed networks of each: those that were trained first."""
+    found: list[Network] = []
+    trained = trained_networks(study, folder)
+    for family in study.families.values():
+        single = family.swaps()
+        counts = [len(ones) for ones in family.space.choices]
+        drawn = [family.network(row) for row in balanced_design(counts, max(mixed, 1), seed=seed)]
+        known = {n.id for n in single}
+        more = {n.id: n for n in (*trained, *drawn) if n.family == family.name and n.id not in known}
+        found += [*single, *list(more.values())[:mixed]]
+    return found
+
+
+def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
+    """The networks of the journal that were trained, each once, in the order of their first line."""
+    rows = [row for row in folder.accuracy.values() if row.validation is not None and not row.reason]
+    return list({row.network: study.mixed(row.primitives) for row in rows}.values())
+
+
+def _blocks(asked: ProfileRequest, config: Sequence[str]) -> tuple[str, ...]:
+    """The paths of files of blocks; those that the config names are beside it."""
+    if asked.blocks:
+        return tuple(str(Path(name).absolute()) for name in asked.blocks)
+    return tuple(str((asked.config.parent / name).absolute()) for name in config)
+
+
+def _train(asked: ProfileRequest, trainer: Trainer) -> None:
+    """The trainings of the method, as far as the journal lacks them."""
+    study = trainer.study
+    first, finetune = recipes(study, epochs=asked.epochs)
+    for recipe in (first, finetune):
+        check(recipe)
+    budget = Budget(
+        recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
+    )
+    if asked.method == "supernet":
+        supernet_rows(trainer, budget)
+        return
+    planned = plan(str(asked.method), study, budget)
+    trainer.run(planned.method, planned.trainings)
+
+
+def _swaps(study: Study) -> list[Network]:
+    return [network for family in study.families.values() for network in family.swaps()]
