@@ -1,24 +1,26 @@
 """How well accuracies got cheaply order networks as fair training does: Kendall's tau within each family.
 
-The reference trains every single swap from nothing, from several seeds, and takes the mean over them of what is right of
-the test part. Held against it, by what is right of the validation part: the published protocol, one training each, and
-balanced designs of several sizes, the latter two also after all of a family's trainings were seen together. Costs are
-shares of the reference's images trained on. What the reference itself is worth shows in the tau of its halves.
+The reference trains every single swap from nothing, from several seeds, and takes the mean over them of what is right
+of the test part. Held against it, by what is right of the validation part: the published protocol, one training of each
+single swap, and a balanced design of as many networks; the latter two also as what is believed after all of a family's
+trainings were seen together. Costs are shares of the reference's images trained on. What the reference itself is worth
+shows in the tau of its halves.
 
-    python benchmarks/space_ranking.py --images npz:silhouettes.npz --out /tmp/ranking
+    python benchmarks/space_ranking.py --images npz:silhouettes.npz --folder /tmp/ranking
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+import common
 from gnomon.jobs.space_estimates import accuracy_effects, seen_networks
 from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space_images import open_images
@@ -26,6 +28,7 @@ from gnomon.jobs.space_methods import Budget, plan, recipes
 from gnomon.jobs.space_study import Family, Study, open_study
 from gnomon.jobs.space_training import Trainer
 from gnomon.measure.progress import Progress
+from gnomon.spaces.features import Floats
 from gnomon.spaces.rank_agreement import kendall_tau, tau_interval
 from gnomon.training.data import packed
 
@@ -59,7 +62,7 @@ def config(arguments: argparse.Namespace) -> str:
         groups=arguments.groups,
         layout=", ".join(map(str, range(arguments.groups))),
         primitives=", ".join(names),
-        widths=", ".join(f"{{C_in: {a}, C_out: {b}}}" for a, b in zip(widths, widths[1:], strict=False)),
+        widths=", ".join(f"{{C_in: {a}, C_out: {b}}}" for a, b in pairwise(widths)),
         epochs=arguments.epochs,
         validation=arguments.validation,
         test=round(1 - arguments.validation - arguments.train, 6),
@@ -68,10 +71,9 @@ def config(arguments: argparse.Namespace) -> str:
 
 def main() -> int:
     """Train what the folder lacks, and print the scores."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, help="taken as other benchmarks take it; not needed here")
+    parser = common.parser(__doc__)
     parser.add_argument("--images", default="mnist-5k", help="a source of images, as gnomon space profile takes it")
-    parser.add_argument("--out", type=Path, help="a folder to go on in")
+    parser.add_argument("--folder", type=Path, help="where trainings are kept, to go on in")
     parser.add_argument("--groups", type=int, default=3)
     parser.add_argument("--primitives", type=int, default=13, help="of each family at most")
     parser.add_argument("--epochs", type=int, default=5)
@@ -82,7 +84,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        print(json.dumps(run(arguments, arguments.out or Path(scratch) / "ranking"), indent=1))
+        common.publish(run(arguments, arguments.folder or Path(scratch) / "ranking"), arguments)
     return 0
 
 
@@ -114,19 +116,11 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
         ways.setdefault("one training each", []).append(trained(trainer, "fair", budget, seed))
         ways.setdefault("balanced", []).append([r for r in trained(trainer, "balanced", budget) if r.seed == seed])
     folder.close()
+    failed = sum(bool(row.reason) for row in reference)
+    parts = {"train": len(data.train), "validation": len(data.validation), "test": len(data.test)}
     return {
-        "benchmark": "space_ranking",
-        "images": {
-            "source": arguments.images,
-            "train": len(data.train),
-            "validation": len(data.validation),
-            "test": len(data.test),
-        },
-        "reference": {
-            "seeds": arguments.seeds,
-            "epochs": arguments.epochs,
-            "failed": sum(bool(r.reason) for r in reference),
-        },
+        "images": {"source": arguments.images, **parts},
+        "reference": {"seeds": arguments.seeds, "epochs": arguments.epochs, "failed": failed},
         "families": {name: scored(study, family, reference, ways) for name, family in study.families.items()},
     }
 
@@ -158,28 +152,21 @@ def scored(
         for smooth in (False, True):
             if way == ("balanced" if not smooth else "published"):
                 continue
-            told = [one(study, family, rows, kept, truth, smooth) for rows in repeats]
-            shares = [
-                sum(r.samples for r in rows if study.mixed(r.primitives).family == family.name) / cost
-                for rows in repeats
-            ]
+            told = [one(study, family, rows, (kept, truth), smooth) for rows in repeats]
+            mine = [[r for r in rows if study.mixed(r.primitives).family == family.name] for rows in repeats]
             found[f"{way}{', all seen together' if smooth else ''}"] = {
                 "tau": [t[0] for t in told],
                 "interval": [t[1] for t in told],
-                "share_of_cost": shares,
+                "share_of_cost": [sum(r.samples for r in rows) / cost for rows in mine],
             }
     return found
 
 
 def one(
-    study: Study,
-    family: Family,
-    rows: list[AccuracyRow],
-    names: list[str],
-    truth: np.ndarray[tuple[int], np.dtype[np.float64]],
-    smooth: bool,
+    study: Study, family: Family, rows: list[AccuracyRow], reference: tuple[list[str], Floats], smooth: bool
 ) -> tuple[float, tuple[float, float]]:
     """Tau and its interval of one repeat."""
+    names, truth = reference
     seen = seen_networks(study, rows, rows[0].method)
     if smooth:
         effects = accuracy_effects(family, seen)

@@ -15,19 +15,22 @@ Nothing of it is ever deleted but what lies in `checkpoints/partial`.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.journal import Journal, read_journal
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
+_LOCK = ".lock"
 FORMAT, VERSION = "gnomon-space-profile", 1
 _STRICT = Strict(what="profile", hint="Give a folder that `gnomon space profile` made.", most_letters=1 << 28)
 
@@ -94,7 +97,7 @@ class LatencyRow:
 
 
 class ProfileFolder:
-    """A profile folder, open for adding. Not safe for several processes at once.
+    """A profile folder, open for adding; one process at a time has it.
 
     `id` names this very profile, whatever its folder is called.
     """
@@ -106,22 +109,29 @@ class ProfileFolder:
         journals that are damaged.
         """
         self.path = path
-        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not is_profile(path))):
+        if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
             raise UsageError(f"{path} is there and is no profile", hint="Give --profile-dir another path.")
-        try:
-            if is_profile(path):
-                check_question(path, question)
-            for name in ("checkpoints/partial", "models", "log_files"):
-                (path / name).mkdir(parents=True, exist_ok=True)
-            if not is_profile(path):
-                _write(path / INPUT, config)
-                _write(path / MANIFEST, json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n")
-            self._accuracy, self._latency = Journal(path / ACCURACY), Journal(path / LATENCY)
-        except OSError as error:
-            raise _refused(path, error) from error
-        self.id = str(_manifest_of(path).get("id", ""))
-        self.accuracy = {row.key: row for row in read_accuracy(path)}
-        self.latency = {row.key: row for row in read_latency(path)}
+        with ExitStack() as stack:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(closing(_locked(path)))
+                # The manifest comes first: whatever ends this, what is there is then known as a profile.
+                if is_profile(path):
+                    check_question(path, question)
+                else:
+                    _write(path / MANIFEST, json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n")
+                if not (path / INPUT).is_file():
+                    _write(path / INPUT, config)
+                for name in ("checkpoints/partial", "models", "log_files"):
+                    (path / name).mkdir(parents=True, exist_ok=True)
+                self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
+                self._latency = stack.enter_context(closing(Journal(path / LATENCY)))
+            except OSError as error:
+                raise _refused(path, error) from error
+            self.id = str(_manifest_of(path).get("id", ""))
+            self.accuracy = {row.key: row for row in read_accuracy(path)}
+            self.latency = {row.key: row for row in read_latency(path)}
+            self._open = stack.pop_all()
 
     def add(self, row: AccuracyRow | LatencyRow) -> None:
         """Add a line, kept even if the next moment ends everything. RecordError where it cannot be written."""
@@ -136,9 +146,26 @@ class ProfileFolder:
             self.latency[row.key] = row
 
     def close(self) -> None:
-        """Close both journals."""
-        self._accuracy.close()
-        self._latency.close()
+        """Close both journals; another process may then add to them."""
+        self._open.close()
+
+
+def _foreign(path: Path) -> bool:
+    """Whether something in a folder is not the beginning of a profile that was ended at once."""
+    return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a folder; the kernel gives it up however this process ends. UsageError where another one has it."""
+    lock = (path / _LOCK).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise UsageError(
+            f"another gnomon adds to {path} now", hint="Wait until it has ended, or give another folder."
+        ) from error
+    return lock
 
 
 def is_profile(path: Path) -> bool:
