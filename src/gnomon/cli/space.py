@@ -11,6 +11,7 @@ from gnomon.cli.measuring import bench_options, options_of
 from gnomon.cli.output import write_json
 from gnomon.cli.space_options import (
     METHODS,
+    TRAINING,
     WORKERS,
     chosen_toolchains,
     http_options,
@@ -71,19 +72,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     space_part = {name: values.pop(name) for name in ("families", "numbering", "blocks", "mixed")}
-    names = (
-        "data",
-        "method",
-        "epochs",
-        "networks",
-        "seeds",
-        "proxies",
-        "workers",
-        "cluster",
-        "training_device",
-        "download",
-    )
-    training = {name: values.pop(name) for name in names}
+    training = {name: values.pop(name) for name in TRAINING}
     training["method"] = None if training["method"] == "none" else training["method"]
     server = server_of(values)
     toolchains = chosen_toolchains(values)

@@ -16,22 +16,32 @@ class Journal:
     """A file of lines, open for appending. Not safe for several processes at once. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or make it; a last line that was cut off is ended, so that what comes begins one of its own."""
+        """Open it, or make it; what comes after a last line that was cut off begins one of its own."""
         self.path = path
-        self._file = path.open("a", encoding="utf-8")
-        if not _ends_a_line(path):
-            self._file.write("\n")
+        # Without a buffer: what could not be written is not tried again behind the back of who was told so.
+        self._file = path.open("ab", buffering=0)
+        try:
+            self._whole = _ends_a_line(path)
+        except OSError:
+            self._file.close()
+            raise
 
     def append(self, *documents: Mapping[str, Any]) -> None:
         """Add documents. ValueError for numbers that JSON cannot say."""
         for document in documents:
-            self._file.write(json.dumps(document, allow_nan=False) + "\n")
-        self._file.flush()
+            line = (json.dumps(document, allow_nan=False) + "\n").encode("ascii")
+            self._write(line if self._whole else b"\n" + line)
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        self._whole = False
+        while line:
+            line = line[self._file.write(line) :]
+        self._whole = True
 
 
 def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:

@@ -69,7 +69,7 @@ class Ranking:
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     """The method whose rows are used: the wanted one, or the first of METHODS that there is. UsageError without any."""
-    there = {row.method for row in rows if row.validation is not None}
+    there = {row.method for row in rows if row.validation is not None and not row.reason}
     known = [name for name in METHODS if name in there]
     if wanted is None and known:
         return known[0]
@@ -83,16 +83,11 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
 
 def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str) -> dict[str, Seen]:
     """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out."""
-    last: dict[tuple[str, int], AccuracyRow] = {}
-    for row in rows:
-        if row.method == method and row.validation is not None and not row.reason:
-            before = last.get((row.network, row.seed))
-            if before is None or row.epochs >= before.epochs:
-                last[row.network, row.seed] = row
-    noise = training_noise(last.values())
+    last = _last(row for row in rows if row.method == method)
+    noise = training_noise(last)
     found: dict[str, Seen] = {}
     by_network: dict[str, list[AccuracyRow]] = {}
-    for row in last.values():
+    for row in last:
         by_network.setdefault(row.network, []).append(row)
     for name, ones in by_network.items():
         mean = float(np.mean([row.validation for row in ones]))
@@ -103,13 +98,25 @@ def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str) -> dic
     return found
 
 
-def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
-    """The standard deviation of a training's accuracy by its seed, pooled over networks trained more than once.
+def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
+    """Of each training of a network from a seed the last stage that did not fail."""
+    last: dict[tuple[str, int], AccuracyRow] = {}
+    for row in rows:
+        if row.validation is not None and not row.reason:
+            before = last.get((row.network, row.seed))
+            if before is None or row.epochs >= before.epochs:
+                last[row.network, row.seed] = row
+    return list(last.values())
 
-    None where there is none such.
+
+def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
+    """The standard deviation of a training's accuracy by its seed, pooled over networks trained from several seeds.
+
+    Of rows of one method; of a training's stages only the last counts, and failed ones stay out. None where there is
+    no such network.
     """
     by_network: dict[str, list[float]] = {}
-    for row in rows:
+    for row in _last(rows):
         by_network.setdefault(row.network, []).append(row.validation or 0.0)
     again = [np.array(ones) for ones in by_network.values() if len(ones) > 1]
     if not again:

@@ -81,7 +81,7 @@ def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict
         return None
     mine = [row for row in rows if row.method == method]
     seen = seen_networks(study, mine, method)
-    noise = training_noise(row for row in mine if not row.reason and row.validation is not None)
+    noise = training_noise(mine)
     found = [ranking(family, seen, method, noise) for family in study.families.values()]
     return {
         "method": method,

@@ -64,7 +64,7 @@ def plan(name: str, study: Study, budget: Budget) -> Plan:
     if name == "halving":
         return Plan(method=_halving(families, budget), trainings=2 * swaps)
     networks = sum(_networks(family, budget) for family in families)
-    extra = (_NOISE_SEEDS - 1) * len(families)
+    extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
     return Plan(method=_balanced(families, budget), trainings=networks * budget.seeds + extra)
 
 
@@ -185,7 +185,9 @@ def _halving(families: Sequence[Family], budget: Budget) -> Method:
         if rung >= budget.recipe.epochs:
             return
         for name, networks in running.items():
-            good = [n for n in networks if rows[before[n.id].key].validation is not None]
+            done = {n.id: rows[before[n.id].key] for n in networks}
+            # One that failed may have an accuracy too, of the epochs before.
+            good = [n for n in networks if done[n.id].validation is not None and not done[n.id].reason]
             good.sort(key=lambda n: -(rows[before[n.id].key].validation or 0.0))
             running[name] = good[: max(1, (len(networks) + 1) // 2)]
         start, rung = rung, min(2 * rung, budget.recipe.epochs)

@@ -12,11 +12,14 @@ from gnomon.core.strict_json import Strict
 from gnomon.devices.dpu_http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.jobs.space_folder import LatencyRow
+from gnomon.jobs.saving import save_text
+from gnomon.jobs.space_folder import LatencyRow, file_stem
 from gnomon.jobs.steps import Steps
 from gnomon.measure.progress import Watch
 
 _STRICT = Strict(what="reply", hint="The server is none of the kind that is spoken of here.", most_letters=1 << 22)
+
+_MOST_PROCESSES = 1_000_000
 
 
 def measure_over_http(
@@ -39,7 +42,7 @@ def measure_over_http(
         if isinstance(reply, Failure):
             yield replace(row, reason=reply.message, at_s=time.time())
         else:
-            (where / f"{name}.latency.txt").write_text(reply.body, encoding="utf-8", newline="")
+            save_text(reply.body, where / f"{file_stem(name)}.latency.txt", option="--profile-dir")
             yield _row(row, reply)
         steps.step(1)
 
@@ -53,15 +56,17 @@ def _row(row: LatencyRow, reply: DpuReply) -> LatencyRow:
         times = [_seconds(told.get(name)) for name in ("latency_s", "low_s", "high_s")]
     except ProblemError as error:
         return replace(row, reason=error.message, at_s=time.time())
-    if times[0] is None:
+    latency, low, high = times
+    if latency is None:
         return replace(row, reason="the reply has no latency_s above 0", at_s=time.time())
+    known = low is not None and high is not None and low <= latency <= high
     processes = told.get("processes")
     return replace(
         row,
-        call_s=times[0],
-        low_s=times[1],
-        high_s=times[2],
-        processes=processes if isinstance(processes, int) else 1,
+        call_s=latency,
+        low_s=low if known else None,
+        high_s=high if known else None,
+        processes=processes if type(processes) is int and 0 < processes <= _MOST_PROCESSES else 1,
         clock=str(told.get("clock", ""))[:20],
         at_s=time.time(),
     )
@@ -69,4 +74,4 @@ def _row(row: LatencyRow, reply: DpuReply) -> LatencyRow:
 
 def _seconds(value: object) -> float | None:
     """A time above 0 that can be meant, else None."""
-    return float(value) if isinstance(value, int | float) and 0 < value < 1e6 else None
+    return float(value) if type(value) in (int, float) and 0 < value < 1e6 else None  # type: ignore[operator,arg-type]

@@ -29,6 +29,7 @@ from gnomon.spaces.balanced_design import balanced_design
 from gnomon.spaces.cell_space import swaps
 from gnomon.spaces.features import Ints
 from gnomon.spaces.layer_costs import Cells, Latency, LayerCosts, layer_costs
+from gnomon.spaces.rank_agreement import kendall_tau
 
 Assignment = tuple[int, ...]
 Way = Literal["additive", "estimator", "estimator with neighbours"]
@@ -157,7 +158,7 @@ def score(predicted: Floats, measured: Floats) -> HeldOut:
         mean=float(off.mean()),
         median=float(np.median(off)),
         p90=float(np.quantile(off, 0.9)),
-        tau=_tau(predicted, measured),
+        tau=kendall_tau(predicted, measured) if len(off) > 1 else math.nan,
     )
 
 
@@ -275,13 +276,3 @@ def _width(ratios: Floats, way: Way) -> float:
     if place <= len(ratios):
         return float(np.sort(ratios)[place - 1])
     return math.inf if way == "additive" else max(1.0, float(ratios.max()))
-
-
-def _tau(a: Floats, b: Floats) -> float:
-    """Kendall's tau-b; NaN where one side is constant or there are fewer than two values."""
-    if len(a) < 2:
-        return math.nan
-    upper = np.triu_indices(len(a), 1)
-    x, y = (np.sign(v[:, None] - v[None, :])[upper] for v in (a, b))
-    size = math.sqrt(float((x != 0).sum()) * float((y != 0).sum()))
-    return float((x * y).sum()) / size if size else math.nan

@@ -107,7 +107,9 @@ def select_primitives(asked: SelectRequest) -> Selected:
     else:
         groups, family, details = _by_published_rule(study, seen, rows, asked.rule)
     output = asked.output or asked.profile / OUTPUT
-    save_text(_remark(asked.rule, study.numbering) + study.document.output(groups), output, option="--output-yaml")
+    text = study.document.output(groups)
+    mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
+    save_text(mark + _remark(asked.rule, study.numbering) + text[len(mark) :], output, option="--output-yaml")
     lookup = _write_lookup(asked.profile, toolchain, study, groups, predictors(study, rows))
     selected = Selected(
         asked=asked,

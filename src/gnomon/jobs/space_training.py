@@ -50,9 +50,9 @@ class Training:
 
     @property
     def key(self) -> str:
-        """Names the training in the journal: what is trained, how, and from which seed."""
+        """Names the training in the journal: what is trained, how, for how long, and from which seed."""
         ends = "" if self.stop is None else f"/{self.stop}"
-        return f"{self.method}/{self.stage}{ends}/{self.seed}/{self.network.id}"
+        return f"{self.method}/{self.stage}{ends}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
 
 
 Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
@@ -112,7 +112,7 @@ class Trainer:
         init: State | None = None
         if one.begins_with is not None:
             init = shared(read_state(weights_path(self.folder.path, one.begins_with)), tagged)
-        resume = self._resume_path(one.goes_on.key).read_bytes() if one.goes_on is not None else None
+        resume = None if one.goes_on is None else self._resume(one.goes_on.key)
         return TrainJob(
             key=one.key,
             tagged=tagged,
@@ -121,7 +121,7 @@ class Trainer:
             seed=one.seed,
             init=init,
             device=self.device,
-            start=one.start,
+            start=0 if resume is None else one.start,  # where that is lost, from the beginning: it ends up the same
             stop=one.stop,
             resume=resume,
         )
@@ -177,6 +177,10 @@ class Trainer:
     def _clean(self, key: str) -> None:
         if partial := self._partial(key):
             Path(partial).unlink(missing_ok=True)
+
+    def _resume(self, key: str) -> bytes | None:
+        path = self._resume_path(key)
+        return path.read_bytes() if path.is_file() else None
 
     def _resume_path(self, key: str) -> Path:
         name = hashlib.sha256(key.encode()).hexdigest()[:24]

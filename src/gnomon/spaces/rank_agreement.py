@@ -44,7 +44,8 @@ def _checked(first: Floats, second: Floats) -> tuple[Floats, Floats]:
 
 def _weighted(x: Floats, y: Floats, weights: Floats) -> float:
     """Tau-b of items that count as often as their weight."""
-    a, b = np.sign(x[:, None] - x[None]), np.sign(y[:, None] - y[None])
+    # Compared, not subtracted: of infinities there is an order, but no difference.
+    a, b = (np.greater.outer(one, one).astype(np.float64) - np.less.outer(one, one) for one in (x, y))
     pairs = weights[:, None] * weights[None]
     scale = np.sqrt(float((pairs * a * a).sum()) * float((pairs * b * b).sum()))
-    return float((pairs * a * b).sum() / scale) if scale else 0.0
+    return float(np.clip((pairs * a * b).sum() / scale, -1.0, 1.0)) if scale else 0.0
