@@ -6,6 +6,7 @@ import contextlib
 import io
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from tests.training.trainkit import data, shapes
 
 from gnomon.errors import ProblemError
-from gnomon.training import Dataset, Images, Packed, pack, split, split_rows, unpack
+from gnomon.training import Dataset, Images, Packed, pack, packed, split, split_rows, unpack
+from gnomon.training.data import PackedFile
 
 
 def images(count: int, classes: int, seed: int = 0) -> Images:
@@ -173,3 +175,12 @@ def test_images_of_other_types_or_shapes_are_refused() -> None:
 def test_the_made_up_data_set_has_all_classes_everywhere() -> None:
     for part in (shapes().train, shapes().validation, shapes().test):
         assert set(part.y) == {0, 1, 2, 3}
+
+
+def test_a_packed_file_is_the_same_data_set_and_a_missing_one_is_told(tmp_path: Path) -> None:
+    whole = packed(dataset(seed=9))
+    path = tmp_path / "images"
+    path.write_bytes(whole.content)
+    assert PackedFile(digest=whole.digest, path=str(path)).open().digest == whole.digest
+    with pytest.raises(ProblemError, match="cannot be read"):
+        PackedFile(digest="0" * 64, path=str(tmp_path / "nothing")).open()

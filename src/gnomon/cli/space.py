@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gnomon.cli.space_options import (
     settings_by_toolchain,
     training_options,
 )
-from gnomon.cli.values import SettingValue
+from gnomon.cli.values import ToolchainSettingValue
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -55,7 +56,7 @@ def space() -> None:
     "--set",
     "settings",
     multiple=True,
-    type=SettingValue(),
+    type=ToolchainSettingValue(),
     metavar="TOOLCHAIN.KEY=VALUE",
     help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
 )
@@ -122,6 +123,13 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     metavar="SHARE",
     help="pareto: keep what is this often on the front, however many that are, instead of --most-share.",
 )
+@click.option(
+    "--inertia",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="pareto: what leaving an even layout of each family has to save, in standard deviations of what is known; "
+    "with 0 the measurements alone decide, ties by their noise.  [default: 0.15; 0.3 for one family]",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the resampled noise.")
 @click.option(
     "--output-yaml",
@@ -138,12 +146,13 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
     from gnomon import api_spaces as api
     from gnomon.jobs.space_options import pareto_options
 
+    options = pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"])
     chosen = api.select_primitives(
         profile_dir,
         rule=values["rule"],
         method=values["method"],
         toolchain=values["toolchain"],
-        options=pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"]),
+        options=replace(options, inertia=values["inertia"]),
         output=values["output"],
     )
     document = chosen.document()

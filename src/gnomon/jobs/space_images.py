@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas_sections import GnomonConfig
-from gnomon.training.data import Dataset, Images, split
+from gnomon.training.data import Dataset, Images, Packed, PackedFile, packed, split
 from gnomon.training.sources import KINDS, load_images
 
 CALIBRATION_IMAGES = 100
@@ -63,3 +66,18 @@ def write_validation(dataset: Dataset, path: Path) -> Path:
     """An npz file of the validation images in bytes, `x`, and their classes, `y`; and returns its path."""
     np.savez(path, x=dataset.validation.x, y=dataset.validation.y)
     return path
+
+
+@contextmanager
+def carried(dataset: Dataset, folder: Path, *, far: bool) -> Iterator[Packed | PackedFile]:
+    """The images as workers get them: in a file of this folder meanwhile, or by value for those that are `far` away."""
+    whole = packed(dataset)
+    if far:
+        yield whole
+        return
+    path = folder / f"{dataset.digest[:16]}.{os.getpid()}.images"
+    try:
+        path.write_bytes(whole.content)
+        yield PackedFile(digest=whole.digest, path=str(path.absolute()))
+    finally:
+        path.unlink(missing_ok=True)

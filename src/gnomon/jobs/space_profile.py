@@ -14,7 +14,7 @@ from gnomon.errors import UsageError
 from gnomon.formats.aw_nas_config import read_aw_nas_config
 from gnomon.jobs.request import Request
 from gnomon.jobs.space_folder import ProfileFolder
-from gnomon.jobs.space_images import open_images
+from gnomon.jobs.space_images import carried, open_images
 from gnomon.jobs.space_measuring import Measurer
 from gnomon.jobs.space_methods import METHODS, Budget, plan, recipes
 from gnomon.jobs.space_proxies import score_networks
@@ -26,7 +26,6 @@ from gnomon.jobs.space_written import write_tables
 from gnomon.measure.progress import Watch
 from gnomon.spaces.balanced_design import balanced_design
 from gnomon.toolchains.registry import chosen_toolchain
-from gnomon.training.data import packed
 from gnomon.training.recipe import check
 
 MIXED = 12
@@ -103,20 +102,21 @@ def profile_space(
     seconds: dict[str, float] = {}
     try:
         start = time.monotonic()
-        trainer = Trainer(
-            folder=folder,
-            study=study,
-            data=packed(data),
-            workers=workers_of(asked.workers),
-            cluster=asked.cluster,
-            device=asked.training_device,
-            watch=watch,
-            tell=tell,
-        )
-        if asked.method is not None:
-            _train(asked, trainer)
-        if asked.proxies:
-            score_networks(trainer, [*_swaps(study), *trained_networks(study, folder)])
+        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
+            trainer = Trainer(
+                folder=folder,
+                study=study,
+                data=images,
+                workers=workers_of(asked.workers),
+                cluster=asked.cluster,
+                device=asked.training_device,
+                watch=watch,
+                tell=tell,
+            )
+            if asked.method is not None:
+                _train(asked, trainer)
+            if asked.proxies:
+                score_networks(trainer, [*_swaps(study), *trained_networks(study, folder)])
         seconds["train"] = time.monotonic() - start
         measurer = Measurer(
             folder=folder,

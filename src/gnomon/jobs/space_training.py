@@ -14,20 +14,20 @@ from pathlib import Path
 
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, RecordError
-from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
+from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder, file_stem
 from gnomon.jobs.space_study import Network, Study
 from gnomon.jobs.space_workers import run_all
 from gnomon.jobs.steps import Steps
 from gnomon.measure.progress import Watch
 from gnomon.spaces.cell_space import TaggedNet
 from gnomon.spaces.weights import State, shared
-from gnomon.training.data import Packed
+from gnomon.training.data import Packed, PackedFile
 from gnomon.training.job import Trained, TrainJob
 from gnomon.training.recipe import Recipe
 from gnomon.training.state_files import read_state, write_state
 from gnomon.training.worker import run_training
 
-_LONGEST_NAME = 150  # of a network in a file's name
+_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Trainer:
 
     folder: ProfileFolder
     study: Study
-    data: Packed
+    data: Packed | PackedFile
     workers: int = 1
     cluster: str | None = None
     device: str = "cpu"
@@ -75,7 +75,8 @@ class Trainer:
     def run(self, method: Method, expected: int) -> list[AccuracyRow]:
         """Do all that a method wants, in its order; rows that the journal has already are not trained again.
 
-        `expected` is about how many trainings there will be. MeasurementError where none of a round succeeds.
+        What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
+        trainings there will be. MeasurementError where none of a round succeeds.
         """
         steps = Steps("networks trained", self.watch)
         steps.expect(expected)
@@ -87,11 +88,13 @@ class Trainer:
                 found += rows.values()
                 wanted = method.send(rows)
         except StopIteration:
+            for row in found:
+                self._resume_path(row.key).unlink(missing_ok=True)
             return found
 
     def _round(self, wanted: Sequence[Training], steps: Steps) -> dict[str, AccuracyRow]:
         by_key = {one.key: one for one in wanted}
-        known = {key: self.folder.accuracy[key] for key in by_key if key in self.folder.accuracy}
+        known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
         steps.step(len(known))
         todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
         for key, done in run_all(self.workers, self.cluster, run_training, todo):
@@ -187,15 +190,19 @@ class Trainer:
         return self.folder.path / "checkpoints" / "partial" / f"{name}.resume"
 
 
+def done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
+    """The row of a training that need not be done any more, None without one."""
+    row = folder.accuracy.get(key)
+    return None if row is None or (row.reason and not row.reason.startswith(_FINAL)) else row
+
+
 def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
     """Where the weights of a training are: as published for the published method, else in a folder of its own."""
     where = folder / "checkpoints"
     if one.method != "published":
         where = where / one.method / f"{one.stage}-{one.seed}"
     name = one.network if isinstance(one, AccuracyRow) else one.network.id
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    return where / f"{name}.state_dict.pth"
+    return where / f"{file_stem(name)}.state_dict.pth"
 
 
 def network_text(tagged: TaggedNet) -> str:

@@ -22,7 +22,7 @@ from gnomon.jobs.request import Request
 from gnomon.jobs.saving import save_text
 from gnomon.jobs.space_estimates import Seen, seen_networks
 from gnomon.jobs.space_folder import LatencyRow, ProfileFolder, read_question
-from gnomon.jobs.space_images import open_images
+from gnomon.jobs.space_images import carried, open_images
 from gnomon.jobs.space_latencies import latest, predictors
 from gnomon.jobs.space_look import study_of
 from gnomon.jobs.space_measuring import Measurer
@@ -38,7 +38,6 @@ from gnomon.spaces.effects import fit_effects
 from gnomon.spaces.rank_agreement import kendall_tau
 from gnomon.spaces.space_evidence import DrawnNetworks, compare_spaces
 from gnomon.toolchains.registry import chosen_toolchain
-from gnomon.training.data import packed
 
 VALIDATION = "validation.json"
 METHOD = "validation"
@@ -94,13 +93,14 @@ def validate_selection(
         )
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
         before = latest(folder.latency.values(), selection["toolchain"])
         known = seen_networks(study, folder.accuracy.values(), selection["method"])
         reduced, full = _drawn(study, selection, asked, {*before, *known})
-        trainer = Trainer(
-            folder=folder, study=study, data=packed(data), workers=workers_of(asked.workers), watch=watch, tell=tell
-        )
-        trainer.run(_trainings(study, [*reduced, *full], asked), (len(reduced) + len(full)) * asked.seeds)
+        with carried(data, folder.path / "checkpoints" / "partial", far=False) as images:
+            workers = workers_of(asked.workers)
+            trainer = Trainer(folder=folder, study=study, data=images, workers=workers, watch=watch, tell=tell)
+            trainer.run(_trainings(study, [*reduced, *full], asked), (len(reduced) + len(full)) * asked.seeds)
         measurer = Measurer(
             folder=folder,
             study=study,

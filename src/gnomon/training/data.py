@@ -7,8 +7,9 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,20 +99,40 @@ class Packed:
 
     def open(self) -> Dataset:
         """The data set; the last few of a process are kept. ProblemError for bytes that are not this data set's."""
-        if self.digest not in _unpacked:
-            made = unpack(self.content)
-            if made.digest != self.digest:
-                raise ProblemError(
-                    f"the data set has the digest {made.digest[:12]}, not {self.digest[:12]}", hint=_HINT
-                )
-            while len(_unpacked) >= _KEPT:
-                del _unpacked[next(iter(_unpacked))]
-            _unpacked[self.digest] = made
-        return _unpacked[self.digest]
+        return _opened(self.digest, lambda: self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedFile:
+    """A packed data set in a file, for workers that share a disk: it is not sent along with each job."""
+
+    digest: str
+    path: str
+
+    def open(self) -> Dataset:
+        """The data set, as `Packed.open` has it. ProblemError also where the file cannot be read."""
+        return _opened(self.digest, self._content)
+
+    def _content(self) -> bytes:
+        try:
+            return Path(self.path).read_bytes()
+        except OSError as error:
+            raise ProblemError(f"{self.path} cannot be read: {error.strerror}", hint=_HINT) from error
 
 
 _unpacked: dict[str, Dataset] = {}
 """The data sets that this process has unpacked, by digest."""
+
+
+def _opened(digest: str, content: Callable[[], bytes]) -> Dataset:
+    if digest not in _unpacked:
+        made = unpack(content())
+        if made.digest != digest:
+            raise ProblemError(f"the data set has the digest {made.digest[:12]}, not {digest[:12]}", hint=_HINT)
+        while len(_unpacked) >= _KEPT:
+            del _unpacked[next(iter(_unpacked))]
+        _unpacked[digest] = made
+    return _unpacked[digest]
 
 
 def packed(dataset: Dataset) -> Packed:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnomon.core.sample import Failure
 from gnomon.spaces.cell_space import TaggedNet
 from gnomon.spaces.weights import State
-from gnomon.training.data import Packed
+from gnomon.training.data import Packed, PackedFile
 from gnomon.training.recipe import Recipe
 
 
@@ -29,7 +29,7 @@ class TrainJob:
     key: str
     tagged: TaggedNet
     recipe: Recipe
-    data: Packed
+    data: Packed | PackedFile
     seed: int = 0
     init: State | None = None
     device: str = "cpu"

@@ -27,7 +27,7 @@ from gnomon.spaces.cell_space import CellSpace, TaggedNet
 from gnomon.spaces.primitives import Primitive
 from gnomon.training.batches import Feed, border_of, feed, trained_images, training_batches
 from gnomon.training.checkpoint import MISFITS, Checkpoint, checkpoint_bytes, load_partial, restore, save_bytes
-from gnomon.training.data import Dataset, Packed
+from gnomon.training.data import Dataset, Packed, PackedFile
 from gnomon.training.evaluation import evaluate
 from gnomon.training.job import Epoch, net_digest
 from gnomon.training.loop import (
@@ -56,7 +56,7 @@ class SupernetJob:
 
     spaces: tuple[CellSpace | PathSpace, ...]
     recipe: Recipe
-    data: Packed
+    data: Packed | PackedFile
     seed: int = 0
     device: str = "cpu"
     threads: int = 1

@@ -15,7 +15,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.spaces.cell_space import TaggedNet
 from gnomon.spaces.weights import State
-from gnomon.training.data import Packed
+from gnomon.training.data import Packed, PackedFile
 from gnomon.training.evaluation import RECALIBRATE, evaluate
 from gnomon.training.job import Trained, TrainJob
 from gnomon.training.loop import failure_of, missing_device, threads, train
@@ -29,7 +29,7 @@ class ProxyJob:
 
     key: str
     tagged: TaggedNet
-    data: Packed
+    data: Packed | PackedFile
     seed: int = 0
     inits: int = 3
     batch: int = 64
@@ -54,7 +54,7 @@ class PathJob:
     key: str
     tagged: TaggedNet
     pool: State = field(repr=False)
-    data: Packed
+    data: Packed | PackedFile
     seed: int = 0
     recalibrate: int = RECALIBRATE
     device: str = "cpu"
