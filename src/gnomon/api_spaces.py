@@ -133,14 +133,18 @@ def validate_selection(
 ) -> Validated:
     """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
 
-    So many `networks` of each; of `training` count epochs, seeds and workers. Raises GnomonError.
+    So many `networks` of each; of `training` count epochs, seeds, and where is trained. Raises GnomonError.
     """
     hooked = hooks or Hooks()
-    own = {name: value for name, value in (training or {}).items() if name in ("epochs", "seeds", "workers")}
+    given = dict(training or {})
+    download = given.pop("download", None)
+    counting = ("epochs", "seeds", "workers", "cluster", "training_device")
+    own = {name: value for name, value in given.items() if name in counting}
     asked = ValidateRequest(
         profile=Path(profile_dir),
         request=request_of(os.devnull, options),
         networks=networks,
+        download=None if download is None else Path(str(download)),
         **own,  # type: ignore[arg-type]
     )
     return validate_job(asked, server=hooked.server, watch=hooked.watch, tell=hooked.tell)

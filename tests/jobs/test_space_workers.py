@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.jobs.daskkit import ROOT, dask_cluster, until
 from tests.jobs.space_worker_kit import square
 
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
 from gnomon.jobs.space_workers import run_all
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_results_come_by_key(tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     script.write_text(program)
     started = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        pids = _until(lambda: {int(p.name.split("-")[1]) for p in tmp_path.glob("*-*-*")}, 2)
+        pids = until(lambda: {int(p.name.split("-")[1]) for p in tmp_path.glob("*-*-*")}, 2)
     finally:
         started.send_signal(signal.SIGKILL)
         started.wait()
@@ -72,52 +71,8 @@ def test_no_worker_is_no_pool(tmp_path: Path) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A real Dask scheduler on loopback with two workers, each under its nanny."""
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'gnomon[cluster]'")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP_MONITOR_INTERVAL": "1s"}
-    written = tmp_path / "scheduler.json"
-    common = ["--host", "127.0.0.1", "--no-dashboard"]
-    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
-    log = (tmp_path / "dask.log").open("w")
-    programs = [
-        subprocess.Popen(
-            [*dask, *common, "--port", "0", "--scheduler-file", str(written)], env=environment, stderr=log, stdout=log
-        )
-    ]
-    try:
-        _until(lambda: {written} if written.is_file() and written.stat().st_size else set(), 1)
-        programs += [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "distributed.cli.dask_worker",
-                    *common,
-                    "--nthreads",
-                    "1",
-                    "--scheduler-file",
-                    str(written),
-                    "--local-directory",
-                    str(tmp_path / f"worker{n}"),
-                ],
-                env=environment,
-                stderr=log,
-                stdout=log,
-            )
-            for n in range(2)
-        ]
-        import json
-
-        yield json.loads(written.read_text())["address"]
-    finally:
-        for program in reversed(programs):
-            program.terminate()
-        for program in programs:
-            try:
-                program.wait(15)
-            except subprocess.TimeoutExpired:
-                program.kill()
-                program.wait()
-        log.close()
+    with dask_cluster(tmp_path, workers=2) as address:
+        yield address
 
 
 @pytest.mark.slow
@@ -137,19 +92,24 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:
         list(run_all(1, "tcp://127.0.0.1:9", square, {"1": (1, "", str(tmp_path))}))
 
 
-def _until(look: object, count: int) -> set[int]:
-    deadline = time.monotonic() + 60
-    while True:
-        found: set[int] = look()  # type: ignore[operator]
-        if len(found) >= count:
-            return found
-        assert time.monotonic() < deadline, "nothing came"
-        time.sleep(0.05)
-
-
 def _alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_script_without_a_guard_is_told_so_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "from gnomon.jobs.space_workers import run_all\n"
+        "from tests.jobs.space_worker_kit import square\n"
+        f"list(run_all(2, None, square, {{'1': (1, '', {str(tmp_path)!r})}}))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "no worker could begin" in done.stderr.splitlines()[-1]

@@ -98,6 +98,14 @@ def test_points_know_what_they_are() -> None:
     assert front == brute
 
 
+def test_no_interval_of_an_accuracy_leaves_0_to_1() -> None:
+    document = profile()
+    for one, accuracy in zip(document["accuracy"]["trained"], (0.999, 0.001, 0.5), strict=True):
+        one.update(accuracy=accuracy, error=0.4)
+    ends = [one.accuracies for one in points_of(document, document["latency"][0], None) if one.trained]
+    assert len(ends) == 3 and all(0 <= low <= high <= 1 for low, high in ends)
+
+
 def test_networks_of_several_families_are_drawn(tmp_path: Path) -> None:
     document = profile()
     mixed = {**network("Res", 0, 0, 1.2e-3), "id": "mixed", "primitives": ["VGGblock_0", "Resblock_1"]}

@@ -140,6 +140,29 @@ def test_notes_seconds_and_pictures_are_told() -> None:
     assert "picture d/choice.svg" in told
 
 
+def test_a_kept_primitive_that_is_rarer_than_a_dropped_one_is_explained() -> None:
+    assert "2 of the 5 kept are on the front less often than a dropped one" in words_of(selection_report, selection())
+    document = selection()
+    for group in document["primitives"]:
+        for one in group:
+            one["frequency"] = 0.9 if one["stays"] else 0.1
+    assert "less often" not in words_of(selection_report, document)
+
+
+def test_no_line_ends_inside_of_an_item() -> None:
+    document = selection(groups=[["VGGblock_0"], ["VGGblock_0"]])
+    lines = text_of(selection_report, document, 40).splitlines()
+    at = lines.index(" dropped: VGGblock_1 (0 %),")
+    assert lines[at + 1] == " Resblock_0 (95 %), Resblock_1 (40 %)"
+
+
+@pytest.mark.parametrize(("least", "told"), [(1.0, "All convolutions"), (0.96, "At least 96 % of the convolutions")])
+def test_how_much_is_quantised_is_told_of_the_file(least: float, told: str) -> None:
+    document = profile()
+    document["latency"][1]["least_quantised"] = least
+    assert f"{told} of each network read and give 8-bit values in its file." in words_of(profile_report, document)
+
+
 def test_a_choice_that_aw_nas_reads_alike_has_no_warning() -> None:
     told = words_of(selection_report, selection(unlike_aw_nas=[], numbering="aw_nas"))
     assert "Each means the same block in aw_nas." in told

@@ -13,9 +13,9 @@ from gnomon.cli.output import write_json
 from gnomon.cli.space_options import (
     METHODS,
     TRAINING,
-    WORKERS,
     chosen_toolchains,
     http_options,
+    place_options,
     server_of,
     settings_by_toolchain,
     training_options,
@@ -181,7 +181,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
 )
 @click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
-@WORKERS
+@place_options
 @http_options
 @bench_options
 def validate(profile_dir: Path, **values: Any) -> None:
@@ -191,7 +191,8 @@ def validate(profile_dir: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     networks, server = values.pop("networks"), server_of(values)
-    training = {name: values.pop(name) for name in ("epochs", "seeds", "workers")}
+    names = ("epochs", "seeds", "workers", "cluster", "training_device", "download")
+    training = {name: values.pop(name) for name in names}
     with Show(quiet=quiet) as show:
         done = api.validate_selection(
             profile_dir,

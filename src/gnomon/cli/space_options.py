@@ -33,6 +33,29 @@ WORKERS = click.option(
 )
 
 
+_PLACES = (
+    WORKERS,
+    click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
+    click.option(
+        "--train-on",
+        "training_device",
+        type=click.Choice(["cpu", "cuda"]),
+        default="cpu",
+        show_default=True,
+        help="What trains.",
+    ),
+    click.option("--download", type=_PATH, metavar="DIR", help="Let torchvision fetch images into this folder."),
+)
+"""Where, and by how many, is trained."""
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where, and by how many, is trained."""
+    for option in reversed(_PLACES):
+        command = option(command)
+    return command
+
+
 def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of training."""
     options = (
@@ -59,17 +82,7 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
         click.option("--proxies", is_flag=True, help="Training-free scores too, and how far trainings bear them out."),
-        WORKERS,
-        click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
-        click.option(
-            "--train-on",
-            "training_device",
-            type=click.Choice(["cpu", "cuda"]),
-            default="cpu",
-            show_default=True,
-            help="What trains.",
-        ),
-        click.option("--download", type=_PATH, metavar="DIR", help="Let torchvision fetch images into this folder."),
+        *_PLACES,
     )
     for option in reversed(options):
         command = option(command)
@@ -80,6 +93,7 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of measuring over HTTP."""
     options = (
         click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
+        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve tells them."),
         click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
         click.option(
             "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
@@ -115,7 +129,8 @@ def settings_by_toolchain(pairs: tuple[tuple[str, str], ...]) -> dict[str, dict[
 
 def server_of(values: dict[str, Any]) -> Any:
     """The server of --dpu-url; None without one."""
-    url, token_file, timeout_s = (values.pop(name) for name in ("dpu_url", "dpu_token_file", "dpu_timeout"))
+    names = ("dpu_url", "dpu_token_file", "dpu_timeout", "dpu_json")
+    url, token_file, timeout_s, as_json = (values.pop(name) for name in names)
     if url is None:
         if token_file is not None:
             raise click.UsageError("--dpu-token-file needs --dpu-url")
@@ -126,4 +141,4 @@ def server_of(values: dict[str, Any]) -> Any:
         token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise click.UsageError(f"{token_file} cannot be read: {error.strerror}") from error
-    return DpuServer(url=url, token=token, timeout_s=timeout_s)
+    return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)

@@ -11,6 +11,7 @@ import click
 
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
@@ -69,13 +70,21 @@ class SettingValue(click.ParamType[tuple[str, str]]):
     """A setting of a tool: its name and its value."""
 
     name = "KEY=VALUE"
+    keys = _KEY
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """(key, value)."""
         key, sign, text = str(value).partition("=")
-        if not sign or not text or not _KEY.fullmatch(key):
+        if not sign or not text or not self.keys.fullmatch(key):
             self.fail(f"{value!r} is no setting: give {self.name}", param, ctx)
         return key, text
+
+
+class ToolchainSettingValue(SettingValue):
+    """A setting of one of several toolchains: its name with the toolchain's before it, and its value."""
+
+    name = "TOOLCHAIN.KEY=VALUE"
+    keys = _TOOLCHAIN_KEY
 
 
 class WeightsValue(click.ParamType[dict[str, float]]):

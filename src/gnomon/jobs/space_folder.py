@@ -16,23 +16,27 @@ Nothing of it is ever deleted but what lies in `checkpoints/partial`.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from gnomon.core.strict_json import Strict
-from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.journal import Journal, read_journal
+from gnomon.jobs.space_rows import ACCURACY_KINDS, HINT, LATENCY_KINDS, checked_row
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
 _LOCK = ".lock"
+_LONGEST_NAME = 150  # of a network in a file's name
+_MOST_TOLD = 20
 FORMAT, VERSION = "gnomon-space-profile", 1
-_STRICT = Strict(what="profile", hint="Give a folder that `gnomon space profile` made.", most_letters=1 << 28)
+_STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 
 RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
 
@@ -73,7 +77,8 @@ class LatencyRow:
 
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
-    values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder.
+    values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
+    where and with what (see `space_context`).
     """
 
     key: str
@@ -94,6 +99,7 @@ class LatencyRow:
     at_s: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
+    context: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProfileFolder:
@@ -193,13 +199,22 @@ def _manifest_of(path: Path) -> dict[str, Any]:
 def check_question(path: Path, question: Mapping[str, Any]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
     known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
-    unlike = [name for name in sorted(known.keys() | asked.keys()) if known.get(name) != asked.get(name)]
+    unlike = list(_unlike("", known, asked))
     if unlike:
-        told = "; ".join(f"{name}: {_short(known.get(name))} there, {_short(asked.get(name))} now" for name in unlike)
+        more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
         raise UsageError(
-            f"{path} was made from another question ({told})",
+            f"{path} was made from another question ({'; '.join(unlike[:_MOST_TOLD])}{more})",
             hint="Give --profile-dir another path, or ask as before: nothing there is deleted.",
         )
+
+
+def _unlike(where: str, known: Any, asked: Any) -> Iterator[str]:
+    """What differs, each with its place."""
+    if isinstance(known, dict) and isinstance(asked, dict):
+        for name in sorted(known.keys() | asked.keys()):
+            yield from _unlike(f"{where}.{name}" if where else name, known.get(name), asked.get(name))
+    elif known != asked:
+        yield f"{where}: {_short(known)} there, {_short(asked)} now"
 
 
 def read_accuracy(path: Path) -> Iterator[AccuracyRow]:
@@ -213,21 +228,14 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
-    known = {one.name for one in fields(kind)}
-    for number, document in read_journal(path, _STRICT):
-        where = f"{path.name}, line {number}"
-        found = dict(_STRICT.object(document, where))
-        texts = ("key", "network", "method" if kind is AccuracyRow else "toolchain")
-        numbers = ("validation", "test", "call_s", "low_s", "high_s", "correct", "quantised")
-        if found.keys() - known or not all(isinstance(found.get(name), str) for name in texts):
-            _STRICT.fail(where, "it is not a line of this journal")
-        if not all(isinstance(found.get(name), float | int | None) for name in numbers):
-            _STRICT.fail(where, "numbers expected")
-        found = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-        try:
-            yield kind(**found)
-        except TypeError as error:
-            raise ProblemError(f"{where}: {error}", hint=_STRICT.hint) from error
+    needed = tuple(one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
+    kinds = ACCURACY_KINDS if kind is AccuracyRow else LATENCY_KINDS
+    try:
+        for number, document in read_journal(path, _STRICT):
+            where = f"{path.name}, line {number}"
+            yield kind(**checked_row(_STRICT.object(document, where), kinds, needed, where))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
 
 
 def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,13 +244,33 @@ def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_text(text, encoding="utf-8", newline="")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8", newline="")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What is written into a profile in this block; RecordError, with the reason, where it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def file_stem(network: str) -> str:
+    """A network's id as a part of a file's name: where that would be too long, its beginning and a digest."""
+    if len(network) <= _LONGEST_NAME:
+        return network
+    return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
 def _refused(path: Path, error: OSError) -> RecordError:

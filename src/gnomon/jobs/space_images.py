@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.aw_nas_sections import GnomonConfig
+from gnomon.formats.aw_nas_sections import CalibrationFiles, GnomonConfig
+from gnomon.jobs.space_folder import writing
 from gnomon.training.data import Dataset, Images, Packed, PackedFile, packed, split
+from gnomon.training.source_folder import load_calibration
 from gnomon.training.sources import KINDS, load_images
 
 CALIBRATION_IMAGES = 100
@@ -53,8 +55,33 @@ def normalised(images: Images, dataset: Dataset) -> NDArray[np.float32]:
     return made
 
 
-def write_calibration(dataset: Dataset, path: Path) -> Path:
-    """An npz file of `x`, float32: a few images of the training part, every class among them; and returns its path."""
+def open_calibration(
+    given: CalibrationFiles | None, beside: Path, shape: tuple[int, int, int]
+) -> NDArray[np.uint8] | None:
+    """The images that a config names for calibration, its paths being beside it; None where it names none.
+
+    ProblemError for images of another shape than the networks take, and whatever `load_calibration` raises.
+    """
+    if given is None:
+        return None
+    found = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0])
+    if found.shape[1:] != shape:
+        raise ProblemError(
+            f"images for calibration are {list(found.shape[1:])}, and networks take {list(shape)}",
+            hint="Give images of that size in ss_profiler_cfg.calib_data, or leave it out.",
+        )
+    return found
+
+
+def write_calibration(dataset: Dataset, given: NDArray[np.uint8] | None, path: Path) -> Path:
+    """An npz file of `x`, float32, as a network takes images; and returns its path.
+
+    Of the images that are given, else of a few of the training part, every class among them.
+    """
+    if given is not None:
+        images = Images(x=given, y=np.zeros(len(given), np.int64))
+        np.savez(path, x=normalised(images, dataset))
+        return path
     count = min(CALIBRATION_IMAGES, len(dataset.train))
     rows = np.linspace(0, len(dataset.train) - 1, count).round().astype(np.int64)
     order = np.argsort(dataset.train.y, kind="stable")[rows]
@@ -77,7 +104,8 @@ def carried(dataset: Dataset, folder: Path, *, far: bool) -> Iterator[Packed | P
         return
     path = folder / f"{dataset.digest[:16]}.{os.getpid()}.images"
     try:
-        path.write_bytes(whole.content)
+        with writing(folder):
+            path.write_bytes(whole.content)
         yield PackedFile(digest=whole.digest, path=str(path.absolute()))
     finally:
         path.unlink(missing_ok=True)

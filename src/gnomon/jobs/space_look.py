@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.complaints import Complaints
 from gnomon.jobs.space_estimates import Seen, method_of, ranking, seen_networks, training_noise
-from gnomon.jobs.space_folder import INPUT, AccuracyRow, LatencyRow, read_accuracy, read_latency, read_question
+from gnomon.jobs.space_folder import (
+    INPUT,
+    MANIFEST,
+    AccuracyRow,
+    LatencyRow,
+    read_accuracy,
+    read_latency,
+    read_question,
+)
 from gnomon.jobs.space_latencies import compare_with_twin, latest, predictors, toolchains_of
 from gnomon.jobs.space_proxies import METHOD as PROXIES
 from gnomon.jobs.space_proxies import calibrate
+from gnomon.jobs.space_rows import HINT
 from gnomon.jobs.space_study import Study, open_study
 
 _FILES = {
@@ -21,25 +32,31 @@ _FILES = {
 }
 _COMMANDS = {"selection": "select", "validation": "validate"}
 _MOST_LETTERS = 1 << 24
+_MOST_PIXELS = 1 << 16
 _MOST = 1.001
 """All numbers that a picture takes from these files are shares, which rounding may leave a little above 1."""
 
 
 def study_of(path: Path) -> Study:
     """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one."""
-    question = read_question(path)
+    question = _checked(read_question(path))
     try:
-        text = (path / INPUT).read_text(encoding="utf-8")
+        text = (path / INPUT).read_bytes().decode("utf-8")  # its line ends as they are
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
+    if hashlib.sha256(text.encode()).hexdigest() != question["config"]:
+        raise UsageError(
+            f"{path / INPUT} is not the config that the profile was made of any more",
+            hint="Put it back as it was, or profile anew in another folder.",
+        )
     study = open_study(
         text,
         tuple(question["input_shape"][1:]),
         families=tuple(question["families"]),
         numbering=question["numbering"],
-        blocks=tuple(question.get("blocks", ())),
+        blocks=tuple(question["blocks"]),
     )
-    if study.question()["families"] != question["families"]:
+    if any(question.get(name) != value for name, value in study.question().items()):
         raise UsageError(
             f"the blocks are not those that {path} was made of any more",
             hint="Put the file of blocks back as it was, or profile anew in another folder.",
@@ -47,16 +64,57 @@ def study_of(path: Path) -> Study:
     return study
 
 
+def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
+    """The lines of both journals, the last of each key. ProblemError for those that are malformed or of other networks.
+
+    UsageError for a file that cannot be read.
+    """
+    accuracy = list({row.key: row for row in read_accuracy(path)}.values())
+    latency = list({row.key: row for row in read_latency(path)}.values())
+    study.check([*accuracy, *latency])
+    return accuracy, latency
+
+
+def _checked(question: dict[str, Any]) -> dict[str, Any]:
+    """What a profile was asked, if it is what `gnomon space profile` writes. ProblemError with all that is wrong."""
+
+    def texts(found: Any) -> bool:
+        return isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+
+    shape, families, blocks = (question.get(name) for name in ("input_shape", "families", "blocks"))
+    fits = {
+        "config: a digest": isinstance(question.get("config"), str),
+        "numbering: a text": isinstance(question.get("numbering"), str),
+        "input_shape: [1, channels, height, width]": isinstance(shape, list)
+        and len(shape) == 4
+        and shape[0] == 1
+        and all(type(n) is int and 1 <= n <= _MOST_PIXELS for n in shape),
+        "families: digests of primitives by family": isinstance(families, dict)
+        and bool(families)
+        and all(map(texts, families.values())),
+        "defaults: a primitive by family": texts(question.get("defaults")),
+        "blocks: whole paths of files": isinstance(blocks, list)
+        and all(isinstance(one, str) and Path(one).is_absolute() for one in blocks),
+        "data: a name and a digest": texts(question.get("data"))
+        and {"name", "digest"} <= question.get("data", {}).keys(),
+    }
+    complaints = Complaints(what="profile", hint=HINT)
+    for told, right in fits.items():
+        if not right:
+            complaints.tell(MANIFEST, f"$.question.{told} expected")
+    complaints.raise_any()
+    return question
+
+
 def look(path: Path, method: str | None = None) -> dict[str, Any]:
     """What a profile says, as JSON values."""
     study = study_of(path)
-    accuracy = list({row.key: row for row in read_accuracy(path)}.values())
-    latency = list({row.key: row for row in read_latency(path)}.values())
+    accuracy, latency = read_rows(path, study)
     question = read_question(path)
     return {
         "profile": str(path),
         "numbering": study.numbering,
-        "data": question.get("data", {}).get("name", ""),
+        "data": question["data"]["name"],
         "groups": study.layout.group_count,
         "families": {
             name: {

@@ -12,10 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.devices.dpu_http import DpuServer
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, UsageError
 from gnomon.jobs.request import Request
-from gnomon.jobs.space_folder import LatencyRow, ProfileFolder
+from gnomon.jobs.space_context import check_context, measuring_context
+from gnomon.jobs.space_folder import LatencyRow, ProfileFolder, file_stem, writing
 from gnomon.jobs.space_images import write_calibration, write_validation
 from gnomon.jobs.space_latency import FilesRequest, measure_files
 from gnomon.jobs.space_over_http import measure_over_http
@@ -36,7 +40,8 @@ class Measurer:
     """Where and with what is measured. `server` is for toolchains whose result is measured over HTTP.
 
     `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
-    ones, and its accuracy is not told.
+    ones, and its accuracy is not told. `calibration` are the images that a quantiser sees, None: some of the training
+    part of `data`.
     """
 
     folder: ProfileFolder
@@ -44,17 +49,36 @@ class Measurer:
     request: Request
     weights: Callable[[Network], State | None]
     data: Dataset | None = None
+    calibration: NDArray[np.uint8] | None = None
     server: DpuServer | None = None
     watch: Watch | None = None
     tell: Callable[[str], None] = lambda sentence: None
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, toolchain: Toolchain, networks: Sequence[Network]) -> dict[str, LatencyRow]:
-        """The rows of networks by id, as this toolchain makes them; what the journal has is not done again.
+    def check(self, toolchain: Toolchain, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The context that a toolchain with these settings measures in; nothing is done yet.
 
-        Raises RuntimeMissingError where the toolchain lacks something, and what the device and the way to it raise.
+        RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a server, and where its
+        networks were measured otherwise.
         """
         check_ready(toolchain)
+        over_http = toolchain.runtime == "http"
+        if over_http and self.server is None:
+            raise UsageError(f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
+        context = measuring_context(
+            self.request, settings, self.server.url if over_http and self.server is not None else None
+        )
+        check_context(self.folder.latency.values(), toolchain.name, context)
+        return context
+
+    def run(
+        self, toolchain: Toolchain, settings: Mapping[str, Any], networks: Sequence[Network]
+    ) -> dict[str, LatencyRow]:
+        """The rows of networks by id, as this toolchain makes them; what the journal has is not done again.
+
+        Raises what `check` does, and what the device and the way to it raise.
+        """
+        context = self.check(toolchain, settings)
         start = time.monotonic()
         models, trained = self._models(networks)
         self._took("write", start)
@@ -66,7 +90,7 @@ class Measurer:
         start = time.monotonic()
         made = self._make(toolchain, todo, models)
         self._took("make", start)
-        bare = {n.id: self._bare(toolchain, n, keys[n.id], made[n.id]) for n in todo}
+        bare = {n.id: replace(self._bare(toolchain, n, keys[n.id], made[n.id]), context=context) for n in todo}
         start = time.monotonic()
         checked = self._checked(toolchain, bare, made, trained)
         self._took("check", start)
@@ -89,33 +113,35 @@ class Measurer:
             if state is not None:
                 trained.add(network.id)
                 weights = model_weights(tagged, shared(state, tagged))
-            path = self.folder.path / "models" / f"{network.id}.onnx"
-            models[network.id] = write_net(tagged.net, path, seed=self.request.seed, weights=weights)
+            path = self.folder.path / "models" / f"{file_stem(network.id)}.onnx"
+            with writing(self.folder.path):
+                models[network.id] = write_net(tagged.net, path, seed=self.request.seed, weights=weights)
         return models, trained
 
     def _make(
         self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]
     ) -> dict[str, Artifact]:
         """What the toolchain makes of the models."""
-        where = self.folder.path / "models"
-        if toolchain.name != toolchain.runtime:
-            where = where / toolchain.name
-            where.mkdir(exist_ok=True)
+        where, logs = self.folder.path / "models", self.folder.path / "log_files"
         calibration = where / "calibration.npz"
-        if self.data is not None and toolchain.name != toolchain.runtime:
-            write_calibration(self.data, calibration)
-        logs = self.folder.path / "log_files"
         if toolchain.name != toolchain.runtime:
-            logs = logs / toolchain.name
-            logs.mkdir(exist_ok=True)
+            where, logs = where / toolchain.name, logs / toolchain.name
+            calibration = where / "calibration.npz"
+            with writing(self.folder.path):
+                where.mkdir(exist_ok=True)
+                logs.mkdir(exist_ok=True)
+                if self.data is not None:
+                    write_calibration(self.data, self.calibration, calibration)
+        by_key = {file_stem(n.id): n.id for n in networks}
         jobs = [
-            ToolJob(key=n.id, model=models[n.id], folder=where, calibration=calibration, logs=logs) for n in networks
+            ToolJob(key=key, model=models[name], folder=where, calibration=calibration, logs=logs)
+            for key, name in by_key.items()
         ]
         steps = Steps(f"networks made by {toolchain.name}", self.watch)
         steps.expect(len(jobs))
         made = {}
         for artifact in toolchain.make(jobs, self.tell):
-            made[artifact.key] = artifact
+            made[by_key[artifact.key]] = artifact
             steps.step(1)
         return made
 
@@ -148,7 +174,8 @@ class Measurer:
                 found[name] = _with_bits(found[name], path)
         if self.data is None or toolchain.runtime not in ("onnxruntime", "openvino"):
             return found
-        images = write_validation(self.data, self.folder.path / "models" / "validation.npz")
+        with writing(self.folder.path):
+            images = write_validation(self.data, self.folder.path / "models" / "validation.npz")
         options = EvaluationOptions(
             runtime=toolchain.runtime,  # type: ignore[arg-type]  # one of the two
             mean=self.data.mean,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from gnomon.errors import UsageError
 from gnomon.formats.aw_nas_config import read_aw_nas_config
 from gnomon.jobs.request import Request
 from gnomon.jobs.space_folder import ProfileFolder
-from gnomon.jobs.space_images import carried, open_images
+from gnomon.jobs.space_images import carried, open_calibration, open_images
 from gnomon.jobs.space_measuring import Measurer
 from gnomon.jobs.space_methods import METHODS, Budget, plan, recipes
 from gnomon.jobs.space_proxies import score_networks
@@ -30,6 +31,8 @@ from gnomon.training.recipe import check
 
 MIXED = 12
 """Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
+
+_DESIGNS = 50  # a design of a small space is single swaps for the most part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,7 @@ def profile_space(
 
     Whatever ends it, the same call goes on. Raises GnomonError.
     """
+    _check_numbers(asked)
     text = read_config(asked.config)
     config, _ = read_aw_nas_config(text)
     data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
@@ -101,6 +105,21 @@ def profile_space(
     folder = ProfileFolder(asked.out, question, text)
     seconds: dict[str, float] = {}
     try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
+        measurer = Measurer(
+            folder=folder,
+            study=study,
+            request=asked.request,
+            weights=trained_weights(folder),
+            data=data,
+            calibration=open_calibration(config.profiler.calib_data, asked.config.parent, data.shape),
+            server=asked.server,
+            watch=watch,
+            tell=tell,
+            seconds=seconds,
+        )
+        for toolchain in toolchains:
+            measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
         start = time.monotonic()
         with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
             trainer = Trainer(
@@ -118,24 +137,22 @@ def profile_space(
             if asked.proxies:
                 score_networks(trainer, [*_swaps(study), *trained_networks(study, folder)])
         seconds["train"] = time.monotonic() - start
-        measurer = Measurer(
-            folder=folder,
-            study=study,
-            request=asked.request,
-            weights=trained_weights(folder, study),
-            data=data,
-            server=asked.server,
-            watch=watch,
-            tell=tell,
-            seconds=seconds,
-        )
         networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
         for toolchain in toolchains:
-            measurer.run(toolchain, networks)
+            measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
         notes = write_tables(folder, study)
     finally:
         folder.close()
     return Profiled(out=asked.out, study=study, folder=folder.path, notes=(*config.warnings, *notes), seconds=seconds)
+
+
+def _check_numbers(asked: ProfileRequest) -> None:
+    """UsageError with all numbers that cannot be meant."""
+    least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
+    found = {name: getattr(asked, name) for name in least}
+    wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
+    if wrong:
+        raise UsageError(f"numbers cannot be meant: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:
@@ -160,10 +177,15 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
     for family in study.families.values():
         single = family.swaps()
         counts = [len(ones) for ones in family.space.choices]
-        drawn = [family.network(row) for row in balanced_design(counts, max(mixed, 1), seed=seed)]
         known = {n.id for n in single}
-        more = {n.id: n for n in (*trained, *drawn) if n.family == family.name and n.id not in known}
-        found += [*single, *list(more.values())[:mixed]]
+        more = {n.id: n for n in trained if n.family == family.name and n.id not in known}
+        wanted = min(mixed, math.prod(counts) - len(single))
+        for number in range(_DESIGNS):
+            if len(more) >= wanted:
+                break
+            drawn = (family.network(row) for row in balanced_design(counts, wanted, seed=seed + number))
+            more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
+        found += [*single, *list(more.values())[:wanted]]
     return found
 
 

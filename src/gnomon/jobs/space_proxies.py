@@ -11,7 +11,7 @@ import numpy as np
 
 from gnomon.jobs.space_folder import AccuracyRow
 from gnomon.jobs.space_study import Network
-from gnomon.jobs.space_training import Trainer
+from gnomon.jobs.space_training import Trainer, done_row
 from gnomon.jobs.space_workers import run_all
 from gnomon.jobs.steps import Steps
 from gnomon.spaces.rank_agreement import kendall_tau, tau_interval
@@ -49,7 +49,7 @@ class Calibration:
 
 def score_networks(trainer: Trainer, networks: Sequence[Network], *, seed: int = 0) -> dict[str, AccuracyRow]:
     """Score networks, by id; those that the journal has are not scored again. One that fails has its reason."""
-    found = {n.id: trainer.folder.accuracy[_key(n, seed)] for n in networks if _key(n, seed) in trainer.folder.accuracy}
+    found = {n.id: row for n in networks if (row := done_row(trainer.folder, _key(n, seed))) is not None}
     todo = {n.id: n for n in networks if n.id not in found}
     steps = Steps("networks scored", trainer.watch)
     steps.expect(len(networks))

@@ -16,9 +16,9 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.lookup_text import write_lookup
 from gnomon.jobs.saving import save_text
 from gnomon.jobs.space_estimates import Seen, accuracy_effects, method_of, seen_networks
-from gnomon.jobs.space_folder import LatencyRow, read_accuracy, read_latency
+from gnomon.jobs.space_folder import LatencyRow
 from gnomon.jobs.space_latencies import latest, predictors, standard_error, toolchain_of
-from gnomon.jobs.space_look import study_of
+from gnomon.jobs.space_look import read_rows, study_of
 from gnomon.jobs.space_predict import SpacePredictor
 from gnomon.jobs.space_study import Study
 from gnomon.spaces.effects import Evidence
@@ -93,8 +93,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
     if asked.rule not in RULES:
         raise UsageError(f"there is no rule {asked.rule!r}", hint=f"Rules: {', '.join(RULES)}.")
     study = study_of(asked.profile)
-    accuracies = list({row.key: row for row in read_accuracy(asked.profile)}.values())
-    latencies = list({row.key: row for row in read_latency(asked.profile)}.values())
+    accuracies, latencies = read_rows(asked.profile, study)
     method = method_of(accuracies, asked.method)
     toolchain = toolchain_of(latencies, asked.toolchain)
     seen = seen_networks(study, accuracies, method)

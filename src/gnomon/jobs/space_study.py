@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.core.strict_json import shown
+from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas_config import ConfigDocument, SpaceConfig, read_aw_nas_config
 from gnomon.spaces.cell_space import CellLayout, CellSpace, TaggedNet, mixed_id, network_id, swaps, tagged_net
 from gnomon.spaces.own_blocks import known_primitives
@@ -81,7 +82,7 @@ class Study:
 
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
-        return tagged_net(self.layout, [self.primitives[name] for name in network.primitives])
+        return _built(self.layout, [self.primitives[name] for name in network.primitives])
 
     def mixed(self, names: Sequence[str]) -> Network:
         """The network of these primitives, one a cell group, of one family or several. ProblemError for others."""
@@ -95,6 +96,21 @@ class Study:
             family = self.families[families.pop()]
             return family.network([family.primitives.index(one) for one in chosen])
         return Network(id=mixed_id(names), family="", assignment=(), primitives=tuple(names))
+
+    def check(self, rows: Iterable[Any]) -> None:
+        """ProblemError for lines of a profile (with `key`, `network`, `primitives`) whose network is none of it."""
+        wrong = [row.key for row in rows if not self._has(row.network, row.primitives)]
+        if wrong:
+            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            raise ProblemError(
+                f"the profile is malformed: {', '.join(map(shown, wrong[:5]))}{more} tell of networks that are none of "
+                "its config",
+                hint="Give a folder as `gnomon space profile` made it.",
+            )
+
+    def _has(self, name: str, primitives: Sequence[str]) -> bool:
+        fits = len(primitives) == self.layout.group_count and all(one in self.primitives for one in primitives)
+        return fits and self.mixed(primitives).id == name
 
     def question(self) -> dict[str, Any]:
         """What a profile of it stands for: equal for studies whose networks are the same."""
@@ -156,6 +172,24 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
         )
     space = CellSpace(name=f"{name}-cells", layout=layout, choices=(ones,) * layout.group_count)
     family = Family(name=name, space=space, default=ones.index(default))
-    for number in range(len(ones)):
-        space.net([number] * layout.group_count)  # a block that does not fit its place is told before anything is done
+    for one in ones:
+        _built(
+            layout, [one] * layout.group_count
+        )  # a block that does not fit its place is told before anything is done
     return family
+
+
+def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
+    """The network of these primitives, each of which has a digest. UsageError for a user's block that fails."""
+    try:
+        for one in dict.fromkeys(ones):
+            _ = one.digest
+        return tagged_net(layout, ones)
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever a user's block does
+        names = ", ".join(dict.fromkeys(one.name for one in ones))
+        raise UsageError(
+            f"a block of {names} fails in its place: {type(error).__name__}: {error}",
+            hint="It is tried with the widths, strides and image size of the config. Mend it, or leave it out.",
+        ) from error

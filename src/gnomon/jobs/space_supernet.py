@@ -6,10 +6,10 @@ import hashlib
 import time
 from pathlib import Path
 
-from gnomon.jobs.space_folder import AccuracyRow
+from gnomon.jobs.space_folder import AccuracyRow, writing
 from gnomon.jobs.space_methods import Budget
 from gnomon.jobs.space_study import Family, Network
-from gnomon.jobs.space_training import Trainer
+from gnomon.jobs.space_training import Trainer, done_row
 from gnomon.jobs.space_workers import run_all
 from gnomon.jobs.steps import Steps
 from gnomon.spaces.weights import State, shared
@@ -30,8 +30,9 @@ def supernet_rows(trainer: Trainer, budget: Budget) -> list[AccuracyRow]:
     steps.expect(sum(len(family.swaps()) for family in families))
     found: list[AccuracyRow] = []
     for family in families:
-        todo = [n for n in family.swaps() if _key(budget, n) not in trainer.folder.accuracy]
-        found += [trainer.folder.accuracy[_key(budget, n)] for n in family.swaps() if n not in todo]
+        known = {n.id: done_row(trainer.folder, _key(budget, n)) for n in family.swaps()}
+        todo = [n for n in family.swaps() if known[n.id] is None]
+        found += [row for row in known.values() if row is not None]
         steps.step(len(family.swaps()) - len(todo))
         if todo:
             found += _evaluated(trainer, budget, family, todo, steps)
@@ -68,7 +69,7 @@ def _evaluated(
             row = _row(budget, by_id[key], validation=share, images=images)
         else:
             failure = done.failure if isinstance(done, Evaluated) else done
-            row = _row(budget, by_id[key], reason=failure.message if failure else "")
+            row = _row(budget, by_id[key], reason=f"{failure.kind}: {failure.message}" if failure else "")
         trainer.folder.add(row)
         rows.append(row)
         steps.step(1)
@@ -78,22 +79,24 @@ def _evaluated(
 def _state(trainer: Trainer, budget: Budget, family: Family) -> tuple[State | None, str]:
     """The weights of a family's supernet, trained unless they are there; None and the reason where it failed."""
     where = trainer.folder.path / "checkpoints" / METHOD
-    where.mkdir(parents=True, exist_ok=True)
-    path = where / f"{family.name}-{budget.seed}.state_dict.pth"
+    with writing(trainer.folder.path):
+        where.mkdir(parents=True, exist_ok=True)
+    path = where / f"{family.name}-{budget.recipe.epochs}-{budget.seed}.state_dict.pth"
     if path.exists():
         return read_state(path), ""
     job = SupernetJob(
         spaces=(family.space,), recipe=budget.recipe, data=trainer.data, seed=budget.seed, device=trainer.device
     )
-    name = hashlib.sha256(f"{METHOD}/{family.name}/{budget.seed}".encode()).hexdigest()[:24]
+    name = hashlib.sha256(f"{METHOD}/{family.name}/{budget.recipe.epochs}/{budget.seed}".encode()).hexdigest()[:24]
     partial = None if trainer.cluster else str((where.parent / "partial" / f"{name}.pt").absolute())
     trainer.tell(f"training the supernet of {family.name}: {budget.recipe.epochs} epochs")
     for _, done in run_all(1, trainer.cluster, run_supernet, {family.name: (job, partial)}):
         if not isinstance(done, Supernet):
-            return None, done.message
+            return None, f"{done.kind}: {done.message}"
         if done.state is None or done.failure is not None:
-            return None, done.failure.message if done.failure else "it has no weights"
-        write_state(path, done.state)
+            return None, f"{done.failure.kind}: {done.failure.message}" if done.failure else "it has no weights"
+        with writing(trainer.folder.path):
+            write_state(path, done.state)
         if partial:
             Path(partial).unlink(missing_ok=True)
         return done.state, ""
@@ -101,7 +104,7 @@ def _state(trainer: Trainer, budget: Budget, family: Family) -> tuple[State | No
 
 
 def _key(budget: Budget, network: Network) -> str:
-    return f"{METHOD}/path/{budget.seed}/{network.id}"
+    return f"{METHOD}/path/{budget.recipe.epochs}/{budget.seed}/{network.id}"
 
 
 def _row(

@@ -20,6 +20,7 @@ from gnomon.devices.dpu_http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.request import Request
 from gnomon.jobs.saving import save_text
+from gnomon.jobs.space_context import settings_in
 from gnomon.jobs.space_estimates import Seen, seen_networks
 from gnomon.jobs.space_folder import LatencyRow, ProfileFolder, read_question
 from gnomon.jobs.space_images import carried, open_images
@@ -48,7 +49,8 @@ _STRICT = Strict(what="selection", hint="Select anew: gnomon space select", most
 class ValidateRequest:
     """What is validated: so many mixed `networks` of the reduced space, and as many of the full one.
 
-    They are trained for `epochs` (None: as the config says) from `seeds` seeds each.
+    They are trained for `epochs` (None: as the config says) from `seeds` seeds each, by `workers` processes or on a
+    Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images to.
     """
 
     profile: Path
@@ -57,6 +59,9 @@ class ValidateRequest:
     epochs: int | None = None
     seeds: int = 1
     workers: int = 0
+    cluster: str | None = None
+    training_device: str = "cpu"
+    download: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ def validate_selection(
     study = study_of(asked.profile)
     question = read_question(asked.profile)
     own = study.config.gnomon
-    data = open_images(own, question["data"]["name"], classes=study.config.classes)
+    data = open_images(own, question["data"]["name"], classes=study.config.classes, download=asked.download)
     if data.digest != question["data"]["digest"]:
         raise UsageError(
             f"the images of {data.name} are not those that the profile was made with any more",
@@ -94,24 +99,36 @@ def validate_selection(
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
-        before = latest(folder.latency.values(), selection["toolchain"])
+        # What an earlier validation drew is drawn again: another draw each time would be one until it suits.
+        ours = {row.network for row in folder.accuracy.values() if row.method == METHOD}
+        rows = latest(folder.latency.values(), selection["toolchain"])
+        before = {name: row for name, row in rows.items() if name not in ours}
         known = seen_networks(study, folder.accuracy.values(), selection["method"])
         reduced, full = _drawn(study, selection, asked, {*before, *known})
-        with carried(data, folder.path / "checkpoints" / "partial", far=False) as images:
-            workers = workers_of(asked.workers)
-            trainer = Trainer(folder=folder, study=study, data=images, workers=workers, watch=watch, tell=tell)
+        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
+            trainer = Trainer(
+                folder=folder,
+                study=study,
+                data=images,
+                workers=workers_of(asked.workers),
+                cluster=asked.cluster,
+                device=asked.training_device,
+                watch=watch,
+                tell=tell,
+            )
             trainer.run(_trainings(study, [*reduced, *full], asked), (len(reduced) + len(full)) * asked.seeds)
         measurer = Measurer(
             folder=folder,
             study=study,
             request=asked.request,
-            weights=trained_weights(folder, study),
+            weights=trained_weights(folder),
             data=data,
             server=server,
             watch=watch,
             tell=tell,
         )
-        rows = measurer.run(chosen_toolchain(selection["toolchain"]), [*reduced, *full])
+        settings = settings_in(next((row.context for row in before.values() if row.call_s is not None), {}))
+        rows = measurer.run(chosen_toolchain(selection["toolchain"], settings), settings, [*reduced, *full])
         seen = seen_networks(study, folder.accuracy.values(), METHOD)
     finally:
         folder.close()
@@ -132,6 +149,7 @@ def read_selection(profile: Path) -> dict[str, Any]:
     try:
         document = dict(_STRICT.object(_STRICT.parse(path.read_bytes()), "$"))
     except OSError as error:
+        read_question(profile)  # where there is no profile at all, that is what is told
         raise UsageError(f"nothing was selected in {profile} yet", hint="Run gnomon space select first.") from error
     groups = document.get("groups")
     texts = all(isinstance(document.get(name), str) for name in ("toolchain", "method"))

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
-from gnomon.jobs.space_study import Network, Study
+from gnomon.jobs.space_folder import ProfileFolder
+from gnomon.jobs.space_study import Network
 from gnomon.jobs.space_training import weights_path
 from gnomon.spaces.weights import State
 from gnomon.training.state_files import read_state
 
 
-def trained_weights(folder: ProfileFolder, study: Study) -> Callable[[Network], State | None]:
-    """Finds the weights of a network's best training by validation, None where none was kept."""
-    best: dict[str, AccuracyRow] = {}
-    for row in folder.accuracy.values():
-        if row.validation is None or row.reason or not weights_path(folder.path, row).is_file():
-            continue
-        before = best.get(row.network)
-        if before is None or row.validation > (before.validation or 0.0):
-            best[row.network] = row
+def trained_weights(folder: ProfileFolder) -> Callable[[Network], State | None]:
+    """Finds the weights of a network's best training by validation, by what the journal holds when it is asked.
+
+    None where none was kept.
+    """
 
     def find(network: Network) -> State | None:
-        row = best.get(network.id)
-        return None if row is None else read_state(weights_path(folder.path, row))
+        rows = [
+            row
+            for row in folder.accuracy.values()
+            if row.network == network.id and row.validation is not None and not row.reason
+        ]
+        for row in sorted(rows, key=lambda row: -(row.validation or 0.0)):
+            if weights_path(folder.path, row).is_file():
+                return read_state(weights_path(folder.path, row))
+        return None
 
     return find

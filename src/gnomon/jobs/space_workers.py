@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -23,6 +24,7 @@ Found = TypeVar("Found")
 _TRIES = 2
 """How often a piece of work may lose its worker while it is alone before it counts as what ends workers."""
 
+_GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
 _CONNECT_S = 20
 _SCHEMES = ("tcp://", "tls://")
 
@@ -97,6 +99,8 @@ def _done_until_broken(
                 if error is None:
                     yield key, future.result()
                 elif _worker_lost(error):
+                    if isinstance(executor, _Pool) and not executor.begun.is_set():
+                        raise UsageError("no worker could begin", hint=_GUARD) from error
                     suspects.append(key)
                 else:
                     raise error
@@ -114,13 +118,23 @@ def _width(executor: Executor) -> int:
     return found if isinstance(found, int) else _dask_width(executor)
 
 
+class _Pool(ProcessPoolExecutor):
+    """A pool that knows whether any of its processes ever came to take work."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.begun = context.Event()
+        super().__init__(workers, mp_context=context, initializer=_begin, initargs=(os.getpid(), self.begun))
+
+
 @contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(workers: int) -> Iterator[_Pool]:
     if workers < 1:
         raise UsageError(f"{workers} workers are asked for", hint="Give at least 1.")
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(os.getpid(),)
-    )
+    if multiprocessing.parent_process() is not None:
+        # A worker imports the script that started it; if that starts workers too, there is no end.
+        raise UsageError("workers are started while a worker imports this script", hint=_GUARD)
+    pool = _Pool(workers)
     try:
         yield pool
     except BaseException:
@@ -132,8 +146,15 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _begin(parent: int, begun: Any) -> None:
+    """What a worker does first: it is there, and it ends when who started it is gone."""
+    begun.set()
+    _end_with(parent)
+
+
 def _end_with(parent: int) -> None:
-    """Let a worker end when who started it is gone, however that ended."""
+    """Let a worker end when who started it is gone, however that ended; an interrupt is not for it to tell of."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -117,4 +117,5 @@ def _compared(one: Mapping[str, Any], page: Page) -> None:
                 f"{100 * compared['worst_drop']:.2f} at worst.",
             )
     if least is not None:
-        say(page, f"At least {units.share(least)} of the convolutions of each network really run in 8 bits.")
+        part = "All" if least >= 1 else f"At least {units.share(least)} of the"
+        say(page, f"{part} convolutions of each network read and give 8-bit values in its file.")

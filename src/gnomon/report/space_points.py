@@ -134,7 +134,8 @@ def _accuracies(accuracy: Mapping[str, Any] | None) -> dict[str, tuple[float, fl
             found[one["id"]] = one["accuracy"], one["low"], one["high"], False
     for one in (accuracy or {}).get("trained", ()):
         half = 1.959964 * one["error"]
-        found[one["id"]] = one["accuracy"], one["accuracy"] - half, one["accuracy"] + half, True
+        ends = max(0.0, one["accuracy"] - half), min(1.0, one["accuracy"] + half)
+        found[one["id"]] = one["accuracy"], *ends, True
     return {name: told for name, told in found.items() if all(map(math.isfinite, told[:3]))}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.report import units
-from gnomon.report.space_words import networks, part, percent, points, say
+from gnomon.report.space_words import networks, part, percent, points, row, say
 from gnomon.report.text import Column, Page
 
 _RULES = {
@@ -15,9 +15,6 @@ _RULES = {
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
     "relative": "the published rule with latencies relative to the default networks, whatever their unit",
 }
-_RARE = 0.05
-"""Below this frequency a kept primitive stays for another reason than the front."""
-
 _SURE = 0.05
 _WALKED = 8
 
@@ -91,11 +88,11 @@ def _group(document: Mapping[str, Any], number: int, names: Sequence[str], page:
         rows.append([name, *often, meanings.get(name, "")])
     page.table(columns, rows)
     if known:
-        dropped = [f"{name} {units.share(one['frequency'])}" for name, one in known.items() if name not in names]
+        dropped = [f"{name} ({units.share(one['frequency'])})" for name, one in known.items() if name not in names]
     else:
         family = document["family"]
         dropped = [name for name in meanings if name not in names and family in (None, name.rpartition("block_")[0])]
-    page.line(f"dropped: {', '.join(dropped) or 'none'}", indent=1)
+    row(page, "dropped: ", dropped or ["none"], indent=1)
 
 
 def _interval(one: Mapping[str, Any]) -> str:
@@ -103,19 +100,20 @@ def _interval(one: Mapping[str, Any]) -> str:
 
 
 def _rare(document: Mapping[str, Any], page: Page) -> None:
-    """Says why primitives stay that are hardly ever on the front."""
+    """Says why primitives stay that are on the front less often than one that goes."""
     rare = []
     for group in document.get("primitives", ()):
-        most = max((one["frequency"] for one in group), default=0.0)
-        rare += [one for one in group if one["stays"] and one["frequency"] < min(_RARE, most)]
+        most = max((one["frequency"] for one in group if not one["stays"]), default=0.0)
+        rare += [one for one in group if one["stays"] and one["frequency"] < most]
     kept = sum(map(len, document["groups"]))
     if rare:
         page.line("")
         say(
             page,
-            f"{len(rare)} of the {kept} kept {'is' if len(rare) == 1 else 'are'} on the front in less than "
-            f"{units.share(_RARE)} of these worlds: where what is known does not speak clearly, an even layout of each "
-            "family stays.",
+            f"{len(rare)} of the {kept} kept {'is' if len(rare) == 1 else 'are'} on the front less often than a "
+            "dropped one of the same cell group. What counts is how much would be lost, not how often; and where the "
+            "measurements do not speak clearly against it, an even layout of each family stays (--inertia 0 turns "
+            "that off, --threshold 0.5 keeps by frequency alone).",
         )
 
 

@@ -27,6 +27,13 @@ def say(page: Page, sentence: str, *, answer: bool = False, indent: int = 0) -> 
             page.line(told, indent=indent)
 
 
+def row(page: Page, label: str, items: Sequence[str], *, indent: int = 0) -> None:
+    """A label and items after commas, over as many lines as it takes; none ends inside of an item."""
+    held = ", ".join(clean(item).replace(" ", "\0") for item in items)
+    for line in textwrap.wrap(label + held, page.width - indent, break_on_hyphens=False):
+        page.line(line.replace("\0", " "), indent=indent)
+
+
 def percent(share: float | None) -> str:
     """A share of images, such as an accuracy: "91.3 %"; "-" where there is none."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"

@@ -26,8 +26,8 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
     """Assignments of shape (networks, slots), choice k of a slot as often as any other of it, give or take one.
 
     `counts` are the numbers of choices. Of many random balanced tables that one is taken under which the effects are
-    known best (the log determinant of the information with a weak prior, Bayesian D-optimality). No network twice
-    unless all are there; all of them again and again where more are wanted than there are. Depends on the arguments alone. UsageError for no network or no choice.
+    known best (the log determinant of the information with a weak prior, Bayesian D-optimality). No network is there
+    twice before all are there once. Depends on the arguments alone. UsageError for no network or no choice.
     """
     if networks < 1 or not counts or min(counts) < 1:
         raise UsageError(f"{networks} networks of {list(counts)} choices cannot be drawn", hint="Give at least one.")

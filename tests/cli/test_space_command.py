@@ -1,0 +1,68 @@
+"""`gnomon space`: its lists, its options, and errors with the next step; nothing is trained here."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gnomon.cli.main import run
+from gnomon.cli.space_options import settings_by_toolchain
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = run(["space", *map(str, args)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_primitives_have_other_blocks_in_the_other_numbering(capsys: pytest.CaptureFixture[str]) -> None:
+    digests = []
+    for numbering in ("ssprofile", "aw_nas"):
+        code, out, _ = call(capsys, "primitives", "--numbering", numbering, "--json")
+        assert code == 0
+        digests.append({one["name"]: one["digest"] for one in json.loads(out)["primitives"]})
+    alike = {name for name in digests[0] if digests[0][name] == digests[1][name]}
+    assert len(digests[0]) == 31
+    assert alike == {"Mobileblock_0", *(f"Resblock_{k}" for k in range(3)), *(f"VGGblock_{k}" for k in range(13))}
+
+
+def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "toolchains", "--json")
+    assert code == 0
+    told = {one["name"]: one for one in json.loads(out)["toolchains"]}
+    assert told["vitis"]["measured_by"] == "http"
+    assert all(one["hint"] for row in told.values() for one in row["missing"])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--set", "arch=/x"], "TOOLCHAIN.KEY=VALUE"),
+        (["--set", "vitis.arch"], "TOOLCHAIN.KEY=VALUE"),
+        (["--set", "vitis.arch=/x"], "no such --toolchain"),
+        (["--toolchain", "vitis", "--set", "vitis.arch=/x", "--set", "vitis.arch=/y"], "twice"),
+        (["--no-latency", "--toolchain", "onnxruntime"], "contradict"),
+        (["--dpu-token-file", "token"], "--dpu-url"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_told(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "profile", "space.yaml", "--profile-dir", "out", *given)
+    assert code == 2
+    assert told in err
+
+
+def test_settings_are_of_their_toolchain() -> None:
+    pairs = (("vitis.arch", "a=b.json"), ("quark-xint8.packages", "/q"), ("vitis.workers", "2"))
+    assert settings_by_toolchain(pairs) == {
+        "vitis": {"arch": "a=b.json", "workers": "2"},
+        "quark-xint8": {"packages": "/q"},
+    }
+
+
+@pytest.mark.parametrize("command", ["show", "select", "validate"])
+def test_what_is_no_profile_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, command, "nowhere")
+    assert code == 2
+    assert "nowhere" in err
+    assert "hint: " in err

@@ -1,0 +1,203 @@
+"""`gnomon space` on a tiny profile: each command, its documents, its errors, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.spacekit import CONFIG, write_images
+
+from gnomon import api_spaces as api
+from gnomon.cli.main import run
+from gnomon.jobs.space_folder import ACCURACY, LATENCY, read_accuracy
+from gnomon.jobs.space_look import look
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+TINY = CONFIG.replace("VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_1, VGGblock_2, VGGblock_3")
+MEASURING = ("--quiet",)
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = run(["space", *map(str, args)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
+    code, out, _ = call(capsys, *args, "--json")
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def config(folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a config, images, and a profile that the command made."""
+    folder = tmp_path_factory.mktemp("command")
+    where = ["space", "profile", str(config(folder)), "--profile-dir", str(folder / "p")]
+    train = ["--data", write_images(folder), "--epochs", "1", "--networks", "4", "--workers", "1"]
+    measure = ["--mixed", "0", "--record", str(folder / "record.sqlite"), *MEASURING]
+    assert run([*where, *train, *measure]) == 0
+    return folder
+
+
+def test_profile_goes_on_and_its_document_is_that_of_python(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {name: (made / "p" / name).read_bytes() for name in (ACCURACY, LATENCY)}
+    source = f"npz:{made / 'images.npz'}"
+    where = ("profile", made / "config.yaml", "--profile-dir", made / "p", "--data", source)
+    found = document(capsys, *where, "--epochs", "1", "--networks", "4", "--workers", "1", "--mixed", "0", *MEASURING)
+    assert {name: (made / "p" / name).read_bytes() for name in before} == before
+    done = api.profile_space(
+        made / "config.yaml",
+        made / "p",
+        space={"mixed": 0},
+        training={"data": source, "epochs": 1, "networks": 4, "workers": 1},
+    ).document()
+    assert found.keys() == done.keys()
+    assert {k: v for k, v in found.items() if k != "seconds"} == json.loads(
+        json.dumps({k: v for k, v in done.items() if k != "seconds"})
+    )
+    assert found["latency"][0]["toolchain"] == "onnxruntime" and found["accuracy"]["method"] == "balanced"
+
+
+def test_show_tells_the_same_and_draws(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "show", made / "p")
+    assert found == json.loads(json.dumps(look(made / "p")))
+    code, out, err = call(capsys, "show", made / "p", "--pictures", tmp_path / "pictures")
+    assert (code, err) == (0, "")
+    assert "VGG" in out and "balanced" in out
+    drawn = document(capsys, "show", made / "p", "--pictures", tmp_path / "pictures")
+    assert drawn["pictures"] and all((tmp_path / "pictures" / Path(p).name).is_file() for p in drawn["pictures"])
+
+
+@pytest.mark.parametrize("rule", ["pareto", "relative", "published"])
+def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--rule", rule, "-o", tmp_path / "o.yaml")
+    found = document(capsys, "select", made / "p", *options)
+    done = api.select_primitives(made / "p", rule=rule, output=tmp_path / "o.yaml")  # type: ignore[arg-type]
+    assert found == json.loads(json.dumps(done.document()))
+    assert f"--rule {rule}" in (tmp_path / "o.yaml").read_text().splitlines()[0]
+    code, out, err = call(capsys, "select", made / "p", *options, "--picture", tmp_path / "choice.svg")
+    assert (code, err) == (0, "")
+    assert "VGGblock" in out and (tmp_path / "choice.svg").read_text().lstrip().startswith("<")
+
+
+def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "select", made / "p", "--threshold", "0")[0] == 0
+    record = ("--record", made / "record.sqlite")
+    args = ("validate", made / "p", "--networks", "8", "--epochs", "1", "--workers", "1", *record, *MEASURING)
+    found = document(capsys, *args)
+    assert found["networks"] > 0 and found["latency"]["networks"] > 0
+    done = api.validate_selection(
+        made / "p", networks=8, training={"epochs": 1, "workers": 1}, record=made / "record.sqlite"
+    ).document()
+    assert found.keys() == done.keys()
+    assert json.loads((made / "p" / "validation.json").read_text()).keys() == found.keys()
+
+
+def test_errors_are_a_line_and_a_hint_with_their_code(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.yaml").write_text("search_space_cfg: 3\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("years of work")
+    profile = ("profile", made / "config.yaml", "--data", f"npz:{made / 'images.npz'}", "--no-latency")
+    cases: list[tuple[int, str, tuple[object, ...]]] = [
+        (2, "cannot be read", ("profile", tmp_path / "absent.yaml", "--profile-dir", tmp_path / "x")),
+        (3, "weights_manager_cfg", ("profile", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
+        (2, "no profile", (*profile, "--profile-dir", tmp_path / "full")),
+        (2, "another question", (*profile, "--profile-dir", made / "p", "--numbering", "aw_nas")),
+        (2, "which images", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
+        (2, "halving", ("select", made / "p", "--accuracy", "halving")),
+        (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
+        (2, "contradict", ("select", made / "p", "--threshold", "0.5", "--most-share", "0.5")),
+        (2, "nothing was selected", ("validate", tmp_path / "x")),
+        (2, "no profile", ("show", tmp_path)),
+    ]
+    for code, told, args in cases:
+        found, out, err = call(capsys, *args, *(() if args[0] in ("select", "show") else ("--quiet",)))
+        assert (found, out) == (code, ""), (args, err)
+        assert told in err
+        lines = err.strip().splitlines()
+        assert len(lines) == 2 and lines[1].startswith("hint: "), err
+        in_json = call(capsys, *args, "--json")
+        assert in_json[0] == code and told in json.loads(in_json[1])["error"]["message"]
+        assert json.loads(in_json[1])["error"]["hint"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_setting_that_a_toolchain_does_not_have_is_told(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("profile", made / "config.yaml", "--data", f"npz:{made / 'images.npz'}", "--profile-dir", tmp_path / "x")
+    wrong = ("--toolchain", "onnxruntime-int8", "--set", "onnxruntime-int8.spice=1")
+    code, _, err = call(capsys, *where, *wrong, "--quiet")
+    assert code == 2 and "spice" in err and "hint: " in err
+    assert not (tmp_path / "x").exists()
+
+
+def alive(folder: Path) -> list[int]:
+    """The processes that work for a command with this TMPDIR."""
+    mark, found = f"TMPDIR={folder}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_an_interrupt_in_training_leaves_no_worker_and_the_folder_goes_on(tmp_path: Path) -> None:
+    """As a terminal does it: the signal goes to every process of the group."""
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "space", "profile"]
+    command += [str(config(tmp_path)), "--profile-dir", str(tmp_path / "p"), "--data", write_images(tmp_path)]
+    command += ["--no-latency", "--workers", "1", "--networks", "1", "--quiet"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    journal = tmp_path / "p" / ACCURACY
+    started = subprocess.Popen(
+        [*command, "--epochs", "200"],
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    partial = tmp_path / "p" / "checkpoints" / "partial"
+    while not list(partial.glob("*.pt")):
+        assert time.monotonic() < deadline and started.poll() is None
+        time.sleep(0.02)
+    os.killpg(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert err.strip().splitlines() == ["interrupted: what was measured is kept; the same command goes on from there"]
+    deadline = time.monotonic() + 20
+    while left := alive(tmp_path / "tmp"):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    rows = len(list(read_accuracy(tmp_path / "p"))) if journal.exists() else 0
+    done = subprocess.run(
+        [*command, "--epochs", "1"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(read_accuracy(tmp_path / "p"))) == rows + 3
