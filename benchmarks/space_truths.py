@@ -81,7 +81,9 @@ def truth(seed: int, *, spread: float = 0.03, family_share: float = 0.5) -> Trut
 
 def swaps(default: Ints) -> tuple[Ints, Ints, Ints]:
     """The default of each family and its single swaps: networks (N, groups), their family (N,), defaults' places."""
-    networks, family, defaults = [], [], []
+    networks: list[list[int]] = []
+    family: list[int] = []
+    defaults: list[int] = []
     for f, block in enumerate(default):
         usual = [int(block)] * GROUPS
         defaults.append(len(networks))

@@ -154,8 +154,13 @@ def test_a_selection_reads_again_and_a_damaged_one_is_told(profile: Path, tmp_pa
             read_selection(tmp_path)
         assert "gnomon space select" in told.value.hint
     (tmp_path / SELECTION).unlink()
-    with pytest.raises(UsageError, match="nothing was selected"):
+    with pytest.raises(UsageError, match="no profile"):
         read_selection(tmp_path)
+    kept = (profile / SELECTION).read_text()
+    (profile / SELECTION).unlink()
+    with pytest.raises(UsageError, match="nothing was selected"):
+        read_selection(profile)
+    (profile / SELECTION).write_text(kept)
 
 
 def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.devices.dpu_http import DpuServer
+from gnomon.devices.dpu_http import DpuServer, check_server
 from gnomon.errors import GnomonError, UsageError
 from gnomon.jobs.request import Request
 from gnomon.jobs.space_context import check_context, measuring_context
@@ -65,9 +65,9 @@ class Measurer:
         over_http = toolchain.runtime == "http"
         if over_http and self.server is None:
             raise UsageError(f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
-        context = measuring_context(
-            self.request, settings, self.server.url if over_http and self.server is not None else None
-        )
+        # A board is known by its name: the port is that of a program which may be started anew.
+        host = check_server(self.server).hostname if over_http and self.server is not None else None
+        context = measuring_context(self.request, settings, host)
         check_context(self.folder.latency.values(), toolchain.name, context)
         return context
 

@@ -3,19 +3,21 @@
 - "published": the default network of each family is trained; every single swap begins with its weights and is tuned.
   As published; swapped layers have had less training than the others, so that the default looks best.
 - "fair": every single swap is trained from nothing, each as long as the others, from one or several seeds.
-- "balanced": networks of a balanced design are trained from nothing, and effects are told from all of them together. As
-  each says something of every cell group, it tells the single swaps apart at a fraction of the cost of training them.
+- "balanced": networks of a balanced design of each family, and of one over all families, are trained from nothing, and
+  effects are told from all of them together. As each says something of every cell group, it tells the single swaps
+  apart at a fraction of the cost of training them.
 - "halving": single swaps are trained from nothing; after each rung the worse half of each family goes no further
   (Jamieson and Talwalkar, "Non-stochastic best arm identification", 2016). For who wants the best one only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gnomon.jobs.space_folder import AccuracyRow
-from gnomon.jobs.space_study import Family, Study
+from gnomon.jobs.space_study import Family, Network, Study
 from gnomon.jobs.space_training import Method, Training
 from gnomon.spaces.balanced_design import balanced_design
 from gnomon.training.recipe import Recipe
@@ -63,9 +65,25 @@ def plan(name: str, study: Study, budget: Budget) -> Plan:
         return Plan(method=_fair(families, budget), trainings=swaps * budget.seeds + extra)
     if name == "halving":
         return Plan(method=_halving(families, budget), trainings=2 * swaps)
-    networks = sum(_networks(family, budget) for family in families)
+    across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
+    networks = sum(_networks(family, budget) for family in families) + len(across)
     extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
-    return Plan(method=_balanced(families, budget), trainings=networks * budget.seeds + extra)
+    return Plan(method=_balanced(families, across, budget), trainings=networks * budget.seeds + extra)
+
+
+def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
+    """So many networks of primitives of several families, from a balanced design over all primitives.
+
+    Networks of one family tell what that family does in all cell groups together; where a selection puts families side
+    by side, it has to know what each does in each group. None where there is one family, or one cell group.
+    """
+    names, groups = list(study.primitives), study.layout.group_count
+    alone = sum((len(family.primitives) / len(names)) ** groups for family in study.families.values())
+    if len(study.families) < 2 or groups < 2 or count < 1:
+        return []
+    drawn = balanced_design([len(names)] * groups, math.ceil(count / (1 - alone)), seed=seed)
+    networks = [study.mixed([names[k] for k in row]) for row in drawn.tolist()]
+    return list({n.id: n for n in networks if not n.family}.values())[:count]
 
 
 def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]:
@@ -138,7 +156,7 @@ def _fair(families: Sequence[Family], budget: Budget) -> Method:
     yield wanted
 
 
-def _balanced(families: Sequence[Family], budget: Budget) -> Method:
+def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
     wanted = []
     for family in families:
         counts = [len(ones) for ones in family.space.choices]
@@ -154,6 +172,11 @@ def _balanced(families: Sequence[Family], budget: Budget) -> Method:
                 )
                 for k in range(seeds)
             ]
+    wanted += [
+        Training(method="balanced", stage="whole", network=network, recipe=budget.recipe, seed=budget.seed + k)
+        for network in across
+        for k in range(budget.seeds)
+    ]
     yield wanted
 
 

@@ -17,7 +17,7 @@ from gnomon.jobs.request import Request
 from gnomon.jobs.space_folder import ProfileFolder
 from gnomon.jobs.space_images import carried, open_calibration, open_images
 from gnomon.jobs.space_measuring import Measurer
-from gnomon.jobs.space_methods import METHODS, Budget, plan, recipes
+from gnomon.jobs.space_methods import METHODS, Budget, across_families, plan, recipes
 from gnomon.jobs.space_proxies import score_networks
 from gnomon.jobs.space_study import Network, Study, open_study
 from gnomon.jobs.space_supernet import supernet_rows
@@ -30,7 +30,8 @@ from gnomon.toolchains.registry import chosen_toolchain
 from gnomon.training.recipe import check
 
 MIXED = 12
-"""Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
+"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
+layers add up, and what each family costs in each cell group."""
 
 _DESIGNS = 50  # a design of a small space is single swaps for the most part
 
@@ -171,7 +172,10 @@ def workers_of(asked: int) -> int:
 
 
 def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
-    """The single swaps of all families, and so many mixed networks of each: those that were trained first."""
+    """The single swaps of all families, so many mixed networks of each, and as many of several families.
+
+    Of mixed ones those that were trained come first.
+    """
     found: list[Network] = []
     trained = trained_networks(study, folder)
     for family in study.families.values():
@@ -186,7 +190,8 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
             drawn = (family.network(row) for row in balanced_design(counts, wanted, seed=seed + number))
             more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
         found += [*single, *list(more.values())[:wanted]]
-    return found
+    across = [*(n for n in trained if not n.family), *across_families(study, mixed, seed=seed)]
+    return [*found, *list({n.id: n for n in across}.values())[:mixed]]
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:

@@ -101,8 +101,8 @@ def validate_selection(
         study.check([*folder.accuracy.values(), *folder.latency.values()])
         # What an earlier validation drew is drawn again: another draw each time would be one until it suits.
         ours = {row.network for row in folder.accuracy.values() if row.method == METHOD}
-        rows = latest(folder.latency.values(), selection["toolchain"])
-        before = {name: row for name, row in rows.items() if name not in ours}
+        every = latest(folder.latency.values(), selection["toolchain"])
+        before = {name: row for name, row in every.items() if name not in ours}
         known = seen_networks(study, folder.accuracy.values(), selection["method"])
         reduced, full = _drawn(study, selection, asked, {*before, *known})
         with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
@@ -132,11 +132,23 @@ def validate_selection(
         seen = seen_networks(study, folder.accuracy.values(), METHOD)
     finally:
         folder.close()
+    return _found(asked, study, selection, (known, before), (reduced, full, seen, rows))
+
+
+def _found(
+    asked: ValidateRequest,
+    study: Study,
+    selection: Mapping[str, Any],
+    known: tuple[Mapping[str, Seen], Mapping[str, LatencyRow]],
+    drawn: tuple[list[Network], list[Network], Mapping[str, Seen], Mapping[str, LatencyRow]],
+) -> Validated:
+    """What was predicted against what was measured, of both spaces; and write it down."""
+    reduced, full, seen, rows = drawn
     found = {
         "profile": str(asked.profile),
         "toolchain": selection["toolchain"],
         "networks": len(reduced) + len(full),
-        **_predictions(study, (known, before), (seen, rows)),
+        **_predictions(study, known, (seen, rows)),
         "spaces": _spaces([n.id for n in full], [n.id for n in reduced], seen, rows),
     }
     save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / VALIDATION, option="--profile-dir")
