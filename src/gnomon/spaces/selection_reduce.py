@@ -2,8 +2,9 @@
 
 The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
 Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
-best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. Choices
-go one by one where least is lost; how many each group keeps is then decided exactly.
+best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. What a
+loss counts is the hypervolume that it is worth under that weighting (`selection_weights`). Choices go one by one where
+least is lost; how many each group keeps is then decided exactly.
 
 Measurements that disagree by their noise leave many selections nearly equally good, among which a search would fall
 now here, now there. So there is a layout to stay with, and leaving it has a price: inertia.
@@ -22,6 +23,7 @@ from gnomon.core.dominance import nondominated
 from gnomon.core.space import Space
 from gnomon.spaces.primitives import parse_name
 from gnomon.spaces.selection_front import Resamples, front_of_sums
+from gnomon.spaces.selection_weights import hypervolume_weights
 
 _WEIGHTINGS = 16
 _ROUNDING = 1 + 1e-9
@@ -33,7 +35,8 @@ Masks = tuple[NDArray[np.bool_], ...]
 class WeighedCosts:
     """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
 
-    `doubt` is by how much an entry of them is uncertain: the mean standard deviation over the resamples.
+    Each is multiplied by what the weighting counts for the hypervolume. `doubt` is by how much an entry before that is
+    uncertain: the mean standard deviation over the resamples.
     """
 
     tables: tuple[Floats, ...]
@@ -51,6 +54,7 @@ def weighed_costs(resamples: Resamples) -> WeighedCosts:
     reach = np.ptp(front.costs, axis=0)
     scale = np.where(reach > 0, reach, 1.0)
     angles = (np.arange(_WEIGHTINGS) + 0.5) / _WEIGHTINGS * np.pi / 2
+    counts = hypervolume_weights(resamples, scale, angles)[:, None, None]
     tables, spreads = [], []
     for latency, logit in zip(resamples.latencies, resamples.logits, strict=True):
         cost = (
@@ -58,7 +62,7 @@ def weighed_costs(resamples: Resamples) -> WeighedCosts:
             - np.sin(angles)[:, None, None] * (logit / scale[1])[None]
         )
         spreads.append((cost - cost.mean(axis=2, keepdims=True)).std(axis=1).ravel())
-        tables.append(cost.reshape(-1, cost.shape[2]))
+        tables.append((cost * counts).reshape(-1, cost.shape[2]))
     return WeighedCosts(tables=tuple(tables), doubt=float(np.concatenate(spreads).mean()))
 
 
