@@ -22,17 +22,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnomon.api import request_of
 from gnomon.api_spaces import select_primitives
-from gnomon.core.hypervolume import hypervolume
 from gnomon.errors import GnomonError
 from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space_images import open_images
@@ -44,11 +42,11 @@ from gnomon.jobs.space_study import Network, Study, open_study
 from gnomon.jobs.space_training import Method, Trainer, Training
 from gnomon.jobs.space_weights import trained_weights
 from gnomon.measure.progress import Progress
-from gnomon.spaces.features import Floats, Ints
+from gnomon.spaces.features import Ints
 from gnomon.spaces.selection_pareto import ParetoOptions
-from gnomon.spaces.space_evidence import DrawnNetworks, compare_spaces
 from gnomon.toolchains.registry import chosen_toolchain
 from gnomon.training.data import Dataset, packed
+from space_whole import GOAL, Whole, at_random, described, evidence, greedy, worth
 
 CONFIG = """\
 search_space_cfg:
@@ -70,7 +68,7 @@ SPACES = {
     "mixed": [f"{family}block_{k}" for family in ("Mobile", "VGG") for k in range(3)],
     "one family": [f"VGGblock_{k}" for k in range(5)],
 }
-TOOLCHAIN, TRUTH, GOAL = "onnxruntime", "truth", (0.1, 0.95)
+TOOLCHAIN, TRUTH = "onnxruntime", "truth"
 RULES: dict[str, tuple[Rule, ParetoOptions]] = {
     "pareto (default)": ("pareto", ParetoOptions()),
     "pareto, no inertia": ("pareto", ParetoOptions(inertia=0.0)),
@@ -114,43 +112,6 @@ class Case:
         weights = trained_weights(folder)
         measurer = Measurer(folder=folder, study=self.study, request=request, weights=weights)
         measurer.run(chosen_toolchain(TOOLCHAIN, None), {}, networks)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Whole:
-    """All networks of a space: their choices (N, groups), accuracies by seed (seeds, N), and latencies (N,) in s."""
-
-    choices: Ints
-    accuracies: Floats
-    latencies: Floats
-
-    @property
-    def within(self) -> float | None:
-        """The standard deviation of an accuracy by the seed, pooled over networks."""
-        seeds = len(self.accuracies)
-        return float(np.sqrt(self.accuracies.var(axis=0, ddof=1).mean())) if seeds > 1 else None
-
-    @property
-    def points(self) -> Floats:
-        """Latency and error."""
-        return self.of(self.accuracies.mean(axis=0))
-
-    def of(self, accuracy: Floats) -> Floats:
-        """Latency and error, by these accuracies."""
-        return np.column_stack([self.latencies, 1 - accuracy])
-
-    def inside(self, kept: Sequence[Iterable[int]]) -> NDArray[np.bool_]:
-        """Which networks are made of these choices of each group."""
-        made: NDArray[np.bool_] = np.all(
-            [np.isin(column, list(own)) for column, own in zip(self.choices.T, kept, strict=True)], axis=0
-        )
-        return made
-
-    def share(self, kept: Sequence[Iterable[int]]) -> float:
-        """The share of the whole space's hypervolume that networks of these choices reach."""
-        points = self.points
-        worst = points.max(axis=0).tolist()
-        return hypervolume(points[self.inside(kept)], worst) / hypervolume(points, worst)
 
 
 def main() -> int:
@@ -259,47 +220,6 @@ def known(case: Case, rows: Sequence[AccuracyRow]) -> Whole:
     )
 
 
-def described(whole: Whole) -> dict[str, Any]:
-    """The whole space in numbers: the ranges (5 to 95 %), and the noise of one training."""
-    accuracy, latency = whole.accuracies.mean(axis=0), whole.latencies * 1e6
-    return {
-        "networks": len(accuracy),
-        "seeds": len(whole.accuracies),
-        "accuracy": np.quantile(accuracy, [0, 0.05, 0.5, 0.95, 1]).tolist(),
-        "latency_us": np.quantile(latency, [0, 0.05, 0.5, 0.95, 1]).tolist(),
-        "sd_of_a_training": whole.within,
-    }
-
-
-def worth(whole: Whole) -> list[float] | None:
-    """The share of each seed's hypervolume that the front by the mean of the other seeds reaches."""
-    found = []
-    for seed in range(len(whole.accuracies)):
-        others = np.delete(whole.accuracies, seed, axis=0)
-        if not len(others):
-            return None
-        told, mine = whole.of(others.mean(axis=0)), whole.of(whole.accuracies[seed])
-        front = np.array([not ((told <= one).all(axis=1) & (told < one).any(axis=1)).any() for one in told])
-        worst = mine.max(axis=0).tolist()
-        found.append(hypervolume(mine[front], worst) / hypervolume(mine, worst))
-    return found
-
-
-def greedy(whole: Whole) -> dict[str, Any]:
-    """Whoever knows the truth: the choice whose loss is the least goes, until few enough networks are left."""
-    kept = [list(range(int(column.max()) + 1)) for column in whole.choices.T]
-    while int(whole.inside(kept).sum()) > GOAL[0] * len(whole.choices):
-        tries = [
-            (whole.share([*kept[:g], [k for k in own if k != one], *kept[g + 1 :]]), g, one)
-            for g, own in enumerate(kept)
-            for one in own
-            if len(own) > 1
-        ]
-        _, group, one = max(tries)
-        kept[group].remove(one)
-    return {"networks": float(whole.inside(kept).mean()), "hypervolume": whole.share(kept), "kept": kept}
-
-
 def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dict[str, Any]:
     """A rule on each profile: mean, least and largest of them, and all."""
     rows: list[dict[str, Any]] = []
@@ -330,37 +250,6 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
         "of": len(rows),
         "alike": _alike([row["groups"] for row in done]),
         "profiles": rows,
-    }
-
-
-def at_random(whole: Whole, sizes: Sequence[int], *, seed: int, count: int = 200) -> list[float]:
-    """Hypervolume of random reduced spaces of as many primitives a group, in any order: 5 %, median, 95 %."""
-    rng = np.random.default_rng(seed)
-    choices = [np.unique(column) for column in whole.choices.T]
-    shares = [
-        whole.share(
-            [rng.choice(own, size, replace=False) for own, size in zip(choices, rng.permutation(sizes), strict=True)]
-        )
-        for _ in range(count)
-    ]
-    return [float(one) for one in np.quantile(shares, [0.05, 0.5, 0.95])]
-
-
-def evidence(whole: Whole, kept: Sequence[Iterable[int]]) -> dict[str, Any] | None:
-    """Networks of the reduced space against those that were left out, at equal latency; None where it cannot be."""
-    inside, points = whole.inside(kept), whole.points
-    try:
-        sides = [DrawnNetworks(errors=points[own, 1], latencies=points[own, 0]) for own in (~inside, inside)]
-        told = compare_spaces(sides[0], sides[1], bins=4)
-    except GnomonError:
-        return None
-    return {
-        "compared": told.compared,
-        "ahead": told.ahead,
-        "p_ahead": told.p_ahead,
-        "behind": told.behind,
-        "median_others": told.full_median.value,
-        "median_reduced": told.reduced_median.value,
     }
 
 

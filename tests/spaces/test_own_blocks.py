@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -105,3 +106,19 @@ def test_packages_add_theirs(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
     entries.append(EntryPoint(name="broken", value="no_such_module_at_all:x", group=own_blocks.GROUP))
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
         known_primitives()
+
+
+def test_a_file_that_is_edited_within_a_second_is_read_anew_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    text = (
+        "from gnomon.spaces.primitives import Primitive\n"
+        "def block(x, channels, stride):\n"
+        "    return x.conv(channels, {kernel}, stride=stride)\n"
+        "primitives = [Primitive(family='Own', number=0, block=block)]\n"
+    )
+    path, digests = tmp_path / "own.py", []
+    for kernel in (3, 5):
+        path.write_text(text.format(kernel=kernel))
+        os.utime(path, (1e9, 1e9))
+        digests.append(known_primitives("ssprofile", [path])["Ownblock_0"].digest)
+    assert len(set(digests)) == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["own.py"]

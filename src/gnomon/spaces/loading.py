@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
@@ -82,12 +83,24 @@ def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
     return getattr(module, attribute)
 
 
+class _Source(SourceFileLoader):
+    """Reads the file itself, and leaves nothing beside it.
+
+    Compiled code that Python keeps is known by the file's second and length: a file that was edited twice in a second
+    would be what it was before.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _run(path: Path) -> ModuleType:
     """The module of a user's file."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="Give the path of a Python file that is there.")
     name = f"gnomon_space_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file", hint="Give the path of the Python file that has the space.")
     module = importlib.util.module_from_spec(spec)
