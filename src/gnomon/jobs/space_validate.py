@@ -36,6 +36,7 @@ from gnomon.jobs.space_weights import trained_weights
 from gnomon.measure.progress import Watch
 from gnomon.spaces.balanced_design import balanced_design
 from gnomon.spaces.effects import fit_effects
+from gnomon.spaces.features import Floats
 from gnomon.spaces.rank_agreement import kendall_tau
 from gnomon.spaces.space_evidence import DrawnNetworks, compare_spaces
 from gnomon.toolchains.registry import chosen_toolchain
@@ -223,7 +224,7 @@ def _predictions(
         found["accuracy"] = {
             "networks": len(believed),
             "mean_error": float(np.abs(believed - evidence.values).mean()),
-            "inside": float(((evidence.values >= low) & (evidence.values <= high)).mean()),
+            "inside": _inside(evidence.values, (low, believed, high), evidence.errors),
             "tau": kendall_tau(believed, evidence.values) if len(believed) > 1 else None,
         }
     pairs = _latencies(study, known[1], measured[1])
@@ -236,6 +237,16 @@ def _predictions(
             "tau": kendall_tau(pairs[:, 0], pairs[:, 1]) if len(pairs) > 1 else None,
         }
     return found
+
+
+def _inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Floats) -> float:
+    """The share of measured values within the 95 % interval of what one training of such a network shows.
+
+    It is as wide as what is believed (low, middle, high) and the standard error of the measured value itself together.
+    """
+    low, middle, high = believed
+    reach = np.where(measured < middle, middle - low, high - middle)
+    return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
 
 
 def _latencies(
