@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -180,6 +181,10 @@ def test_broken_files_are_told(content: bytes, tmp_path: Path) -> None:
 
 
 @given(st.floats())
-def test_powers_of_two_are_those_whose_logarithm_is_whole(value: float) -> None:
-    expected = value > 0 and math.isfinite(value) and math.ldexp(1.0, round(math.log2(value))) == value
+@example(1.2711610061535963e308)
+@example(2.0**1023)
+@example(5e-324)
+def test_powers_of_two_are_those_with_a_single_binary_digit(value: float) -> None:
+    # A float is a fraction over a power of two: in lowest terms both parts of a power of two have one binary digit.
+    expected = value > 0 and math.isfinite(value) and Fraction(value).numerator.bit_count() == 1
     assert is_power_of_two(value) == expected
