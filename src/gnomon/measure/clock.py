@@ -15,10 +15,10 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
     """Whether the CPU time of these runs tells the whole story.
 
     It does if it is not more than the wall time of the same calls (one thread does the work) and the process never
-    gives its core up by itself to wait for something; being interrupted is not waiting. The middle of the calls says so:
-    on a virtual machine a call in ten or so was seen with ten times as much CPU as wall time, while its host gave the
-    core to others, and several threads have more in all of them. Samples without any CPU time are those of a program
-    that does not tell it (docs/without-python.md).
+    gives its core up by itself to wait for something; being interrupted is not waiting. The middle of the calls tells:
+    on a virtual machine one call in ten or so was seen with ten times as much CPU as wall time, while its host gave the
+    core to others; several threads have more in all of them. Samples without any CPU time are those of a program that
+    does not tell it (docs/without-python.md).
     """
     parallel: list[float] = []
     calls = waits = 0
