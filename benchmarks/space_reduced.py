@@ -122,11 +122,15 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=16, help="height and width that they are padded to")
     parser.add_argument("--out", type=Path, help="a folder to go on in")
     parser.add_argument("--spaces", nargs="+", default=list(SPACES), choices=list(SPACES))
+    parser.add_argument("--primitives", nargs="+", help="another space instead, of these primitives in each group")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3, help="of the truth")
     parser.add_argument("--profiles", type=int, default=5, help="that selections are made from, each from its own seed")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
+    if arguments.primitives:
+        SPACES["own"] = arguments.primitives
+        arguments.spaces = ["own"]
     with tempfile.TemporaryDirectory() as scratch:
         out = arguments.out or Path(scratch)
         told = {name: run(name, arguments, out / name.replace(" ", "-")) for name in arguments.spaces}
