@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.sample import Failure
+from gnomon.devices.child_process import Program, tail
+from gnomon.devices.child_run import Order, Reply, run_orders
 from gnomon.toolchains.base import Artifact, Missing, StepRecord, Tell, ToolJob, check_jobs, check_ready, file_digest
-from gnomon.toolchains.child_process import Program, tail
-from gnomon.toolchains.child_run import Order, Reply, run_orders
 
 STEP = "quantize"
 SUFFIX = ".onnx"

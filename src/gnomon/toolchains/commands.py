@@ -14,11 +14,11 @@ from pathlib import Path
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Completed
+from gnomon.devices.child_process import tail
 from gnomon.devices.guard import Guard
 from gnomon.devices.process import run_process
 from gnomon.errors import DeviceError
 from gnomon.toolchains.base import Missing, StepRecord, file_digest
-from gnomon.toolchains.child_process import tail
 
 PLACEHOLDERS = ("model", "arch", "out", "name", "calibration")
 _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
+from gnomon.devices.child_process import Program
+from gnomon.devices.child_run import Order, run_orders
 from gnomon.devices.guard import guarded_folder
 from gnomon.errors import UsageError
-from gnomon.toolchains.child_process import Program
-from gnomon.toolchains.child_run import Order, run_orders
 
 EvaluationRuntime = Literal["onnxruntime", "openvino"]
 STAGE = "check"

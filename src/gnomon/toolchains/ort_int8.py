@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gnomon.devices.child_process import Program
 from gnomon.toolchains.base import Toolchain
-from gnomon.toolchains.child_process import Program
 from gnomon.toolchains.child_toolchain import ChildToolchain, missing_packages
 from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, read_settings
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.devices.child_process import Program, child_environment
 from gnomon.toolchains.base import Missing, Toolchain
-from gnomon.toolchains.child_process import Program, child_environment
 from gnomon.toolchains.child_toolchain import ChildToolchain
 from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, path, read_settings, text
 

@@ -27,7 +27,11 @@ _MOST_LETTERS = 2000
 
 
 class Refused(Exception):
-    """A job that cannot be done, in words."""
+    """A job that cannot be done, in words; `kind` as in a failure's: "refused", or "vanished" for a lost device."""
+
+    def __init__(self, words: str, kind: str = "refused") -> None:
+        super().__init__(words)
+        self.kind = kind
 
 
 def serve(setup: Setup) -> None:
@@ -138,6 +142,8 @@ def _print_to(descriptor: int) -> None:
 
 
 def _kind(error: BaseException) -> str:
+    if isinstance(error, Refused):
+        return error.kind
     short = isinstance(error, MemoryError) or any(word in str(error) for word in _MEMORY_WORDS)
     return "memory" if short else "refused"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.toolchains.toolkit import calibration, small_net
 
-from gnomon.toolchains.child_process import CHILDREN
+from gnomon.devices.child_process import CHILDREN
 
 PROGRAMS = sorted(path.stem for path in CHILDREN.glob("*_child.py"))
 SETTINGS = {
@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def test_they_are_these() -> None:
-    assert PROGRAMS == ["evaluate_child", "nncf_child", "ort_int8_child", "quark_child"]
+    assert PROGRAMS == ["evaluate_child", "nncf_child", "ort_int8_child", "quark_child", "tvm_child"]
 
 
 def test_they_import_nothing_of_gnomon() -> None:

@@ -20,7 +20,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.guard import Guard
 from gnomon.errors import RuntimeMissingError
 
-CHILDREN = Path(__file__).with_name("children")
+CHILDREN = Path(__file__).parents[1] / "children"
 """The folder of the child programs, which any interpreter runs with the name of one."""
 
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX", "CC")
@@ -38,7 +38,8 @@ class Program:
     """How a child program is started.
 
     `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages that go before the
-    interpreter's own. `settings` are given to it once. Times are for the start and for each job.
+    interpreter's own. `settings` are given to it once. Times are for the start and for each
+    job, `line_bytes` is the longest answer.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Program:
     job_timeout_s: float = 600.0
     start_timeout_s: float = 300.0
     memory_bytes: int = 16 << 30
+    line_bytes: int = _LINE_BYTES
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -75,6 +77,7 @@ class ChildProcess:
 
     def __init__(self, program: Program, home: Path, guard: Guard, stop: threading.Event) -> None:
         self._stop, self._guard = stop, guard
+        self._line_bytes = program.line_bytes
         self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
         self._buffer = bytearray()
         self._process = _start(program, home, self._log)
@@ -106,7 +109,7 @@ class ChildProcess:
         if said.get("state") == "done" and isinstance(said.get("facts"), dict):
             return said["facts"]
         if said.get("state") == "failed":
-            kind = "memory" if said.get("kind") == "memory" else "refused"
+            kind = said["kind"] if said.get("kind") in ("memory", "vanished") else "refused"
             return self._failure(stage, kind, str(said.get("message"))[:_TAIL_BYTES], log)
         self.kill()
         return self._failure(stage, "wrong-output", "the program answered out of turn", log)
@@ -166,7 +169,7 @@ class ChildProcess:
             if not chunk:
                 raise EOFError
             self._buffer += chunk
-            if len(self._buffer) > _LINE_BYTES:
+            if len(self._buffer) > self._line_bytes:
                 raise ValueError
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gnomon.devices.child_process import Program
+from gnomon.devices.child_run import Order, run_orders
 from gnomon.errors import RuntimeMissingError
-from gnomon.toolchains.child_process import Program
-from gnomon.toolchains.child_run import Order, run_orders
 
 ROGUE = """
 import json, os, signal, subprocess, sys, time

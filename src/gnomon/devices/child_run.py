@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
+from gnomon.devices.child_process import ChildProcess, Program
 from gnomon.devices.guard import Guard
-from gnomon.toolchains.child_process import ChildProcess, Program
 
 _MOST_STARTS = 2
 """A program that cannot be started twice in a row is not started for the rest either."""
@@ -46,7 +46,7 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
     """Yield a reply for each order as soon as it is there; no process is left when the iterator ends or is closed."""
     if not orders:
         return
-    home = Path(tempfile.mkdtemp(prefix="gnomon-toolchain-"))
+    home = Path(tempfile.mkdtemp(prefix="gnomon-child-"))
     guard = Guard(home)
     crew = _Crew(program, orders, home, guard)
     threads = [
