@@ -1,0 +1,244 @@
+"""One configuration a layer that is good on several devices at once: theta, the metric M, regrets and the choice.
+
+For a layer, configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations on
+i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of its regrets: 0 for what is best
+everywhere at once. A configuration without a time on some device is incomplete and not ranked, but counts for theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats
+from gnomon.errors import UsageError
+
+_ROUNDING = 1e-12  # what M may be off, in parts of the sum of t / theta, which is M + N
+_CELLS = 1 << 16  # times handled at once, so that what is made of them on the way stays in the processor's cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerTimes:
+    """Times of configurations of one layer on several devices.
+
+    `times_s` (configurations, devices) are seconds, NaN where there is none; what is infinite or not above 0 cannot be
+    a time and counts as none. `hosts` are, for each configuration, the devices that found it. `weight` is how often
+    the network calls the layer. Raises UsageError where lengths differ.
+    """
+
+    name: str
+    layer: str
+    weight: int
+    devices: tuple[str, ...]
+    configurations: tuple[str, ...]
+    hosts: tuple[tuple[str, ...], ...]
+    times_s: Floats
+
+    def __post_init__(self) -> None:
+        """Check that all lengths agree."""
+        shape = (len(self.configurations), len(self.devices))
+        if np.shape(self.times_s) != shape or len(self.hosts) != shape[0] or not self.devices:
+            raise UsageError(
+                f"layer {self.name!r} has times of shape {np.shape(self.times_s)} and {len(self.hosts)} lists of hosts"
+                f" for {shape[0]} configurations and {shape[1]} devices",
+                hint="Give a row and a list of hosts for each configuration, a column for each of at least one device.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerChoice:
+    """The choice for one layer, and what it was made from.
+
+    `theta_s` (devices,) are the least times, NaN on a device without any. `metric` (configurations,) is M, NaN for
+    incomplete ones, of which there are `incomplete`, beside `complete` ones. `chosen` is an index, None where no
+    configuration is complete; then `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and
+    `estimates`. `value` is M of the choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms.
+    `estimates` (devices,) place its time between the best (1) and the worst (0) that the hosts' own best
+    configurations have there. `lies` counts times that cannot be: infinite, or not above 0.
+    """
+
+    name: str
+    layer: str
+    weight: int
+    devices: tuple[str, ...]
+    theta_s: Floats
+    metric: Floats
+    chosen: int | None
+    configuration: str
+    hosts: tuple[str, ...]
+    value: float
+    mean: float
+    worst: float
+    regrets: Floats
+    estimates: Floats
+    complete: int
+    incomplete: int
+    lies: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NetworkChoice:
+    """The choices of a network's layers, weighted by their share of its time.
+
+    `shares` sum to 1 over the layers that have a choice, and are 0 for the others, whose names are in `left_out`.
+    `value` is the sum of share times M, `mean` that over the number of devices; NaN where no layer has a choice.
+    `regrets` (devices,) are by how much the chosen configurations' times together exceed the least times together.
+    """
+
+    layers: tuple[LayerChoice, ...]
+    shares: tuple[float, ...]
+    value: float
+    mean: float
+    regrets: Floats
+    left_out: tuple[str, ...]
+
+
+def choose(times: LayerTimes) -> LayerChoice:
+    """The configuration of least M; of equal ones that of the least worst regret, and of those the first.
+
+    Values that differ by less than rounding are equal, so that the order of devices decides nothing.
+    """
+    cleaned, lies = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
+    metric = _metric(cleaned, theta)
+    complete = int(np.count_nonzero(~np.isnan(metric)))
+    count = len(times.devices)
+    chosen = _chosen(cleaned, theta, metric) if complete else None
+    nothing = np.full(count, np.nan)
+    regrets = nothing if chosen is None else regrets_of(cleaned[chosen], theta)
+    value = np.nan if chosen is None else float(metric[chosen])
+    return LayerChoice(
+        name=times.name,
+        layer=times.layer,
+        weight=times.weight,
+        devices=times.devices,
+        theta_s=theta,
+        metric=metric,
+        chosen=chosen,
+        configuration="" if chosen is None else times.configurations[chosen],
+        hosts=() if chosen is None else times.hosts[chosen],
+        value=value,
+        mean=value / count,
+        worst=float(regrets.max()),
+        regrets=regrets,
+        estimates=nothing if chosen is None else _estimates(cleaned, _own_best(times, cleaned), chosen),
+        complete=complete,
+        incomplete=len(metric) - complete,
+        lies=lies,
+    )
+
+
+def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
+    """Regrets (..., devices) of times (..., devices): 0.1 is 10 % above the least time; NaN where there is no time."""
+    with np.errstate(over="ignore"):
+        result: Floats = (times_s - theta_s) / theta_s
+    return result
+
+
+def layer_regrets(times: LayerTimes) -> Floats:
+    """The regrets (configurations, devices) of a layer, NaN where there is no time: what a portfolio is chosen from."""
+    cleaned, _ = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    return regrets_of(cleaned, np.fmin.reduce(cleaned, axis=0, initial=np.nan))
+
+
+def choose_network(layers: Sequence[LayerTimes]) -> NetworkChoice:
+    """The choice of each layer, and their total weighted by share of the network's time.
+
+    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. Raises
+    UsageError where layers have other devices, or a weight is not above 0.
+    """
+    return weigh_layers([choose(layer) for layer in layers])
+
+
+def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
+    """The network of these choices (see `choose_network`)."""
+    if not choices:
+        raise UsageError("there is no layer to choose for", hint="Give at least one.")
+    devices = choices[0].devices
+    for choice in choices:
+        if choice.devices != devices or not choice.weight > 0:
+            raise UsageError(
+                f"layer {choice.name!r} has weight {choice.weight} and devices {', '.join(choice.devices)}; the first"
+                f" layer has devices {', '.join(devices)}",
+                hint="Give all layers the same devices in the same order, and weights above 0.",
+            )
+    ranked = [k for k, choice in enumerate(choices) if choice.chosen is not None]
+    shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)
+    if ranked:
+        theta = np.array([choices[k].theta_s for k in ranked])
+        times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].weight)] for k in ranked])
+        parts = times / times.sum(axis=0)
+        shares[ranked] = parts.mean(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # regrets are infinite where floats end
+            regrets = (parts * np.array([choices[k].regrets for k in ranked])).sum(axis=0)
+    value = sum(float(shares[k]) * choices[k].value for k in ranked) if ranked else np.nan
+    return NetworkChoice(
+        layers=tuple(choices),
+        shares=tuple(shares.tolist()),
+        value=value,
+        mean=value / len(devices),
+        regrets=regrets,
+        left_out=tuple(choice.name for choice in choices if choice.chosen is None),
+    )
+
+
+def _cleaned(times_s: Floats) -> tuple[Floats, int]:
+    """The times with NaN in place of lies, and how many there were. No copy is made where there is none."""
+    least = np.fmin.reduce(times_s, axis=None, initial=np.inf)
+    most = np.fmax.reduce(times_s, axis=None, initial=0.0)
+    if least > 0 and most < np.inf:
+        return times_s, 0
+    lies = (times_s <= 0) | np.isinf(times_s)
+    return np.where(lies, np.nan, times_s), int(np.count_nonzero(lies))
+
+
+def _metric(times_s: Floats, theta_s: Floats) -> Floats:
+    """M (configurations,); NaN where a time is missing. A few rows at a time."""
+    count, devices = times_s.shape
+    metric = np.empty(count)
+    step = max(_CELLS // devices, 1)
+    part = np.empty((min(step, count), devices))
+    with np.errstate(over="ignore"):
+        for begin in range(0, count, step):
+            rows = times_s[begin : begin + step]
+            here = np.subtract(rows, theta_s, out=part[: len(rows)])
+            np.divide(here, theta_s, out=here)
+            here.sum(axis=1, out=metric[begin : begin + step])
+    return metric
+
+
+def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
+    """Index of the choice, among configurations of which one at least has an M."""
+    least = float(np.fmin.reduce(metric))
+    tied: NDArray[np.intp] = np.flatnonzero(metric <= least + _ROUNDING * (least + len(theta_s)))
+    worst = regrets_of(times_s[tied], theta_s).max(axis=1)
+    best = float(worst.min())
+    return int(tied[np.flatnonzero(worst <= best + _ROUNDING * (best + 1))[0]])
+
+
+def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
+    """Index of each device's own best: of the configurations that it found, the fastest on it."""
+    places = {device: i for i, device in enumerate(times.devices)}
+    found: list[list[int]] = [[] for _ in times.devices]
+    for configuration, hosts in enumerate(times.hosts):
+        for host in hosts:
+            if host in places:
+                found[places[host]].append(configuration)
+    best = []
+    for device, rows in enumerate(found):
+        own = cleaned[rows, device]
+        if not np.isnan(own).all():
+            best.append(rows[int(np.nanargmin(own))])
+    return best
+
+
+def _estimates(times_s: Floats, own_best: Sequence[int], chosen: int) -> Floats:
+    """1 - (t - low) / (high - low), of the times of the hosts' own best and of the choice; 1 where they are equal."""
+    carried = times_s[[*own_best, chosen]]
+    low, high = np.fmin.reduce(carried, axis=0), np.fmax.reduce(carried, axis=0)
+    spread = high - low
+    above: Floats = times_s[chosen] - low
+    return np.asarray(1.0 - np.divide(above, spread, out=np.zeros_like(above), where=spread > 0))
