@@ -1,0 +1,160 @@
+"""JSON lines of other programs, read line by line: all that is wrong is told at once, each with its line.
+
+A program that is killed while it writes leaves a last line that ends too early. Such a line was never complete, and is
+left out; any other line that is no JSON is told. NaN and Infinity, which JSON does not know but many writers write,
+are read as such: whether they can stand where they do is their reader's question.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gnomon.core.strict_json import shown
+from gnomon.errors import ProblemError
+from gnomon.formats.complaints import Complaints
+
+MOST_LETTERS = 512 << 20
+"""The longest file that is read."""
+MOST_OF_A_LINE = 32 << 20
+"""The longest line: a function of a network with constants of its own in base64."""
+MOST_DEPTH = 64
+_MOST_DIGITS = 40
+_MOST_TOLD = 100
+_LONGEST_ESCAPE = 6
+_CLOSES = {"[": "]", "{": "}"}
+_WORDS = ("true", "false", "null", "NaN", "-Infinity", "Infinity")
+_BEGUN_WORD = re.compile(
+    "|".join(("", r"\.", "[eE][+-]?", *(word[:end] for word in _WORDS for end in range(1, len(word)))))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineRules:
+    """How the lines of a kind of file are read.
+
+    `begun` says which line may be one that was cut off: the last one, or any, where whoever went on after that began
+    a line of its own. Lines that begin with one of `comments` are left out.
+    """
+
+    begun: Literal["last", "any"] = "last"
+    comments: tuple[str, ...] = ()
+
+
+LAST = LineRules()
+
+
+def json_lines(text: str | bytes, complaints: Complaints, rules: LineRules = LAST) -> Iterator[tuple[int, Any]]:
+    """The number of each line, from 1, and its value. Tells of what is wrong, at most some hundred times.
+
+    Raises ProblemError for a file that is too long.
+    """
+    if len(text) > MOST_LETTERS:
+        told = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
+        raise ProblemError(told, hint=complaints.hint)
+    lines: list[Any] = text.split(b"\n") if isinstance(text, bytes) else text.split("\n")
+    filled = [number for number, line in enumerate(lines, 1) if line.strip()]
+    last = filled[-1] if filled else 0
+    for number in filled:
+        line = lines[number - 1]
+        if len(complaints.told) >= _MOST_TOLD:
+            complaints.tell(f"line {number}", "the rest was not read")
+            return
+        may_be_cut = rules.begun == "any" or (number == last and number == len(lines))
+        found = _line(line, number, may_be_cut, complaints, rules)
+        if found is not None:
+            yield number, found[0]
+
+
+def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether a text is the begin of an object or list that was never closed; what is damaged otherwise is not."""
+    rest = text[error.pos :]
+    in_string = error.msg.startswith("Unterminated string") or (
+        error.msg.startswith("Invalid \\u") and len(rest) <= _LONGEST_ESCAPE
+    )
+    if not in_string and not _BEGUN_WORD.fullmatch(rest):
+        return False
+    bare = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]  # what is outside of strings
+    opened: list[str] = []
+    for letter in re.findall(r"[][{}]", "".join(bare)):
+        if letter in _CLOSES:
+            opened.append(_CLOSES[letter])
+        elif not opened or opened.pop() != letter:
+            return False
+    return bool(opened)
+
+
+def _line(
+    line: str | bytes, number: int, may_be_cut: bool, complaints: Complaints, rules: LineRules
+) -> tuple[Any] | None:
+    """The value of a line, in a tuple; None, and mostly told, where there is none."""
+    place = f"line {number}"
+    if len(line) > MOST_OF_A_LINE:
+        complaints.tell(place, f"{len(line)} letters, and no more than {MOST_OF_A_LINE} are read")
+        return None
+    text, damage = _text(line)
+    if rules.comments and text.startswith(rules.comments):
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        if not (may_be_cut and is_cut_off(text, error)):
+            complaints.tell(place, damage or f"no JSON: {error.msg} in column {error.colno}")
+        return None
+    except ValueError as error:
+        complaints.tell(place, str(error))
+        return None
+    except RecursionError:
+        complaints.tell(place, "nested too deeply")
+        return None
+    if damage or _too_deep(value):
+        complaints.tell(place, damage or "nested too deeply")
+        return None
+    return (value,)
+
+
+def _text(line: str | bytes) -> tuple[str, str]:
+    """A line as text, and what is wrong with its bytes."""
+    if isinstance(line, str):
+        return line.strip().removeprefix("\ufeff"), ""
+    try:
+        return line.decode("utf-8-sig").strip(), ""
+    except UnicodeDecodeError as error:
+        return line.decode("utf-8", "replace").strip(), f"no UTF-8 text (byte {error.start} of the line)"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {shown(twice)} is given twice in one object")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of more than {_MOST_DIGITS} digits")
+    return int(digits)
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether it is nested so deeply that whoever walks it later would fall; without walking it by recursion."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(inner for inner in item.values() if isinstance(inner, _HOLDERS))
+            elif isinstance(item, list):
+                deeper.extend(inner for inner in item if isinstance(inner, _HOLDERS))
+        if not deeper:
+            return False
+        level = deeper
+    return True
+
+
+_HOLDERS = (dict, list)
