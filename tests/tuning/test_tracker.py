@@ -1,0 +1,380 @@
+"""The tracker's client: addresses, replies from anywhere, peers that are hostile or silent, and the real tracker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tuning.tvmkit import needs_tvm, rpc_devices  # noqa: F401 - a fixture
+
+from gnomon.errors import DeviceError, UsageError
+from gnomon.tuning.servers import Arrangement
+from gnomon.tuning.tracker import Tracker, tracker_at
+from gnomon.tuning.tracker_reply import Queue, TrackedServer, TrackerSummary, read_free, read_summary
+from gnomon.tuning.tracker_wire import MAGIC, MOST_REPLY_BYTES, TrackerWire, connected
+
+PUT, UPDATE, PENDING_KEYS = 3, 5, 7
+HELLO = struct.pack("<i", MAGIC)
+pytestmark = pytest.mark.timeout(60)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+ports = st.integers(1, 65535)
+
+
+# Addresses
+
+
+@given(st.sampled_from(["127.0.0.1", "board", "a.b-c_d.example", "::1", "fe80::1%eth0", "2001:db8::7"]), ports)
+def test_an_address_is_read_as_it_is_told(host: str, port: int) -> None:
+    tracker = tracker_at(Tracker(host=host, port=port).address, {})
+    assert (tracker.host, tracker.port) == (host, port)
+
+
+@given(st.text())
+def test_any_text_is_an_address_or_is_refused_with_the_next_step(text: str) -> None:
+    try:
+        tracker = tracker_at(text, {})
+    except UsageError as error:
+        assert "HOST:PORT" in error.hint
+    else:
+        assert tracker_at(tracker.address, {}) == tracker
+        assert 0 < tracker.port < 65536
+        assert tracker.host.isprintable() and " " not in tracker.host
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "expected"),
+    [
+        (None, {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "board:9300"),
+        (None, {"TVM_TRACKER_HOST": "board"}, "board:9190"),
+        (None, {"TVM_TRACKER_HOST": "::1", "TVM_TRACKER_PORT": "1"}, "[::1]:1"),
+        ("desk", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "desk:9300"),
+        (":9400", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9300"}, "board:9400"),
+        ("desk:9400", {"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "x"}, "desk:9400"),
+    ],
+)
+def test_what_is_left_out_comes_from_the_environment(
+    text: str | None, environment: dict[str, str], expected: str
+) -> None:
+    assert tracker_at(text, environment).address == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "no tracker is named"),
+        (":9190", "no tracker is named"),
+        ("board:", "no port follows"),
+        ("board:0", "no port from 1"),
+        ("board:65536", "no port from 1"),
+        ("board:٣", "no port from 1"),
+        ("::1:9190", "in brackets"),
+        ("[::g]:9190", "no address of IPv6"),
+        ("-board:9190", "no name or address"),
+        ("a board:9190", "no name or address"),
+        ("[::1", "no address of a tracker"),
+    ],
+)
+def test_what_means_no_tracker_is_refused(text: str | None, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        tracker_at(text, {})
+
+
+def test_a_variable_that_means_no_port_is_refused() -> None:
+    with pytest.raises(UsageError, match="no port from 1"):
+        tracker_at("board", {"TVM_TRACKER_PORT": "http"})
+
+
+# Replies
+
+
+@given(json_values)
+def test_any_reply_is_a_value_or_an_error_with_the_next_step(reply: Any) -> None:
+    for read in (read_summary, read_free):
+        with contextlib.suppress(DeviceError):
+            read(reply, "t:1")
+        with contextlib.suppress(DeviceError):
+            read([0, reply], "t:1")
+
+
+@given(
+    st.lists(st.tuples(keys, ports, st.booleans())), st.dictionaries(keys, st.tuples(st.integers(0), st.integers(0)))
+)
+def test_a_summary_is_read_whole(servers: list[tuple[str, int, bool]], queues: dict[str, tuple[int, int]]) -> None:
+    infos = [{"key": f"server:{key}", "addr": ["h", str(port) if cpp else port]} for key, port, cpp in servers]
+    counts = {key: {"free": free, "pending": pending, "new": 1} for key, (free, pending) in queues.items()}
+    found = read_summary([0, {"queue_info": counts, "server_info": infos}], "t:1")
+    assert sorted((s.key, s.port) for s in found.servers) == sorted((key, port) for key, port, _ in servers)
+    assert dict(found.queues) == {key: Queue(free=free, pending=p) for key, (free, p) in queues.items()}
+    assert set(found.keys) == {key for key, _, _ in servers}
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    infos = [7, {"key": "server:", "addr": ["h", 1]}, {"key": "server:a", "addr": ["", 70000]}, {"key": "server:b"}]
+    counts = {"a": {"free": -1, "pending": True}, "b": []}
+    with pytest.raises(DeviceError) as refused:
+        read_summary([0, {"server_info": infos, "queue_info": counts}], "t:1")
+    for place in ("[0]", "[1].key", "[2].addr[0]", "[2].addr[1]", "[3].addr", "queue_info['a']", "queue_info['b']"):
+        assert place in refused.value.message
+    assert "t:1" in refused.value.message
+    assert refused.value.hint
+
+
+def test_an_unknown_key_lists_the_known_and_the_near_one() -> None:
+    found = TrackerSummary(servers=(TrackedServer(key="phone", host="h", port=1),), queues={})
+    with pytest.raises(DeviceError, match="'phne'; its keys: 'phone'") as refused:
+        found.require("phne", "t:1")
+    assert refused.value.hint == "Did you mean 'phone'?"
+    with pytest.raises(DeviceError, match="no server at all"):
+        TrackerSummary(servers=(), queues={}).require("x\x1b[2J", "t:1")
+
+
+# Peers that are no tracker
+
+
+@contextlib.contextmanager
+def peer(answer: Callable[[socket.socket], None]) -> Iterator[Tracker]:
+    """Somebody who listens on loopback and answers each connection so, until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        ended = threading.Event()
+
+        def serve() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    link, _ = listener.accept()
+                    link.settimeout(5)
+                    with link:
+                        answer(link)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield Tracker(host="127.0.0.1", port=listener.getsockname()[1], reply_s=0.3)
+        finally:
+            ended.set()
+            thread.join()
+
+
+def frame(raw: bytes) -> bytes:
+    return struct.pack("<i", len(raw)) + raw
+
+
+def sends(raw: bytes) -> Callable[[socket.socket], None]:
+    """Sends that and waits for the end of the connection."""
+
+    def answer(link: socket.socket) -> None:
+        link.sendall(raw)
+        while link.recv(1024):
+            pass
+
+    return answer
+
+
+def drips(link: socket.socket) -> None:
+    """One byte after the other, of a reply that never ends."""
+    for byte in HELLO + frame(b" " * 1000):
+        link.sendall(bytes([byte]))
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (sends(b""), "not answer in time"),
+        (sends(HELLO), "not answer in time"),
+        (sends(HELLO[:2]), "not answer in time"),
+        (sends(b"HTTP/1.1 400 Bad Request\r\n"), "another magic number"),
+        (sends(HELLO + frame(b"[0,")), "no JSON"),
+        (sends(HELLO + frame(b"\xff\xfe")), "no UTF-8"),
+        (sends(HELLO + frame(b"[" * 50_000)), "nested too deeply"),
+        (sends(HELLO + frame(b"NaN")), "not a number"),
+        (sends(HELLO + frame(b'[0, {"a": 1, "a": 2}]')), "given twice"),
+        (sends(HELLO + frame(b"[-1]")), "malformed"),
+        (sends(HELLO + struct.pack("<i", 1 << 30)), "1073741824 bytes"),
+        (sends(HELLO + struct.pack("<i", MOST_REPLY_BYTES + 1)), "bytes"),
+        (sends(HELLO + struct.pack("<i", 0)), "0 bytes"),
+        (sends(HELLO + struct.pack("<i", -5)), "-5 bytes"),
+        (lambda link: None, "closed the connection|broke the connection"),
+        (lambda link: link.sendall(HELLO), "closed the connection|broke the connection"),
+        (lambda link: link.sendall(HELLO + frame(b"[0, {}]")[:6]), "closed the connection|broke the connection"),
+        (drips, "not answer in time"),
+    ],
+)
+def test_whatever_a_peer_does_is_an_error_with_the_next_step(
+    answer: Callable[[socket.socket], None], told: str
+) -> None:
+    with peer(answer) as tracker:
+        for ask in (tracker.summary, lambda: tracker.request("a", 0.3)):
+            with pytest.raises(DeviceError, match=told) as refused:
+                ask()
+            assert refused.value.hint
+            assert tracker.address in refused.value.message
+
+
+def test_an_address_where_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it
+        with pytest.raises(DeviceError, match="no tracker can be reached") as refused:
+            Tracker(host="127.0.0.1", port=taken.getsockname()[1]).summary()
+    assert refused.value.transient
+    assert "gnomon rpc up" in refused.value.hint
+
+
+SUMMARY = (
+    b'[0, {"server_info": [{"key": "server:a", "addr": ["h", 1]}], "queue_info": {"a": {"free": 0, "pending": 1}}}]'
+)
+
+
+def test_a_server_that_was_given_in_the_last_moment_is_not_lost() -> None:
+    """The time is up and the answer is under way: whoever is about to leave takes it with him."""
+
+    def answer(link: socket.socket) -> None:
+        link.sendall(HELLO + frame(SUMMARY))
+        while link.recv(1024):  # until the client has said that it sends no more
+            pass
+        link.sendall(frame(b'[0, ["h", "7", "a:0.5"]]'))
+
+    with peer(answer) as tracker:
+        found = tracker.request("a", 0.3)
+    assert (found.host, found.port, found.matchkey) == ("h", 7, "a:0.5")
+
+
+def test_a_tracker_that_does_not_hang_up_keeps_nobody() -> None:
+    with peer(sends(HELLO + frame(SUMMARY))) as tracker, pytest.raises(DeviceError, match="its only server is busy"):
+        tracker.request("a", 0.1)
+
+
+# The real tracker. A device is played by the test: it says what a server says, and hears what the tracker thinks.
+
+
+@contextlib.contextmanager
+def device(tracker: Tracker, key: str) -> Iterator[TrackerWire]:
+    """A device that is registered and offers nothing yet."""
+    with connected(tracker.host, tracker.port, time.monotonic() + 10) as wire:
+        assert said(wire, [UPDATE, {"key": f"server:{key}", "addr": [None, 4711]}]) == 0
+        yield wire
+
+
+def said(wire: TrackerWire, message: list[Any]) -> Any:
+    return wire.ask(message, time.monotonic() + 10)
+
+
+def offer(wire: TrackerWire, key: str, matchkey: str) -> None:
+    assert said(wire, [PUT, key, [4711, matchkey], None]) == 0
+
+
+def eventually(truth: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 10
+    while not truth():
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+@needs_tvm
+def test_the_servers_of_a_real_tracker(rpc_devices: Arrangement) -> None:  # noqa: F811
+    found = rpc_devices.tracker.summary()
+    assert {"wide", "narrow"} <= set(found.keys)
+    assert [s.address for s in found.of("narrow")] == [d.address for d in rpc_devices.devices[1:]]
+    assert found.queue("wide") == Queue(free=1, pending=0)
+
+
+@needs_tvm
+def test_an_unknown_key_leaves_no_trace(rpc_devices: Arrangement) -> None:  # noqa: F811
+    with pytest.raises(DeviceError, match="'widest'; its keys: 'narrow', 'wide'"):
+        rpc_devices.tracker.request("widest", 5)
+    assert "widest" not in rpc_devices.tracker.summary().queues
+
+
+@needs_tvm
+def test_a_device_that_comes_in_time(rpc_devices: Arrangement) -> None:  # noqa: F811
+    tracker = rpc_devices.tracker
+    found: list[Any] = []
+    asking = threading.Thread(target=lambda: found.append(tracker.request("late", 10, appear_s=10)))
+    asking.start()
+    with device(tracker, "late") as wire:
+        eventually(lambda: tracker.summary().queue("late").pending == 1)
+        offer(wire, "late", "late:0.1")
+        asking.join()
+        assert said(wire, [PENDING_KEYS]) == []
+    assert (found[0].host, found[0].port, found[0].matchkey) == ("127.0.0.1", 4711, "late:0.1")
+
+
+@needs_tvm
+def test_a_request_that_was_given_up_takes_no_device(rpc_devices: Arrangement) -> None:  # noqa: F811
+    tracker = rpc_devices.tracker
+    with device(tracker, "dropped") as wire:
+        for _ in range(3):
+            with pytest.raises(DeviceError, match=r"became free within 0\.2 s: its only server is busy"):
+                tracker.request("dropped", 0.2)
+        # The tracker counts them until it meets them; then it finds that nobody is there.
+        assert tracker.summary().queue("dropped").pending == 3
+        offer(wire, "dropped", "dropped:0.1")
+        assert said(wire, [PENDING_KEYS]) == ["dropped:0.1"]
+        assert tracker.summary().queue("dropped") == Queue(free=1, pending=0)
+        assert tracker.request("dropped", 5).matchkey == "dropped:0.1"
+
+
+ASK = """
+import sys
+from gnomon.tuning.tracker import tracker_at
+tracker_at(sys.argv[1]).request(sys.argv[2], 60)
+"""
+
+
+@needs_tvm
+def test_a_request_whose_process_was_killed_takes_no_device(rpc_devices: Arrangement) -> None:  # noqa: F811
+    tracker = rpc_devices.tracker
+    with device(tracker, "killed") as wire:
+        with subprocess.Popen([sys.executable, "-c", ASK, tracker.address, "killed"]) as process:
+            eventually(lambda: tracker.summary().queue("killed").pending == 1)
+            process.send_signal(signal.SIGKILL)
+        offer(wire, "killed", "killed:0.1")
+        assert tracker.request("killed", 5).matchkey == "killed:0.1"
+
+
+@needs_tvm
+def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Arrangement) -> None:  # noqa: F811
+    tracker = rpc_devices.tracker
+    with device(tracker, "ending") as wire:
+        offer(wire, "ending", "ending:0.1")
+    eventually(lambda: "ending" not in tracker.summary().keys)
+    assert tracker.summary().queue("ending") == Queue(free=0, pending=0)
+    with pytest.raises(DeviceError, match="no server of the tracker"):
+        tracker.request("ending", 5)
+
+
+@needs_tvm
+def test_a_server_that_nobody_connects_to_is_free_again(rpc_devices: Arrangement) -> None:  # noqa: F811
+    tracker = rpc_devices.tracker
+    first = tracker.request("wide", 20)
+    with pytest.raises(DeviceError, match="its only server is busy"):
+        tracker.request("wide", 0.2)
+    second = tracker.request("wide", 30)  # about 6 to 8 s later
+    assert (second.host, second.port) == (first.host, first.port)
+    assert second.matchkey != first.matchkey
+
+
+def test_no_process_of_gnomon_loads_tvm() -> None:
+    code = "import sys, gnomon.tuning.tracker, gnomon.tuning.servers; print('tvm' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "False"
