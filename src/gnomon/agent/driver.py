@@ -58,6 +58,7 @@ def driver_for(runtime: str) -> Driver:
         "onert": ".driver_onert:OnertDriver",
         "onnxruntime": ".driver_onnxruntime:OnnxRuntimeDriver",
         "openvino": ".driver_openvino:OpenVinoDriver",
+        "tvm": ".driver_tvm:TvmDriver",
     }
     path = known.get(runtime, runtime)
     module, _, name = path.partition(":")

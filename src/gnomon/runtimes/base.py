@@ -134,6 +134,12 @@ def whole_segment(
     }
 
 
-def environment_variants(wish: Wish) -> Sequence[tuple[str, Mapping[str, str]]]:
-    """The clean environment, then each wished one with the label that goes into a configuration's name."""
-    return [("", {}), *((",".join(f"{k}={v}" for k, v in sorted(e.items())), e) for e in wish.environments)]
+def environment_variants(wish: Wish, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
+    """The clean environment, then each wished one with the label that goes into a configuration's name.
+
+    One with a variable of gnomon's own (``GNOMON_TVM_..``) is meant for the runtime of that name, and left out for
+    others.
+    """
+    own = f"GNOMON_{runtime.upper()}_"
+    meant = [e for e in wish.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]
+    return [("", {}), *((",".join(f"{k}={v}" for k, v in sorted(e.items())), e) for e in meant)]

@@ -1,4 +1,8 @@
-"""Finds runtimes: the built-in ones and a third party's, all by the entry-point group ``gnomon.runtimes``."""
+"""Finds runtimes: the built-in ones and a third party's, all by the entry-point group ``gnomon.runtimes``.
+
+An adapter with a true attribute `by_name_only` is tried where it is named alone: one that takes very long, or is very
+slow as it comes, so that nobody wants it beside the others unasked.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,13 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
     return tuple(good), tuple(broken)
 
 
+def usual(runtime: Runtime) -> bool:
+    """Whether a runtime is tried where none is named."""
+    return not getattr(runtime, "by_name_only", False)
+
+
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
-    """The named runtimes, or all that load the format or one that it can be converted to.
+    """The named runtimes, or all that load the format or one that it can be converted to (and are `usual`).
 
     UsageError where a name is unknown or does not fit.
     """
@@ -42,9 +51,10 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
     fitting = [r for r in good if formats & r.formats]
     advice = f"Runtimes for {model_format} models: {', '.join(r.name for r in fitting) or 'none'}."
     if not names:
-        if not fitting:
+        found = tuple(runtime for runtime in fitting if usual(runtime))
+        if not found:
             raise UsageError(f"no runtime loads {model_format} models", hint=advice)
-        return tuple(fitting)
+        return found
     for name in names:
         if name in reasons:
             raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)

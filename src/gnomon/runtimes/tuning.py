@@ -80,6 +80,7 @@ _TUNINGS: dict[str, tuple[Tuning, ...]] = {
     "openvino": (_THREADS,),
     "litert": (_THREADS,),
     "ncnn": (_THREADS,),
+    "tvm": (_THREADS,),
 }
 
 

@@ -1,0 +1,117 @@
+"""Apache TVM: an ONNX model compiled whole for the device's processor, as it comes or by tuning records."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.stats import median
+from gnomon.core.tuning_record import TuningRecords
+from gnomon.errors import ModelError, UsageError
+from gnomon.formats.tuning_records import read_tuning_records
+from gnomon.models.files import read_regular
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled
+
+RECORDS = "GNOMON_TVM_RECORDS"
+"""The variable that names a file of tuning records on this machine. It goes into no process: its traces are sent."""
+
+_BACKEND = "llvm"
+_MOST_BYTES = 256 << 20
+
+
+class Tvm(WholeModelRuntime):
+    """The adapter of TVM. It is tried where it is named alone: without records it is far slower than others.
+
+    (Compiling also takes seconds, and more on a small board.)
+    """
+
+    name = "tvm"
+    by_name_only = True
+    requirement = "gnomon[tvm]"
+    # Two versions that do not know each other crash in the middle of a job.
+    wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """float32, an environment each; one that names records by `RECORDS` is a configuration compiled with them.
+
+        UsageError where a file of records cannot be read or holds none.
+        """
+        for name in wish.backends:
+            if name not in (_BACKEND, self.name):
+                raise UsageError(
+                    f"tvm {probe.version} on this device has no backend {name!r}", hint=f"It has: {_BACKEND}."
+                )
+        return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
+
+
+def _configuration(wish: Wish, environment: Mapping[str, str]) -> Configuration:
+    options: dict[str, Any] = {"threads": wish.threads}
+    labels = [f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS]
+    if RECORDS in environment:
+        path = Path(environment[RECORDS])
+        options["records"] = packed = _packed(path)
+        labels.insert(0, f"records={path.stem}#{hashlib.sha256(packed.encode()).hexdigest()[:8]}")
+    return Configuration(
+        runtime=Tvm.name,
+        name=labelled(Tvm.name, *labels),
+        backends=(_BACKEND,),
+        options=options,
+        environment={k: v for k, v in environment.items() if k != RECORDS},
+        tolerance=TOLERANCE["float32"],
+        # Compiled code calls TVM's own library for what it does not compile (sorting, random numbers).
+        reported={_BACKEND: _BACKEND, "extern": _BACKEND},
+    )
+
+
+def _packed(path: Path) -> str:
+    """The best trace of each layer, as the driver takes them: small enough to go with the job to any device."""
+    try:
+        data = read_regular(path, _MOST_BYTES)
+    except ModelError as error:
+        raise UsageError(
+            f"the tuning records: {error.message}", hint=f"{RECORDS} names a file on this machine, of gnomon tune."
+        ) from error
+    records = read_tuning_records(data)
+    if records.tuner != "metaschedule":
+        raise UsageError(
+            f"{path} holds records of {records.tuner}, and TVM applies those of metaschedule alone",
+            hint="Make some with gnomon tune.",
+        )
+    traces = best_traces(records)
+    if not traces:
+        raise UsageError(
+            f"{path} has no layer that a record makes faster", hint="Tune for longer, or leave the records out."
+        )
+    text = json.dumps(traces, sort_keys=True, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def best_traces(records: TuningRecords) -> dict[str, Any]:
+    """Layer -> the trace whose samples, of all its trials, have the least median.
+
+    Layers that are best left untuned have none. Trials that failed, or whose outputs were wrong, do not count.
+    """
+    samples: dict[tuple[str, str], list[float]] = {}
+    traces: dict[tuple[str, str], Any] = {}
+    for trial in records.trials:
+        if trial.time_s is None or (trial.error or 0.0) > TOLERANCE["float32"]:
+            continue
+        key = (trial.layer, trial.configuration)
+        samples.setdefault(key, []).extend(trial.times_s)
+        traces[key] = trial.trace
+    best: dict[str, tuple[float, Any]] = {}
+    for key, times in samples.items():
+        time_s = median(times)
+        if key[0] not in best or time_s < best[key[0]][0]:
+            best[key[0]] = (time_s, traces[key])
+    return {layer: trace for layer, (_, trace) in sorted(best.items()) if trace is not None}
+
+
+if TYPE_CHECKING:
+    _: Runtime = Tvm()

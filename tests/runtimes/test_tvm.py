@@ -1,0 +1,176 @@
+"""TVM's adapter: the shipped contract with the real runtime, and tuning records that go with the job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.agent.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice, TunedModel, TuningRecords, TuningTrial
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import ProblemError, UsageError
+from gnomon.measure.link import AgentLink
+from gnomon.models.load import load
+from gnomon.runtimes.base import PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.registry import all_runtimes, chosen_runtimes, usual
+from gnomon.runtimes.tvm import RECORDS, Tvm, best_traces
+from gnomon.testing.runtime import RuntimeContract
+
+PROBE = Probe(version="0.27.0.post1", backends=("llvm",))
+NO_RECORDS = TuningRecords(device=TunedDevice(key="a", target={}), model=TunedModel(name="m"), layers=(), trials=())
+
+
+@needs_tvm
+class TestTvm(RuntimeContract):
+    @pytest.fixture
+    def adapter(self) -> Runtime:
+        return Tvm()
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "m.onnx"
+        path.write_bytes(small_net())
+        return path
+
+
+def test_tvm_is_tried_only_where_it_is_named() -> None:
+    assert "tvm" in {runtime.name for runtime in all_runtimes()[0]}
+    assert "tvm" not in {runtime.name for runtime in chosen_runtimes((), "onnx")}
+    assert [runtime.name for runtime in chosen_runtimes(("tvm", "onnxruntime"), "onnx")] == ["tvm", "onnxruntime"]
+    assert [runtime.name for runtime in all_runtimes()[0] if not usual(runtime)] == ["tvm"]
+
+
+def test_its_one_backend() -> None:
+    for wish in (Wish(), Wish(backends=("llvm",)), Wish(backends=("tvm",))):
+        (made,) = Tvm().configurations(PROBE, wish)
+        assert (made.name, made.backends, made.options) == ("tvm", ("llvm",), {"threads": 1})
+
+
+def trial(configuration: str, *times_s: float, layer: str = "1", **more: object) -> TuningTrial:
+    trace = None if configuration == "untuned" else [configuration]
+    made = TuningTrial(layer=layer, configuration=configuration, trace=trace, times_s=times_s)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_the_best_trace_of_a_layer_is_by_the_median_of_all_its_samples() -> None:
+    trials = (
+        trial("a", 1.0, 9.0, 9.0),  # a lucky sample
+        trial("b", 5.0, 5.0),
+        trial("b", 6.0),
+        trial("c", 1.0, error=0.5),  # wrong outputs
+        trial("d", failure=Failure(stage="build", kind="hang", transient=False, message="20 s")),
+        trial("untuned", 7.0),
+        trial("e", 3.0, layer="2"),
+        trial("untuned", 2.0, layer="2"),  # best left alone
+    )
+    assert best_traces(replace(NO_RECORDS, trials=trials)) == {"1": ["b"]}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("12"), st.sampled_from(["a", "b", "untuned"]), st.floats(1e-6, 1.0)), max_size=12
+    )
+)
+def test_single_samples_choose_the_least(drawn: list[tuple[str, str, float]]) -> None:
+    first: dict[tuple[str, str], float] = {}
+    for layer, configuration, time_s in drawn:
+        first.setdefault((layer, configuration), time_s)
+    trials = tuple(trial(c, t, layer=layer) for (layer, c), t in first.items())
+    found = best_traces(replace(NO_RECORDS, trials=trials))
+    for layer in "12":
+        mine = {c: t for (at, c), t in first.items() if at == layer}
+        least = min(mine.values(), default=None)
+        if layer in found:
+            assert mine[found[layer][0]] == least
+        else:
+            assert not mine or mine.get("untuned") == least
+
+
+def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    wish = Wish(environments=({RECORDS: str(path)},))
+    with pytest.raises(UsageError, match=r"r\.json does not exist") as refused:
+        Tvm().configurations(PROBE, wish)
+    assert RECORDS in refused.value.hint
+    path.write_text("nothing of the kind\n")
+    with pytest.raises(ProblemError):
+        Tvm().configurations(PROBE, wish)
+    header = {
+        "gnomon": "tuning records",
+        "version": 1,
+        "tuner": "metaschedule",
+        "device": {"key": "local", "target": {"kind": "llvm"}, "linker": "", "threads": 0},
+        "found_on": "",
+        "model": {"name": "m", "sha256": "", "dtype": "float32"},
+        "versions": {},
+    }
+    path.write_text(json.dumps({**header, "tuner": "ansor"}) + "\n")
+    with pytest.raises(UsageError, match="records of ansor"):
+        Tvm().configurations(PROBE, wish)
+    path.write_text(json.dumps(header) + "\n")
+    with pytest.raises(UsageError, match="no layer that a record makes faster"):
+        Tvm().configurations(PROBE, wish)
+
+
+@needs_tvm
+def test_records_are_applied_and_those_of_another_model_are_refused(tmp_path: Path) -> None:
+    model, other, path = tmp_path / "m.onnx", tmp_path / "other.onnx", tmp_path / "box.m.float32.json"
+    model.write_bytes(small_net())
+    other.write_bytes(layer_norm_net())
+    assert write_records(model, path, layers=3) == 3
+    made = Tvm().configurations(PROBE, Wish(environments=({RECORDS: str(path), "A": "1"},)))
+    clean, tuned = made
+    assert tuned.name.startswith("tvm[records=box.m.float32#")
+    assert tuned.name.endswith(",A=1]")
+    # The file itself goes nowhere: what it says travels in the options, and so into a package.
+    assert tuned.environment == {"A": "1"}
+    assert (clean.name, clean.environment) == ("tvm", {})
+    with LocalDevice() as device, AgentLink(device) as link:
+        answers = {
+            name: link.ask({name: {"do": "supports", "segment": Tvm().segment(placed(one), tuned, {})}})[name]
+            for name, one in (("own", model), ("other", other))
+        }
+    assert answers["own"] == {"whole": True, "functions": 7, "scheduled": 3}
+    refused = answers["other"]
+    assert isinstance(refused, Failure)
+    assert "none of the 3 tuning records is of a layer of this model" in refused.message
+
+
+def placed(path: Path) -> PlacedModel:
+    graph = load(path).graph
+    return PlacedModel(
+        graph=graph,
+        path=str(path),
+        inputs=tuple(graph.tensors[t].name for t in graph.inputs),
+        outputs=tuple(graph.tensors[t].name for t in graph.outputs),
+    )
+
+
+@needs_tvm
+def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
+    from gnomon.api import profile
+
+    model, records = tmp_path / "m.onnx", tmp_path / "box.m.float32.json"
+    model.write_bytes(small_net())
+    write_records(model, records)
+    found = profile(
+        model,
+        runtimes=("onnxruntime", "tvm"),
+        environments=({RECORDS: str(records)},),
+        record=tmp_path / "record.sqlite",
+        processes=1,
+        budget_s=1.0,
+    )
+    columns = {column.label: column for column in found.columns}
+    tuned = next(column for label, column in columns.items() if label.startswith("tvm[records=box"))
+    # The variable is meant for TVM alone; the reference is ONNX Runtime's.
+    assert set(columns) == {"onnxruntime", "tvm", tuned.label}
+    assert tuned.difference["relative"] < 1e-4
+    # Each operator of the model is in one of its kernels, and those take what a call takes.
+    assert sorted(index for kernel in tuned.kernels for index in kernel.operators) == list(range(11))
