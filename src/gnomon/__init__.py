@@ -1,7 +1,7 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api`, `gnomon.api_tables` and `gnomon.api_spaces`, and those that see to unattended
-searches; what they need is imported when one is first used.
+The functions are those of `gnomon.api`, `gnomon.api_tables`, `gnomon.api_spaces` and `gnomon.api_tuning`, and those
+that see to unattended searches; what they need is imported when one is first used.
 """
 
 from typing import Any
@@ -14,9 +14,13 @@ __all__ = [
     "build_table",
     "clean_device",
     "devices",
+    "execute",
     "fetch_unattended",
     "load_estimator",
     "measure_nets",
+    "overlay_analyze",
+    "overlay_collect",
+    "overlay_deploy",
     "pareto",
     "pareto_unattended",
     "place",
@@ -31,6 +35,8 @@ __all__ = [
     "start_unattended",
     "stop_unattended",
     "suggest_nets",
+    "tune",
+    "tuned_files",
     "unattended_job",
     "unattended_jobs",
     "validate_selection",
@@ -41,6 +47,9 @@ _PLACES = {
     "load_estimator": "gnomon.jobs.estimators",
     **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api_tables"),
     **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api_spaces"),
+    **dict.fromkeys(
+        ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api_tuning"
+    ),
     **dict.fromkeys(
         ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
         "gnomon.jobs.unattended",

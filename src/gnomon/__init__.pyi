@@ -15,6 +15,12 @@ from gnomon.api_spaces import validate_selection as validate_selection
 from gnomon.api_tables import build_table as build_table
 from gnomon.api_tables import measure_nets as measure_nets
 from gnomon.api_tables import suggest_nets as suggest_nets
+from gnomon.api_tuning import execute as execute
+from gnomon.api_tuning import overlay_analyze as overlay_analyze
+from gnomon.api_tuning import overlay_collect as overlay_collect
+from gnomon.api_tuning import overlay_deploy as overlay_deploy
+from gnomon.api_tuning import tune as tune
+from gnomon.api_tuning import tuned_files as tuned_files
 from gnomon.jobs.estimators import load_estimator as load_estimator
 from gnomon.jobs.unattended import remove_unattended as remove_unattended
 from gnomon.jobs.unattended import start_unattended as start_unattended
@@ -30,9 +36,13 @@ __all__ = [
     "build_table",
     "clean_device",
     "devices",
+    "execute",
     "fetch_unattended",
     "load_estimator",
     "measure_nets",
+    "overlay_analyze",
+    "overlay_collect",
+    "overlay_deploy",
     "pareto",
     "pareto_unattended",
     "place",
@@ -47,6 +57,8 @@ __all__ = [
     "start_unattended",
     "stop_unattended",
     "suggest_nets",
+    "tune",
+    "tuned_files",
     "unattended_job",
     "unattended_jobs",
     "validate_selection",

@@ -35,7 +35,12 @@ _COMMANDS = {
     "space": "gnomon.cli.space:space",
     "table": "gnomon.cli.table:table",
     "estimator": "gnomon.cli.estimator:estimator",
+    "tune": "gnomon.cli.tune:tune",
+    "exec": "gnomon.cli.tune:exec_",
+    "view": "gnomon.cli.tune:view",
+    "overlay": "gnomon.cli.overlay:overlay",
     "serve": "gnomon.cli.serve:serve",
+    "rpc": "gnomon.cli.rpc:rpc",
     "completion": "gnomon.cli.completion:completion",
 }
 

@@ -1,0 +1,229 @@
+"""Measures compiled layers and networks in a session with a server, or in this very process.
+
+The host has asked the tracker for the server, so that it knows which one it is. Samples are of TVM's own loop on the
+device: nothing of the network is in them. Outputs are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, rpc
+
+from .frame import Job, Refused, Work
+
+_LOCAL = "here"
+
+
+class _Place:
+    """Where is measured: the session, and the libraries that it has."""
+
+    def __init__(self) -> None:
+        self.session: Any = None
+        self.loaded: dict[str, Any] = {}
+
+    def connect(self, job: Job) -> dict[str, Any]:
+        """Job: server [host, port, key] or null for this process, threads (0: as it is), timeout_s."""
+        self.leave()
+        try:
+            if job["server"] is None:
+                self.session = rpc.LocalSession()
+            else:
+                host, port, key = job["server"]
+                self.session = rpc.connect(host, int(port), key, session_timeout=float(job["timeout_s"]))
+            if job["threads"]:
+                self.session.get_function("runtime.config_threadpool")(0, int(job["threads"]))
+            return {"threads": int(self.session.get_function("runtime.NumThreads")())}
+        except Exception as error:
+            self.leave()
+            raise _lost("the server cannot be talked to", error) from error
+
+    def leave(self) -> None:
+        """End the session."""
+        self.loaded.clear()
+        self.session = None
+        gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
+
+    def library(self, path: str) -> Any:
+        """A library there, loaded once a session."""
+        if self.session is None:
+            raise Refused("no session was begun")
+        if path not in self.loaded:
+            name = f"{abs(hash(path)):x}-{Path(path).name}"
+            try:
+                self.session.upload(path, name)
+                self.loaded[path] = self.session.load_module(name)
+            except Exception as error:
+                raise _lost("the library cannot be loaded there", error) from error
+        return self.loaded[path]
+
+    def drop(self, path: str) -> None:
+        """Forget a library, and remove it there."""
+        if self.loaded.pop(path, None) is not None:
+            with contextlib.suppress(Exception):  # a session that was lost took it along
+                self.session.remove(f"{abs(hash(path)):x}-{Path(path).name}")
+
+
+def jobs() -> dict[str, Work]:
+    """`connect`, `leave`, `measure` (a layer), `run` (a network), `functions` (the layers inside a network)."""
+    place = _Place()
+
+    def leave(job: Job) -> dict[str, Any]:
+        place.leave()
+        return {}
+
+    def measure(job: Job) -> dict[str, Any]:
+        try:
+            return _measure(place, job)
+        finally:
+            if job["function"] == "main":  # a library of one candidate, which is not asked for again
+                place.drop(job["library"])
+
+    return {
+        "connect": place.connect,
+        "leave": leave,
+        "measure": measure,
+        "run": lambda job: _run(place, job),
+    }
+
+
+def here() -> dict[str, Any]:
+    """The processor that this process runs on, as a target."""
+    codegen = tvm.target.codegen
+    return {
+        "mcpu": str(codegen.llvm_get_system_cpu()),
+        "mtriple": str(codegen.llvm_get_system_triple()),
+        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
+    }
+
+
+def _measure(place: _Place, job: Job) -> dict[str, Any]:
+    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), number, repeat,
+    min_repeat_ms. Facts: times_s, error (null: nothing to compare with).
+    """
+    function = _function(place.library(job["library"]), job["function"])
+    device = place.session.cpu(0)
+    stored = _stored(job["reference"])
+    positive = bool(stored["positive"]) if stored is not None else False
+    try:
+        given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
+        function(*given)
+        outputs = [given[i].numpy() for i in job["outputs"]]
+        if stored is None and not positive and not all(np.isfinite(o.astype("float64")).all() for o in outputs):
+            positive = True  # roots and logarithms: numbers above 0 have results that can be compared
+            given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
+            function(*given)
+            outputs = [given[i].numpy() for i in job["outputs"]]
+        error = None if stored is None else _difference([stored[f"out_{i}"] for i in range(len(outputs))], outputs)
+        if job["keep"]:
+            _keep(job["keep"], outputs, positive=np.array(positive))
+        if error is not None and not error <= job["tolerance"]:
+            return {"times_s": [], "error": error}
+        return {"times_s": _times(place.library(job["library"]), job["function"], device, job, given), "error": error}
+    except Refused:
+        raise
+    except Exception as error_:
+        raise _lost("the device lost the call", error_) from error_
+
+
+def _run(place: _Place, job: Job) -> dict[str, Any]:
+    """Job: library, inputs, reference and keep (paths or ""), number, repeat, min_repeat_ms, tolerance.
+
+    Facts: times_s, error.
+    """
+    library, device = place.library(job["library"]), place.session.cpu(0)
+    stored = _stored(job["reference"])
+    try:
+        with np.load(job["inputs"], allow_pickle=False) as given:
+            names = json.loads(str(given["names"]))
+            arrays = [given[f"in_{i}"] for i in range(len(names))]
+        machine = relax.VirtualMachine(library, device)
+        machine.set_input("main", *[tvm.runtime.tensor(a, device) for a in arrays])
+        machine.invoke_stateful("main")
+        outputs = _flat(machine.get_outputs("main"))
+        error = None if stored is None else _difference([stored[f"out_{i}"] for i in range(len(outputs))], outputs)
+        if job["keep"]:
+            _keep(job["keep"], outputs)
+        if error is not None and not error <= job["tolerance"]:
+            return {"times_s": [], "error": error}
+        timed = machine.time_evaluator("invoke_stateful", device, **_loop(job))("main")
+        return {"times_s": [float(t) for t in timed.results], "error": error}
+    except Exception as error_:
+        raise _lost("the device lost the call", error_) from error_
+
+
+def _function(library: Any, name: str) -> Any:
+    try:
+        return library.get_function(name, True) if name != "main" else library["main"]
+    except Exception as error:
+        raise Refused(f"the library has no function {name!r}") from error
+
+
+def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> list[float]:
+    return [float(t) for t in library.time_evaluator(name, device, **_loop(job))(*given).results]
+
+
+def _loop(job: Job) -> dict[str, Any]:
+    return {name: job[name] for name in ("number", "repeat", "min_repeat_ms")}
+
+
+def _arrays(job: Job, positive: bool) -> list[Any]:
+    """Arguments by a seed: normal numbers, or such between 0 and 1; whole numbers are 0, which any index may be."""
+    rng = np.random.default_rng(job["seed"])
+    made = []
+    for place, (dtype, dims) in enumerate(job["arguments"]):
+        if place in job["outputs"] or not dtype.startswith("float"):
+            small = dtype in ("int8", "uint8") and place not in job["outputs"]
+            made.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
+        elif positive:
+            made.append(rng.uniform(0.1, 1.0, dims).astype(dtype))
+        else:
+            made.append(rng.standard_normal(dims).astype(dtype))
+    return made
+
+
+def _difference(wanted: list[Any], found: list[Any]) -> float:
+    """The largest difference relative to the largest magnitude; infinity where shapes or what is finite differ."""
+    worst = 0.0
+    for a, b in zip(wanted, found, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        a, b = a.astype("float64"), b.astype("float64")
+        same = np.isfinite(a) == np.isfinite(b)
+        if not same.all():
+            return float("inf")
+        finite = np.isfinite(a)
+        if finite.any():
+            scale = float(np.abs(a[finite]).max()) or 1.0
+            worst = max(worst, float(np.abs(a[finite] - b[finite]).max()) / scale)
+    return worst
+
+
+def _stored(path: str) -> dict[str, Any] | None:
+    if not path:
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _keep(path: str, outputs: list[Any], **more: Any) -> None:
+    part = path + ".part.npz"
+    np.savez(part, **{f"out_{i}": o for i, o in enumerate(outputs)}, **more)
+    Path(part).replace(path)
+
+
+def _flat(outputs: Any) -> list[Any]:
+    if hasattr(outputs, "numpy"):
+        return [outputs.numpy()]
+    return [array for one in outputs for array in _flat(one)]
+
+
+def _lost(what: str, error: Exception) -> Refused:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return Refused(f"{what}: {(lines[-1] if lines else type(error).__name__)[:300]}", kind="vanished")

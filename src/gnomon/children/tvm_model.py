@@ -1,0 +1,174 @@
+"""Reads networks into Relax, and tells their layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.analysis import estimate_tir_flops
+
+from . import tvm_workload
+from .frame import Job, Refused, Work
+
+_MIXED = "float16"
+_INNER = ("block", "body", "then_case", "else_case")
+
+
+class Opened:
+    """The network that this process has read: its fused module, and what goes in."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.inputs: list[tuple[str, str, list[int]]] = []
+
+    def ready(self) -> Any:
+        """The module; Refused before a network was read."""
+        if self.module is None:
+            raise Refused("no network was opened")
+        return self.module
+
+
+def jobs(opened: Opened) -> dict[str, Work]:
+    """`open`: read a network. `layers`: its layers for a target."""
+    return {"open": lambda job: _open(opened, job), "layers": lambda job: _layers(opened, job)}
+
+
+def _open(opened: Opened, job: Job) -> dict[str, Any]:
+    """Job: path, dtype, shapes {name: dims}. Facts: inputs [[name, dtype, dims]], functions (how many)."""
+    path = Path(job["path"])
+    module = _READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {})
+    if job.get("dtype", "float32") == _MIXED:
+        module = relax.transform.ToMixedPrecision(out_dtype=_MIXED)(module)
+    inputs = _inputs(module)
+    with tvm.transform.PassContext(opt_level=3):
+        module = relax.get_pipeline("zero")(module)
+    opened.module, opened.inputs = module, inputs
+    functions = sum(1 for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    return {"inputs": [list(one) for one in inputs], "functions": functions}
+
+
+def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
+    import onnx
+    from tvm.relax.frontend.onnx import from_onnx
+
+    model = onnx.load(str(path))
+    weights = {tensor.name for tensor in model.graph.initializer}
+    fixed: dict[str, list[int]] = {}
+    for value in model.graph.input:
+        if value.name in weights:
+            continue
+        dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
+        fixed[value.name] = list(shapes.get(value.name, dims))
+        if min(fixed[value.name], default=1) <= 0:
+            raise Refused(
+                f"the shape of input {value.name!r} is left open; give it with --shape {value.name}=1,3,224,224"
+            )
+    if unknown := sorted(set(shapes) - set(fixed)):
+        raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
+    return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+
+
+def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise Refused('a PyTorch exported program needs PyTorch: pip install "gnomon[space]"') from error
+    from tvm.relax.frontend.torch import from_exported_program
+
+    if shapes:
+        raise Refused("the shapes of an exported program are in it; export it with the ones that are wanted")
+    return from_exported_program(
+        torch.export.load(str(path)), keep_params_as_input=False, unwrap_unit_return_tuple=True
+    )
+
+
+def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
+    try:
+        import tflite
+        from tvm.relax.frontend.tflite import from_tflite
+    except ImportError as error:
+        raise Refused("TVM reads TFLite files by the package tflite: pip install tflite, or convert to ONNX") from error
+    if shapes:
+        raise Refused("the shapes of a TFLite file are in it")
+    return from_tflite(tflite.Model.GetRootAsModel(path.read_bytes(), 0))
+
+
+def _unknown(path: Path, shapes: dict[str, list[int]]) -> Any:
+    raise Refused(f"{path.name} is no network that can be tuned: give .onnx, .pt2 or .tflite")
+
+
+_READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}
+
+
+def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
+    """Name, data type and dimensions of each input. Refused for dimensions that are not fixed."""
+    made = []
+    for one in module["main"].params:
+        info = one.ty
+        shape = getattr(info, "shape", None)
+        dims = [] if shape is None else [getattr(d, "value", None) for d in shape.values]
+        if shape is None or any(d is None for d in dims):
+            raise Refused(
+                f"the shape of input {one.name!r} is left open; give it with --shape, or export with fixed shapes"
+            )
+        made.append((str(one.name), str(info.dtype), [int(d) for d in dims if d is not None]))
+    return made
+
+
+def _layers(opened: Opened, job: Job) -> dict[str, Any]:
+    """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
+    tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm.target.Target(job["target"]))
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        mod = task.dispatched[0]
+        digest, text = tvm_workload.as_json(mod)
+        if digest in found:
+            found[digest]["weight"] += int(task.weight)
+            continue
+        arguments, outputs = signature(mod)
+        found[digest] = {
+            "layer": digest,
+            "name": str(task.task_name),
+            "weight": int(task.weight),
+            "arguments": arguments,
+            "outputs": outputs,
+            "flops": _flops(mod),
+            "workload": text,
+        }
+    return {"layers": list(found.values())}
+
+
+def signature(mod: Any) -> tuple[list[Any], list[int]]:
+    """Data type and dimensions of each argument of a function, and the indices of those that it writes."""
+    function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    buffers = list(function.params)  # in this TVM a function's parameters are its buffers
+    if not all(isinstance(dim, tvm.tirx.IntImm) for one in buffers for dim in one.shape):
+        raise Refused("a layer has a tensor whose shape is left open")
+    written = list(_written(function.body))
+    outputs = [i for i, one in enumerate(buffers) if any(one.same_as(other) for other in written)]
+    shapes = [[str(b.dtype), [int(d) for d in b.shape]] for b in buffers]
+    return shapes, outputs or [len(buffers) - 1]
+
+
+def _written(statement: Any) -> Iterator[Any]:
+    """The buffers that the blocks of a statement say that they write."""
+    waiting = [statement]
+    while waiting:
+        one = waiting.pop()
+        for region in getattr(one, "writes", ()) or ():
+            yield region.source
+        waiting.extend(getattr(one, "seq", ()) or ())
+        waiting.extend(inner for name in _INNER if (inner := getattr(one, name, None)) is not None)
+
+
+def _flops(mod: Any) -> float | None:
+    try:
+        value = float(estimate_tir_flops(mod))
+    except Exception:  # what it cannot count has no number; nothing depends on it
+        return None
+    return value if np.isfinite(value) and value > 0 else None

@@ -1,0 +1,117 @@
+"""`gnomon tune`, `gnomon exec` and `gnomon view`: kernels tuned for a device, compiled networks on any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.output import write_json
+from gnomon.cli.tune_options import device_options, tune_options
+from gnomon.cli.values import Seconds, ShapeValue
+
+_PATH = click.Path(path_type=Path)
+_SHAPES = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=ShapeValue(),
+    metavar="NAME=1,3,224,224",
+    help="Fix the shape of an input that the file leaves open. May be repeated.",
+)
+
+
+@click.command(short_help="Tune a network's kernels on a device, with TVM.")
+@click.argument("model", type=_PATH)
+@click.option("--trials", type=click.IntRange(1), default=512, show_default=True, help="Candidates measured in all.")
+@click.option(
+    "--search",
+    "strategy",
+    type=click.Choice(["evolutionary", "replay-trace", "random"]),
+    default="evolutionary",
+    show_default=True,
+    help="How candidates are found.",
+)
+@click.option(
+    "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
+)
+@click.option(
+    "--plateau",
+    type=click.IntRange(0),
+    default=4,
+    show_default=True,
+    metavar="ROUNDS",
+    help="A layer that gained less than 1 % in so many rounds is done; 0: never.",
+)
+@click.option("--budget", "budget_s", type=Seconds(), metavar="SECONDS", help="End the search after so long.")
+@click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
+@click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
+@_SHAPES
+@click.option("--fresh", is_flag=True, help="Begin anew; records that are there are put aside.")
+@device_options
+def tune(model: Path, **values: Any) -> None:
+    """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
+
+    Every trial is written down at once: the same command goes on where it was interrupted.
+    """
+    from gnomon import api_tuning as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    search = {name: values.pop(name) for name in ("strategy", "per_round", "plateau", "budget_s", "layers")}
+    shapes = dict(values.pop("shapes"))
+    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
+    with Show(quiet=quiet) as show:
+        options = tune_options(values)
+        options["watch"] = show.watch
+        document = api.tune(model, search=search, shapes=shapes, **rest, **options).document()
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.report.text import Page
+    from gnomon.report.tune_text import tune_report
+
+    tune_report(document, Page())
+
+
+@click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
+@click.argument("source", type=_PATH, metavar="FILE.so|FILE.json")
+@click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
+@device_options
+def exec_(source: Path, **values: Any) -> None:
+    """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs."""
+    from gnomon import api_tuning as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    model, layers = values.pop("model"), not values.pop("no_layers")
+    with Show(quiet=quiet) as show:
+        options = tune_options(values)
+        options["watch"] = show.watch
+        document = api.execute(source, model=model, layers=layers, **options)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.report.text import Page
+    from gnomon.report.tune_text import exec_report
+
+    exec_report(document, Page())
+
+
+@click.command(short_help="Where tuned models, records and libraries are.")
+@click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def view(out: Path | None, as_json: bool) -> None:
+    """List what tuning has made: models, records and compiled networks."""
+    from gnomon.jobs.tune_folder import view as view_job
+
+    document = view_job(out)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.report.text import Page
+    from gnomon.report.tune_text import view_report
+
+    view_report(document, Page())

@@ -1,0 +1,144 @@
+"""Networks compiled with a choice of configurations, with what is needed to run and to check them anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice, TunedModel, TuningLayer
+from gnomon.errors import RecordError
+from gnomon.jobs.tune_folder import companions, write_description
+from gnomon.jobs.tune_networks import failure_document, measure_calls, ratio_of
+from gnomon.jobs.tune_request import Care
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import Bench, Loop, NetworkCall
+from gnomon.tuning.networks import CompiledNetwork, Network
+
+Choice = Sequence[tuple[TuningLayer, Any]]
+"""Layers with the trace of the configuration that each is compiled with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A network compiled for a device: the tuned library, the same untuned for comparison, and its inputs.
+
+    `reference_by` says who computed the reference outputs ("" where there are none but the untuned network's own).
+    """
+
+    library: Path
+    untuned: Path
+    network: CompiledNetwork
+    inputs: Path
+    outputs: Path
+    reference_by: str
+
+
+def compile_network(
+    network: Network, device: TunedDevice, choice: Choice, library: Path, *, model: TunedModel, seed: int
+) -> Compiled | Failure:
+    """Compile a network with a choice, and untuned; write beside it what `gnomon exec` needs elsewhere.
+
+    RecordError where the folder cannot be written.
+    """
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{library.parent}: {error.strerror or error}", hint="Give another --out.") from error
+    beside = companions(library)
+    made = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
+    if isinstance(made, Failure):
+        return made
+    untuned = library.with_suffix(".untuned.so")
+    plain = network.compile(device, (), untuned)
+    if isinstance(plain, Failure):
+        return plain
+    by = network.reference(beside["inputs"], beside["outputs"])
+    if isinstance(by, Failure):
+        beside["outputs"].unlink(missing_ok=True)
+    write_description(library, _description(device, model, made, network.layers(device.target), by))
+    return Compiled(
+        library=library,
+        untuned=untuned,
+        network=made,
+        inputs=beside["inputs"],
+        outputs=beside["outputs"],
+        reference_by="" if isinstance(by, Failure) else by,
+    )
+
+
+def prove_network(
+    network: Network,
+    bench: Bench,
+    compiled: Compiled | Failure,
+    care: Care,
+    *,
+    model: TunedModel,
+    watch: Watch | None,
+) -> dict[str, Any]:
+    """The compiled network beside the untuned one on the device, interleaved, as documents have it."""
+    if isinstance(compiled, Failure):
+        return _no_network(compiled)
+    loop = care.loop(model.dtype)
+    if not compiled.outputs.exists():
+        said = _own_reference(bench, compiled, loop)
+        if isinstance(said, Failure):
+            return _no_network(said)
+    calls = {
+        name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
+        for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
+    }
+    meter = Meter("whole networks", len(calls) * care.processes, watch)
+    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
+    failure = found["tuned"].failure or found["untuned"].failure
+    return {
+        "untuned": found["untuned"].summary(),
+        "tuned": found["tuned"].summary(),
+        "ratio": ratio_of(found["untuned"], found["tuned"]),
+        "max_error": found["tuned"].error,
+        "compared_with": compiled.reference_by or "the untuned network on this device",
+        "scheduled": compiled.network.scheduled,
+        "functions": compiled.network.functions,
+        "failure": None if failure is None else failure_document(failure),
+    }
+
+
+def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | None:
+    """Without other software the untuned network's outputs are the reference."""
+    call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
+    said = bench.call(call, loop)
+    return said if isinstance(said, Failure) else None
+
+
+def _no_network(failure: Failure) -> dict[str, Any]:
+    nothing = dict.fromkeys(("untuned", "tuned", "ratio", "max_error", "compared_with"))
+    return {**nothing, "scheduled": 0, "functions": 0, "failure": failure_document(failure)}
+
+
+def _description(
+    device: TunedDevice,
+    model: TunedModel,
+    made: CompiledNetwork,
+    layers: Sequence[TuningLayer],
+    by: str | Failure,
+) -> Mapping[str, Any]:
+    return {
+        "gnomon": "compiled network",
+        "version": 1,
+        "device": {"key": device.key, "target": dict(device.target), "linker": device.linker},
+        "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
+        "functions": made.functions,
+        "scheduled": made.scheduled,
+        "reference_by": None if isinstance(by, Failure) else by,
+        "layers": [
+            {
+                "name": layer.name,
+                "layer": layer.layer,
+                "weight": layer.weight,
+                "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
+            }
+            for layer in layers
+        ],
+    }

@@ -1,0 +1,200 @@
+"""What an overlay's choice comes to: record sets, networks compiled for every device, and how they do there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import UNTUNED, TunedDevice, TuningRecords
+from gnomon.errors import RecordError, UsageError
+from gnomon.formats.metaschedule_database import write_metaschedule_database
+from gnomon.formats.tuning_logs import FOLDER_FILES, replay_problem
+from gnomon.jobs.compiled import Choice, compile_network
+from gnomon.jobs.overlay_analyze import Analysis
+from gnomon.jobs.record_file import pooled_trials, write_records
+from gnomon.jobs.saving import save_text
+from gnomon.jobs.tune_folder import TuneFolder, safe, tune_folder
+from gnomon.jobs.tune_logs import model_file
+from gnomon.jobs.tune_networks import failure_document, measure_calls
+from gnomon.jobs.tune_request import Care, DeviceWish, open_device
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import NetworkCall
+from gnomon.tuning.door import Workshop
+from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.tracker import Tracker
+
+_OVERLAY = "overlay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployRequest:
+    """Where the choice goes, and where it is proved.
+
+    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice,
+    behind `tracker`, or here for the device "local". `model` is the network's own file, where no copy was kept.
+    """
+
+    compile: bool = True
+    prove: bool = False
+    tracker: Tracker | None = None
+    model: Path | None = None
+    care: Care = field(default_factory=Care)
+    out: Path | None = None
+
+
+def deploy(analysis: Analysis, request: DeployRequest, *, watch: Watch | None = None) -> dict[str, Any]:
+    """Write, compile and measure; the parts `written` and `network` of the document, and notes. Raises GnomonError."""
+    folder = tune_folder(request.out)
+    problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
+    if problems:
+        if request.prove:
+            raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
+        written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+        return {"written": written, "network": [], "notes": [f"Nothing was written or compiled: {problems[0]}."]}
+    written = _write(analysis, folder)
+    document: dict[str, Any] = {"written": written, "network": [], "notes": []}
+    if not request.compile and not request.prove:
+        return document
+    try:
+        source = Source(path=model_file(folder, analysis.model, request.model), dtype=analysis.model.dtype)
+    except UsageError as error:
+        if request.prove or request.model is not None:
+            raise
+        document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+        return document
+    with Workshop() as shop:
+        network = Network(shop, source)
+        for device in _devices(analysis).values():
+            if request.prove:
+                document["network"] += _proved(shop, network, analysis, device, request, folder, watch)
+            library = _compiled(network, analysis, device, folder, request)
+            if isinstance(library, Failure):
+                document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")
+            else:
+                written["libraries"][device.key] = str(library)
+    return document
+
+
+def _write(analysis: Analysis, folder: TuneFolder) -> dict[str, Any]:
+    """The chosen configurations with their times: a record file and a database of MetaSchedule for each device."""
+    made: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+    chosen = analysis.chosen()
+    for device in _devices(analysis).values():
+        trials = []
+        for layer in analysis.described:
+            found = (t for one in analysis.records if one.device.key == device.key for t in one.trials)
+            pooled = pooled_trials(t for t in found if t.layer == layer.layer)
+            trial = pooled.get(chosen.get(layer.layer, UNTUNED))
+            if trial is not None and trial.failure is None:
+                trials.append(trial)
+        first = analysis.records[0]
+        records = replace(
+            first, device=device, found_on=_OVERLAY, layers=tuple(analysis.described), trials=tuple(trials)
+        )
+        path = folder.overlay(device, analysis.model)
+        write_records(path, records)
+        made["records"][device.key] = str(path)
+        made["databases"][device.key] = str(_database(path.with_suffix(".metaschedule"), records))
+    return made
+
+
+def _database(folder: Path, records: TuningRecords) -> Path:
+    files = write_metaschedule_database(records)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{folder}: {error.strerror or error}", hint="Give another --out.") from error
+    for name, text in zip(FOLDER_FILES, (files.workloads, files.records), strict=True):
+        save_text(text, folder / name)
+    return folder
+
+
+def _compiled(
+    network: Network, analysis: Analysis, device: TunedDevice, folder: TuneFolder, request: DeployRequest
+) -> Path | Failure:
+    library = folder.library(device, analysis.model, choice=_OVERLAY)
+    made = compile_network(
+        network, device, _choice(analysis, analysis.chosen()), library, model=analysis.model, seed=request.care.seed
+    )
+    return made if isinstance(made, Failure) else made.library
+
+
+def _proved(
+    shop: Workshop,
+    network: Network,
+    analysis: Analysis,
+    known: TunedDevice,
+    request: DeployRequest,
+    folder: TuneFolder,
+    watch: Watch | None,
+) -> list[dict[str, Any]]:
+    """The whole network on a device under each choice, interleaved: a row each."""
+    tracker = None if known.key == "local" else request.tracker
+    if known.key != "local" and tracker is None:
+        raise UsageError(
+            f"the device {known.key!r} is behind a tracker, and none is named", hint="Give --tracker HOST:PORT."
+        )
+    wish = DeviceWish(key=known.key, tracker=tracker, threads=known.threads if tracker is None else 0)
+    _, bench = open_device(shop, wish, known)
+    choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
+    choices |= {f"own:{host}": own for host in analysis.document["hosts"] if (own := analysis.own(host))}
+    network.layers(known.target)
+    inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
+    calls, rows = {}, {}
+    for name, choice in choices.items():
+        library = shop.folder / f"{safe(known.key)}-{safe(name)}.so"
+        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
+        if isinstance(made, Failure):
+            rows[name] = _network_row(known.key, name, None, None, made)
+        else:
+            calls[name] = library
+    by = network.reference(inputs, outputs)
+    reference = None if isinstance(by, Failure) else outputs
+    meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
+    care = request.care
+    found = measure_calls(
+        bench,
+        {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
+        care.loop(analysis.model.dtype),
+        processes=care.processes,
+        seed=care.seed,
+        meter=meter,
+    )
+    bench.fresh()
+    for name, times in found.items():
+        rows[name] = _network_row(known.key, name, times.summary(), times.error, times.failure)
+    return [rows[name] for name in choices]
+
+
+def _network_row(
+    device: str, choice: str, time: dict[str, Any] | None, error: float | None, failure: Failure | None
+) -> dict[str, Any]:
+    return {
+        "device": device,
+        "choice": choice,
+        "time": time,
+        "max_error": error,
+        "failure": None if failure is None else failure_document(failure),
+    }
+
+
+def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
+    """The traces of configurations."""
+    traces = {
+        (t.layer, t.configuration): t.trace for one in analysis.records for t in one.trials if t.trace is not None
+    }
+    return [
+        (layer, traces[layer.layer, chosen[layer.layer]])
+        for layer in analysis.described
+        if (layer.layer, chosen.get(layer.layer, UNTUNED)) in traces
+    ]
+
+
+def _devices(analysis: Analysis) -> dict[str, TunedDevice]:
+    made: dict[str, TunedDevice] = {}
+    for one in analysis.records:
+        made.setdefault(one.device.key, one.device)
+    return made

@@ -1,0 +1,220 @@
+"""The job of `gnomon tune`: the layers of a network, each with schedules that are searched for on the device."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.core.stats import Block
+from gnomon.core.tuning_budget import LayerProgress, shares
+from gnomon.core.tuning_record import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.errors import UsageError
+from gnomon.jobs.compiled import Compiled, compile_network, prove_network
+from gnomon.jobs.record_file import RecordFile, best_trial, pooled_trials
+from gnomon.jobs.tune_folder import tune_folder
+from gnomon.jobs.tune_networks import summary_of
+from gnomon.jobs.tune_request import TuneRequest, open_device
+from gnomon.jobs.tune_rounds import Limits, Tools, measure_untuned, tune_layers
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import Bench
+from gnomon.tuning.builders import Builders
+from gnomon.tuning.door import Workshop
+from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.searching import STRATEGIES, Searches, SearchSettings
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What tuning came to. `records` is the file of all trials, `library` the compiled network (None: it failed)."""
+
+    records: Path
+    library: Path | None
+    told: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        """What `gnomon tune --json` prints."""
+        return self.told
+
+
+def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> Tuned:
+    """Tune a network's layers on a device, compile the network with the best of each, and prove it there.
+
+    What was measured is in the record file at once; the same request goes on where it was interrupted. Raises
+    GnomonError.
+    """
+    if request.strategy not in STRATEGIES:
+        raise UsageError(f"no strategy is called {request.strategy!r}", hint=f"Give one of {', '.join(STRATEGIES)}.")
+    began_s = time.monotonic()
+    folder = tune_folder(request.out)
+    digest = folder.keep_model(request.model)
+    model = TunedModel(name=request.model.stem, sha256=digest, dtype=request.dtype)
+    with Workshop() as shop:
+        device, bench = open_device(shop, request.device)
+        network = Network(shop, Source(path=request.model, dtype=request.dtype, shapes=request.shapes))
+        layers = _chosen(network.layers(device.target), request.layers)
+        empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
+        with RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file:
+            if file.before:
+                tell(f"{file.before} trials are in {file.path} already")
+            file.add_layers(layers)
+            tools = _tools(shop, bench, device, request, file)
+            progress = _rounds(tools, layers, request, watch, began_s)
+            compiled = compile_network(
+                network, device, _best(file, layers), folder.library(device, model), model=model, seed=request.care.seed
+            )
+            proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
+            document = {
+                "model": {"name": model.name, "sha256": digest, "dtype": model.dtype},
+                "device": device_document(device),
+                "records": str(file.path),
+                "library": str(compiled.library) if isinstance(compiled, Compiled) else None,
+                "seconds": time.monotonic() - began_s,
+                "stopped": _stopped(progress),
+                "trials": _trials(file, layers, request),
+                "layers": _layers(file, layers, progress),
+                "failures": failures_of(
+                    [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
+                ),
+                "network": proof,
+                "notes": _notes(file, layers),
+            }
+    made = compiled.library if isinstance(compiled, Compiled) else None
+    return Tuned(records=folder.record(device, model), library=made, told=document)
+
+
+def _tools(shop: Workshop, bench: Bench, device: TunedDevice, request: TuneRequest, file: RecordFile) -> Tools:
+    settings = SearchSettings(
+        target=device.target,
+        strategy=request.strategy,
+        trials=request.trials,
+        per_round=request.per_round,
+        seed=request.care.seed,
+    )
+    return Tools(
+        folder=shop.folder,
+        bench=bench,
+        builders=Builders(shop, device, timeout_s=request.care.build_timeout_s),
+        searches=Searches(shop, settings),
+        file=file,
+        loop=request.care.loop(request.dtype),
+    )
+
+
+def _rounds(
+    tools: Tools, layers: tuple[TuningLayer, ...], request: TuneRequest, watch: Watch | None, began_s: float
+) -> dict[str, LayerProgress]:
+    measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
+    left_s = None if request.budget_s is None else max(0.0, request.budget_s - (time.monotonic() - began_s))
+    limits = Limits(trials=request.trials, plateau=request.plateau, budget_s=left_s)
+    meter = Meter("trials", request.trials, watch)
+    progress = tune_layers(tools, layers, limits, meter)
+    meter.finish()
+    return progress
+
+
+def _chosen(layers: tuple[TuningLayer, ...], names: tuple[str, ...]) -> tuple[TuningLayer, ...]:
+    known = ", ".join(layer.name for layer in layers[:20])
+    for name in names:
+        if not any(name in layer.name for layer in layers):
+            raise UsageError(f"no layer's name holds {name!r}", hint=f"The layers are: {known}.")
+    return tuple(layer for layer in layers if not names or any(name in layer.name for name in names))
+
+
+def _best(file: RecordFile, layers: Iterable[TuningLayer]) -> list[tuple[TuningLayer, Any]]:
+    """The best configuration of each layer, where one is faster than none."""
+    made = []
+    for layer in layers:
+        best = best_trial(file.trials(layer.layer))
+        untuned = pooled_trials(file.trials(layer.layer)).get(UNTUNED)
+        slow = untuned.time_s if untuned is not None else None
+        if best is not None and best.time_s is not None and (slow is None or best.time_s < slow):
+            made.append((layer, best.trace))
+    return made
+
+
+def _trials(file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest) -> dict[str, int]:
+    tried = [t for layer in layers for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED]
+    return {
+        "asked": request.trials,
+        "measured": len(tried),
+        "failed": sum(1 for trial in tried if trial.failure is not None),
+        "before": file.before,
+    }
+
+
+def _layers(
+    file: RecordFile, layers: tuple[TuningLayer, ...], progress: dict[str, LayerProgress]
+) -> list[dict[str, Any]]:
+    made = []
+    parts = shares([progress[layer.layer] for layer in layers])
+    for layer, share in zip(layers, parts, strict=True):
+        pooled = pooled_trials(file.trials(layer.layer))
+        best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
+        slow, fast = (None if t is None else t.time_s for t in (untuned, best))
+        made.append(
+            {
+                "name": layer.name,
+                "layer": layer.layer,
+                "weight": layer.weight,
+                "share": share,
+                "untuned": _summary(untuned),
+                "best": _summary(best),
+                "speedup": slow / fast if slow and fast else None,
+                "configuration": None if best is None else best.configuration,
+                "trials": sum(1 for name in pooled if name != UNTUNED),
+                "failed": sum(1 for trial in pooled.values() if trial.failure is not None),
+                "stopped": progress[layer.layer].ended,
+            }
+        )
+    return made
+
+
+def _summary(trial: TuningTrial | None) -> dict[str, Any] | None:
+    if trial is None or trial.time_s is None:
+        return None
+    return summary_of([Block(process=0, block=0, values_s=trial.times_s)])
+
+
+def failures_of(failures: Iterable[Failure | None]) -> list[dict[str, Any]]:
+    """Failures summed up by stage and kind, with the message of one of each."""
+    found = [failure for failure in failures if failure is not None]
+    counts = Counter((failure.stage, failure.kind) for failure in found)
+    first = {(failure.stage, failure.kind): failure.message for failure in reversed(found)}
+    return [
+        {"stage": stage, "kind": kind, "count": count, "message": first[stage, kind]}
+        for (stage, kind), count in counts.most_common()
+    ]
+
+
+def device_document(device: TunedDevice) -> dict[str, Any]:
+    """A device as documents have it."""
+    return {
+        "key": device.key,
+        "target": dict(device.target),
+        "threads": device.threads,
+        "linker": device.linker,
+    }
+
+
+def _stopped(progress: dict[str, LayerProgress]) -> str:
+    ends = {one.ended for one in progress.values()}
+    return next((why for why in ("budget", "trials") if why in ends), "plateau")
+
+
+def _notes(file: RecordFile, layers: tuple[TuningLayer, ...]) -> list[str]:
+    made = []
+    servers = {t.server for layer in layers for t in file.trials(layer.layer) if t.server}
+    hosts = {server.rpartition(":")[0] for server in servers}
+    if len(hosts) > 1:
+        made.append(
+            f"The trials were measured on several machines that share a key ({', '.join(sorted(hosts))}): "
+            "give each a key of its own."
+        )
+    return made

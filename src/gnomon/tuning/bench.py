@@ -1,0 +1,181 @@
+"""Measures compiled layers and networks on a device: in a server's session, or here in a process of its own.
+
+A session is a fresh process on the device. Whatever happens to a call is data: a device that vanished is asked for
+again once, and what made it vanish twice is the fault of what was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice, sound_times
+from gnomon.errors import DeviceError
+from gnomon.tuning.door import DoorSettings, Workshop
+from gnomon.tuning.tracker import Tracker
+
+_CONNECT_S = 30.0
+_APPEAR_S = 30.0
+_LEAST_SESSION_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCall:
+    """A compiled layer to be called: data type and shape of each argument, which of them it writes, and its name in
+    the library.
+
+    `reference` holds the outputs to compare with (None: nothing), `keep` is where outputs go.
+    """
+
+    library: Path
+    arguments: tuple[tuple[str, tuple[int, ...]], ...]
+    outputs: tuple[int, ...]
+    function: str = "main"
+    reference: Path | None = None
+    keep: Path | None = None
+
+    def job(self) -> dict[str, Any]:
+        """As the child takes it."""
+        return {
+            "do": "measure",
+            "function": self.function,
+            "arguments": [[dtype, list(shape)] for dtype, shape in self.arguments],
+            "outputs": list(self.outputs),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCall:
+    """A compiled network to be called with the inputs of a file; `reference` and `keep` as of a layer's."""
+
+    library: Path
+    inputs: Path
+    reference: Path | None = None
+    keep: Path | None = None
+
+    def job(self) -> dict[str, Any]:
+        """As the child takes it."""
+        return {"do": "run", "inputs": str(self.inputs)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """How a call is timed on the device: `repeat` samples, each of at least `number` calls and `min_repeat_ms`.
+
+    `tolerance` is the largest difference of outputs, relative to the reference's largest magnitude, that is not wrong.
+    `timeout_s` ends a call that does not return.
+    """
+
+    number: int = 1
+    repeat: int = 3
+    min_repeat_ms: int = 10
+    tolerance: float = 1e-3
+    seed: int = 0
+    timeout_s: float = 60.0
+
+
+def once(loop: Loop) -> Loop:
+    """The same for a call that is made for its outputs: one sample, however short."""
+    return replace(loop, number=1, repeat=1, min_repeat_ms=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Samples of a call, seconds of one call each; the difference of its outputs, if compared; which server it was."""
+
+    times_s: tuple[float, ...]
+    error: float | None
+    server: str
+
+
+class Bench:
+    """A device to measure on. Belongs to one thread; what it started ends with its workshop."""
+
+    def __init__(self, shop: Workshop, device: TunedDevice, tracker: Tracker | None, *, wait_s: float = 60.0) -> None:
+        self.device, self._tracker, self._wait_s = device, tracker, wait_s
+        self._door = shop.door(DoorSettings(threads=device.threads if tracker is None else 1))
+        self.server = ""
+        self.threads = 0
+        self._open = False
+        self._lost_in_turn = 0
+
+    def fresh(self) -> None:
+        """What is measured next is measured in a new session: in a fresh process of the device."""
+        if self._tracker is None:
+            self._door.close()
+        elif self._open:
+            self._door.ask("run", {"do": "leave"})
+        self._open = False
+
+    def connect(self) -> None:
+        """Begin a session, if there is none.
+
+        DeviceError where the device cannot be had, with what the tracker says of it.
+        """
+        while not self._open:
+            free = (
+                None if self._tracker is None else self._tracker.request(self.device.key, self._wait_s, appear_s=30.0)
+            )
+            job = {
+                "do": "connect",
+                "server": None if free is None else [free.host, free.port, free.matchkey],
+                "threads": self.device.threads,
+                "timeout_s": _LEAST_SESSION_S,
+            }
+            said = self._door.ask("load", job, timeout_s=_CONNECT_S)
+            if not isinstance(said, Failure):
+                self._open, self._lost_in_turn = True, 0
+                self.threads = int(said["threads"])
+                self.server = "" if free is None else f"{free.host}:{free.port}"
+                return
+            self._lost_in_turn += 1
+            if self._lost_in_turn >= 3:
+                raise DeviceError(
+                    f"the device {self.device.key!r} is listed and does not answer: {said.message}",
+                    hint="Start its server again; what was measured is kept, and the same command goes on.",
+                    transient=True,
+                )
+
+    def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
+        """Call it once to compare its outputs, then time it. DeviceError only where the device cannot be had."""
+        said = self._asked(what, loop)
+        if isinstance(said, Failure) and said.kind in ("vanished", "crash"):
+            again = self._asked(what, loop)
+            if isinstance(again, Failure) and again.kind in ("vanished", "crash"):
+                message = f"ended its process on the device, twice: {again.message}"
+                return Failure(stage="run", kind="crash", transient=False, message=message, log_tail=again.log_tail)
+            said = again
+        return said if isinstance(said, Failure) else self._judged(said, loop)
+
+    def _asked(self, what: LayerCall | NetworkCall, loop: Loop) -> Mapping[str, Any] | Failure:
+        self.connect()
+        job = {
+            **what.job(),
+            "library": str(what.library),
+            "reference": str(what.reference or ""),
+            "keep": str(what.keep or ""),
+            "number": loop.number,
+            "repeat": loop.repeat,
+            "min_repeat_ms": loop.min_repeat_ms,
+            "tolerance": loop.tolerance,
+            "seed": loop.seed,
+        }
+        said = self._door.ask("run", job, timeout_s=loop.timeout_s)
+        if isinstance(said, Failure) and said.kind != "refused":
+            self.fresh()
+        return said
+
+    def _judged(self, said: Mapping[str, Any], loop: Loop) -> Timed | Failure:
+        """What the device told, unless it cannot be true."""
+        error = said["error"]
+        if error is not None and not error <= loop.tolerance:
+            message = f"outputs differ by {error:.2g} of their largest magnitude, more than {loop.tolerance:g}"
+            return Failure(stage="check", kind="wrong-output", transient=False, message=message)
+        times = tuple(float(t) for t in said["times_s"])
+        if not sound_times(times):
+            message = f"the device told times that none can be: {list(times)[:5]}"
+            return Failure(stage="run", kind="wrong-output", transient=True, message=message)
+        return Timed(times_s=times, error=error, server=self.server)

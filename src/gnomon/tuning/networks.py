@@ -1,0 +1,116 @@
+"""Networks behind the door: read, told apart into layers, and compiled whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice, TuningLayer
+from gnomon.errors import ModelError
+from gnomon.tuning.door import Door, DoorSettings, Workshop
+
+_READ_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A network's file, the data type that it is to compute in, and shapes of inputs that the file leaves open."""
+
+    path: Path
+    dtype: str = "float32"
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledNetwork:
+    """A compiled network: how many functions it has, and how many of them were scheduled by records.
+
+    `layers` is a library of the same functions, each to be called by its name (None: not made).
+    """
+
+    library: Path
+    functions: int
+    scheduled: int
+    layers: Path | None = None
+
+
+class Network:
+    """A network that a child has read. Belongs to one thread."""
+
+    def __init__(self, shop: Workshop, source: Source) -> None:
+        self.source = source
+        self.door = shop.door(DoorSettings(job_timeout_s=_READ_S), renew=self._read)
+        self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+
+    def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
+        """The layers, each once, with how often it is called. ModelError where the file cannot be read."""
+        said = self.door.ask("load", {"do": "layers", "target": dict(target)})
+        if isinstance(said, Failure):
+            raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
+        return tuple(_layer(one) for one in said["layers"])
+
+    def compile(
+        self,
+        device: TunedDevice,
+        traces: Sequence[tuple[TuningLayer, Any]],
+        library: Path,
+        *,
+        layers: Path | None = None,
+        inputs: Path | None = None,
+        seed: int = 0,
+    ) -> CompiledNetwork | Failure:
+        """Compile for a device with a configuration for some of the layers; the others are left untuned."""
+        job = {
+            "do": "network",
+            "records": [[layer.layer, layer.workload, trace] for layer, trace in traces if trace is not None],
+            "target": dict(device.target),
+            "linker": device.linker,
+            "library": str(library),
+            "layers": str(layers or ""),
+            "inputs": str(inputs or ""),
+            "seed": seed,
+        }
+        said = self.door.ask("compile", job, timeout_s=_READ_S)
+        if isinstance(said, Failure):
+            return said
+        return CompiledNetwork(
+            library=library, functions=int(said["functions"]), scheduled=int(said["scheduled"]), layers=layers
+        )
+
+    def reference(self, inputs: Path, keep: Path) -> str | Failure:
+        """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""
+        job = {"do": "reference", "path": str(self.source.path.absolute()), "inputs": str(inputs), "keep": str(keep)}
+        said = self.door.ask("run", job)
+        return said if isinstance(said, Failure) else str(said["by"])
+
+    def _read(self, door: Door) -> Failure | None:
+        """Bring a child that was just started where the last one was."""
+        shapes = {name: list(shape) for name, shape in self.source.shapes.items()}
+        said = door.ask(
+            "load",
+            {"do": "open", "path": str(self.source.path.absolute()), "dtype": self.source.dtype, "shapes": shapes},
+        )
+        if isinstance(said, Failure):
+            return said
+        self.inputs = tuple((name, dtype, tuple(dims)) for name, dtype, dims in said["inputs"])
+        return None
+
+
+def _layer(one: Mapping[str, Any]) -> TuningLayer:
+    return TuningLayer(
+        layer=str(one["layer"]),
+        name=str(one["name"]),
+        weight=int(one["weight"]),
+        arguments=tuple((str(dtype), tuple(int(d) for d in dims)) for dtype, dims in one["arguments"]),
+        flops=one["flops"],
+        workload=str(one["workload"]),
+    )
+
+
+def _hint(failure: Failure) -> str:
+    if failure.kind in ("crash", "memory", "hang"):
+        return "TVM itself failed on this network; simplify it, or report it to Apache TVM with the file."
+    return "Give an ONNX file, a PyTorch exported program (.pt2) or a TFLite file that TVM's importer takes."

@@ -1,0 +1,141 @@
+"""What is compiled for a device: a target as its user writes it, as TVM takes it, and the linker that goes with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+
+NATIVE = "native"
+_X86 = re.compile(r"x86-64(-v[2-4])?|znver[1-5]|core2|nehalem|sandybridge|haswell|skylake(-avx512)?|icelake-server")
+_SYSTEMS = {
+    "aarch64-android": "aarch64-linux-android",
+    "armv7-android": "armv7a-linux-androideabi",
+    "aarch64": "aarch64-linux-gnu",
+    "armv7": "armv7l-linux-gnueabihf",
+    "riscv64": "riscv64-linux-gnu",
+    "x86_64": "x86_64-linux-gnu",
+}
+_COMMANDS = {"armv7l-linux-gnueabihf": "arm-linux-gnueabihf"}
+_ANDROID_API = "24"
+_FORMS = "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, a JSON object, or @FILE"
+_JSON = Strict(what="a target", hint="Give a JSON object with a kind.", most_letters=100_000)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """A target as TVM takes it, and the command that links for it: empty for the host's own."""
+
+    target: Mapping[str, Any]
+    linker: str = ""
+
+
+def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
+    """The target that a text means; `here` describes this machine's processor (mcpu).
+
+    UsageError, with the forms that there are, for what means none.
+    """
+    if text.startswith("@") or text.lstrip().startswith("{"):
+        return _written(text)
+    if text == NATIVE:
+        return {"kind": "llvm", "mcpu": str(here["mcpu"])}
+    if text == "generic":
+        return {"kind": "llvm"}
+    if _X86.fullmatch(text):
+        triple = {} if _host() == "x86_64" else {"mtriple": _SYSTEMS["x86_64"]}
+        return {"kind": "llvm", **triple, "mcpu": text}
+    for prefix, triple_text in _SYSTEMS.items():
+        rest = text.removeprefix(prefix)
+        if rest == text or (rest and not _NAME.fullmatch(rest[1:])) or (rest and rest[0] != "-"):
+            continue
+        made: dict[str, Any] = {"kind": "llvm", "mtriple": triple_text}
+        if prefix.startswith("armv7"):
+            made["mattr"] = ["+neon"]
+        return {**made, "mcpu": rest[1:]} if rest else made
+    raise UsageError(f"no target is called {text!r}", hint=f"Give {_FORMS}.")
+
+
+def _written(text: str) -> dict[str, Any]:
+    try:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        value = _JSON.parse(text)
+    except OSError as error:
+        raise UsageError(f"the target cannot be read: {error}", hint=f"Give {_FORMS}.") from error
+    except (ProblemError, UnicodeDecodeError) as error:
+        raise UsageError(f"the target is no JSON: {error}", hint=f"Give {_FORMS}.") from error
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise UsageError(
+            "a target is a JSON object with a kind", hint='Such as {"kind": "llvm", "mcpu": "cortex-a72"}.'
+        )
+    if value["kind"] != "llvm":
+        raise UsageError(
+            f"targets of kind {value['kind']!r} are not tuned here: gnomon tunes processors (kind llvm)",
+            hint=f"Give {_FORMS}.",
+        )
+    return value
+
+
+def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    """The target with the number of cores that a function may use there; one that says so itself stays as it is."""
+    return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
+
+
+def read_linker(target: Mapping[str, Any], given: str | None) -> str:
+    """The command that links for a target: the one given, else the one that fits its triple.
+
+    "" is the host's own. UsageError for a given one that is not there, RuntimeMissingError where none is found.
+    """
+    if given is not None:
+        words = shlex.split(given)
+        if given and (not words or shutil.which(words[0]) is None):
+            raise UsageError(f"there is no linker {given!r} here", hint="Give a compiler's name or path, with options.")
+        return given
+    triple = str(target.get("mtriple", ""))
+    if not triple or (triple.split("-")[0] == _host() and "android" not in triple):
+        return ""
+    if "android" in triple:
+        return _android(triple)
+    prefix = _COMMANDS.get(triple, triple)
+    for name in (f"{prefix}-g++", f"{prefix}-gcc"):
+        if shutil.which(name):
+            return name
+    if shutil.which("clang++") and shutil.which("ld.lld"):
+        return f"clang++ --target={prefix} -fuse-ld=lld"
+    raise RuntimeMissingError(
+        f"nothing here links for {triple}",
+        hint=f"Debian: apt install g++-{prefix.replace('_', '-')}; or give --linker COMMAND.",
+    )
+
+
+def _android(triple: str) -> str:
+    if found := os.environ.get("TVM_NDK_CC"):
+        return found
+    homes = [os.environ[name] for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT") if os.environ.get(name)]
+    for home in homes:
+        for path in sorted(Path(home).glob(f"toolchains/llvm/prebuilt/*/bin/{triple}{_ANDROID_API}-clang++")):
+            return str(path)
+    raise RuntimeMissingError(
+        "no Android NDK was found", hint="Set ANDROID_NDK_HOME, or TVM_NDK_CC to its clang++, or give --linker COMMAND."
+    )
+
+
+def _host() -> str:
+    return platform.machine()
+
+
+def target_text(target: Mapping[str, Any]) -> str:
+    """A target in a few words, for people."""
+    known = [str(target[name]) for name in ("mtriple", "mcpu") if target.get(name)]
+    return " ".join(known) or json.dumps(dict(target), sort_keys=True)
