@@ -141,7 +141,10 @@ def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
     same = [named(layer["name"], 32) for layer in ordered if layer["speedup"] is not None and layer["speedup"] <= 1]
     if same:
         page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")
-    none = [named(layer["name"], 32) for layer in ordered if layer["best"] is None]
+    untried = [named(layer["name"], 32) for layer in ordered if not layer["trials"]]
+    if untried:
+        page.item(f"{many(len(untried), 'layer')} not tried, since others had more to gain: {listed(untried)}.")
+    none = [named(layer["name"], 32) for layer in ordered if layer["best"] is None and layer["trials"]]
     if none:
         page.item(f"{many(len(none), 'layer')} without any good trial: {listed(none)}.")
 

@@ -1,0 +1,63 @@
+"""The first answer of docs/tune.md on two devices: its commands one after the other, as they stand there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.documents import ROOT, blocks
+from tests.tuning.tvmkit import needs_tvm
+
+LITTLE_EFFORT = {"--trials 32": "--trials 10", "overlay collect": "overlay collect --best 3 --processes 2"}
+"""What is changed so that it ends soon."""
+
+GNOMON = str(Path(sys.executable).with_name("gnomon"))
+FLOW = next(b for b in blocks(ROOT / "docs" / "tune.md") if b.language == "console" and "gnomon rpc up" in b.text)
+
+
+def run(command: str, environment: dict[str, str], folder: Path) -> str:
+    words = [word for w in shlex.split(command) for word in (sorted(map(str, folder.glob(w))) if "*" in w else [w])]
+    assert words[0] == "gnomon"
+    words = [str(ROOT / word) if word.startswith("docs/") else word for word in words]
+    done = subprocess.run(
+        [GNOMON, *words[1:]],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@needs_tvm
+def test_the_flow_on_two_devices(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    environment = {**os.environ, "GNOMON_HOME": str(tmp_path / "home")}
+    commands = [line for line in FLOW.commands() if line.startswith("gnomon ")]
+    assert commands[0].startswith("gnomon rpc up") and commands[-1] == "gnomon rpc down"
+    told: dict[str, str] = {}
+    try:
+        for command in commands:
+            for words, fewer in LITTLE_EFFORT.items():
+                command = command.replace(words, fewer)
+            told[command] = run(command, environment, tmp_path)
+            if command.startswith("gnomon rpc up"):
+                host, _, port = json.loads(run("gnomon rpc status --json", environment, tmp_path))[
+                    "tracker"
+                ].rpartition(":")
+                environment |= {"TVM_TRACKER_HOST": host, "TVM_TRACKER_PORT": port}
+    finally:
+        subprocess.run([GNOMON, "rpc", "down"], env=environment, cwd=tmp_path, capture_output=True, check=False)
+    analyzed = next(text for command, text in told.items() if "overlay analyze" in command)
+    assert "One configuration a layer for 2 devices" in analyzed
+    assert "The whole network, measured" in analyzed
+    assert (tmp_path / "demo" / "pictures" / "network.svg").is_file()
+    assert any("outputs equal" in " ".join(text.split()) for command, text in told.items() if "gnomon exec" in command)
