@@ -53,6 +53,8 @@ def judged(chosen: str, truth: LayerTimes) -> dict[str, Any] | None:
     metric = np.where(complete, regrets.sum(axis=1), np.inf)
     row = truth.configurations.index(chosen)
     own = [min(rows, key=lambda i: times[i, k]) for k, d in enumerate(truth.devices) if (rows := found(truth, d))]
+    if not own:
+        return None  # nothing but the untuned layer was measured
     count = len(truth.devices)
     return {
         "layer": truth.name,
