@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from gnomon.api import PathLike
+from gnomon.errors import UsageError
 from gnomon.formats.tuning_logs import Told
 from gnomon.jobs.execute import ExecRequest
 from gnomon.jobs.execute import execute as execute_job
@@ -32,7 +33,8 @@ class TuneOptions(TypedDict, total=False):
     `key` is the device's name at the `tracker` ("HOST:PORT"; None: this machine), `target` and `linker` say what is
     compiled for it, `threads` what a function may use there, `wait_s` how long to wait for it. `processes`, `repeat`,
     `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the folder of
-    models, records and libraries (None: the user's own).
+    models, records and libraries (None: the user's own). `watch` is told how far it is, `tell` a sentence where there
+    is something to say, such as for whom is waited.
     """
 
     key: str | None
@@ -49,9 +51,11 @@ class TuneOptions(TypedDict, total=False):
     seed: int
     out: PathLike | None
     watch: Watch | None
+    tell: Tell
 
 
 _WISH = ("key", "target", "linker", "threads", "wait_s")
+_SEARCH = ("strategy", "per_round", "plateau", "budget_s", "layers")
 _CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
@@ -71,7 +75,9 @@ def tune(
     interrupted. Raises GnomonError.
     """
     wanted = dict(search or {})
-    wanted["layers"] = tuple(wanted.get("layers", ()))
+    if unknown := sorted(set(wanted) - set(_SEARCH)):
+        raise UsageError(f"a search has no {unknown[0]!r}", hint=f"Give some of {', '.join(_SEARCH)}.")
+    wanted["layers"] = _names(wanted.get("layers", ()))
     asked = TuneRequest(
         model=Path(model),
         device=_wish(options),
@@ -83,25 +89,31 @@ def tune(
         fresh=fresh,
         **wanted,
     )
-    return tune_job(asked, watch=options.get("watch"))
+    return tune_job(asked, watch=options.get("watch"), tell=_tell(options))
 
 
 def execute(
-    source: PathLike, *, model: PathLike | None = None, layers: bool = True, **options: Unpack[TuneOptions]
+    source: PathLike,
+    *,
+    model: PathLike | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    layers: bool = True,
+    **options: Unpack[TuneOptions],
 ) -> dict[str, Any]:
     """Measure a compiled network (.so), or records compiled for a device (.json), there; the document of `gnomon exec`.
 
-    Raises GnomonError.
+    `shapes` are of inputs that the network of records leaves open. Raises GnomonError.
     """
     asked = ExecRequest(
         source=Path(source),
         device=_wish(options),
         model=None if model is None else Path(model),
+        shapes=dict(shapes or {}),
         layers=layers,
         care=_care(options),
         out=_out(options),
     )
-    return execute_job(asked, watch=options.get("watch"))
+    return execute_job(asked, watch=options.get("watch"), tell=_tell(options))
 
 
 def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
@@ -125,12 +137,12 @@ def overlay_collect(
         logs=tuple(Path(log) for log in logs),
         device=_wish(options),
         best=best,
-        layers=tuple(layers),
+        layers=_names(layers),
         care=_care(options),
         out=_out(options),
         fresh=fresh,
     )
-    return collect_job(asked, watch=options.get("watch"))
+    return collect_job(asked, watch=options.get("watch"), tell=_tell(options))
 
 
 def overlay_analyze(
@@ -149,7 +161,7 @@ def overlay_analyze(
     """
     asked = AnalyzeRequest(
         logs=tuple(Path(log) for log in logs),
-        layers=tuple(layers),
+        layers=_names(layers),
         portfolio=portfolio,
         resamples=resamples,
         seed=seed,
@@ -164,6 +176,7 @@ def overlay_deploy(
     prove: bool = False,
     compile: bool = True,
     model: PathLike | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Unpack[TuneOptions],
 ) -> dict[str, Any]:
     """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
@@ -175,10 +188,19 @@ def overlay_deploy(
         prove=prove,
         tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None,
         model=None if model is None else Path(model),
+        shapes=dict(shapes or {}),
         care=_care(options),
         out=_out(options),
     )
-    return deploy_job(analysis, asked, watch=options.get("watch"))
+    return deploy_job(analysis, asked, watch=options.get("watch"), tell=_tell(options))
+
+
+def _names(layers: Sequence[str]) -> tuple[str, ...]:
+    return (layers,) if isinstance(layers, str) else tuple(layers)
+
+
+def _tell(options: TuneOptions) -> Tell:
+    return options.get("tell") or (lambda sentence: None)
 
 
 def _wish(options: TuneOptions) -> DeviceWish:

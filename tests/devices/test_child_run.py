@@ -61,6 +61,9 @@ for line in sys.stdin:
         say(state="ready", versions={})
     if what == "memory":
         say(state="failed", kind="memory", message="std::bad_alloc")
+    if what == "stop":
+        say(state="done", facts={})
+        os.kill(os.getpid(), signal.SIGSTOP)
     if what == "refuse":
         say(state="failed", kind="whatever", message="no")
     say(state="done", facts={"pid": os.getpid()})
@@ -192,3 +195,13 @@ def test_children_see_little_of_the_environment(tmp_path: Path, monkeypatch: pyt
     assert "SECRET_TOKEN" not in reply.facts
     assert reply.facts["OMP_NUM_THREADS"] == "1" and reply.facts["ORT_DISABLE_TELEMETRY"] == "1"
     assert reply.facts["HOME"] != os.environ["HOME"] and not Path(reply.facts["HOME"]).exists()
+
+
+def test_a_child_that_does_not_read_is_ended_in_its_time(program: Program, tmp_path: Path) -> None:
+    """A job may be longer than what a pipe holds."""
+    stopped = dataclasses.replace(program, job_timeout_s=1.0)
+    jobs = [Order(key=k, message={"what": w}, stage="s", log=tmp_path / k) for k, w in (("a", "stop"), ("b", "fine"))]
+    jobs.insert(1, Order(key="c", message={"what": "x" * (1 << 20)}, stage="s", log=tmp_path / "c"))
+    replies = {reply.order.key: reply for reply in run_orders(stopped, jobs)}
+    assert replies["a"].failure is None and replies["b"].failure is None
+    assert replies["c"].failure is not None and replies["c"].failure.kind == "hang"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def emulated() -> Emulated:
         building = Path(tempfile.mkdtemp(prefix=root.name + ".", dir=root.parent))
         try:
             _unpack_packages(building)
-            _unpack_wheels(building)
+            unpack_wheels(WHEELS, building / "packages")
             _write_wrapper(building, root)
             building.rename(root)
         except OSError:
@@ -102,20 +103,20 @@ def _unpack_packages(root: Path) -> None:
             subprocess.run(["dpkg-deb", "-x", archive, root], check=True, capture_output=True, timeout=120)
 
 
-def _unpack_wheels(root: Path) -> None:
-    """The wheels of the runtime for the other architecture."""
+def unpack_wheels(wheels: Sequence[str], into: Path) -> None:
+    """Wheels for the other architecture, unpacked; CalledProcessError with pip's words if one cannot be had."""
     with tempfile.TemporaryDirectory(prefix="gnomon-wheels-") as folder:
         wanted = [part for platform in PLATFORMS for part in ("--platform", platform)]
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--implementation=cp"]
         subprocess.run(
-            [*pip, f"--python-version={PYTHON}", *wanted, "-d", folder, *WHEELS],
+            [*pip, f"--python-version={PYTHON}", *wanted, "-d", folder, *wheels],
             check=True,
             capture_output=True,
             timeout=600,
         )
         for wheel in sorted(Path(folder).glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(root / "packages")
+                archive.extractall(into)
 
 
 def _write_wrapper(building: Path, root: Path) -> None:

@@ -22,7 +22,7 @@ Work = Callable[[Job], dict[str, Any]]
 Setup = Callable[[dict[str, Any]], tuple[Work, dict[str, str]]]
 """Loads the packages; given the settings it returns the function that does a job, and versions by package."""
 
-_MEMORY_WORDS = ("bad_alloc", "bad allocation", "Failed to allocate", "DefaultCPUAllocator", "out of memory")
+MEMORY_WORDS = ("bad_alloc", "bad allocation", "Failed to allocate", "DefaultCPUAllocator", "out of memory")
 _MOST_LETTERS = 2000
 
 
@@ -144,7 +144,7 @@ def _print_to(descriptor: int) -> None:
 def _kind(error: BaseException) -> str:
     if isinstance(error, Refused):
         return error.kind
-    short = isinstance(error, MemoryError) or any(word in str(error) for word in _MEMORY_WORDS)
+    short = isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS)
     return "memory" if short else "refused"
 
 

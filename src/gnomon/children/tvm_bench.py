@@ -16,9 +16,9 @@ import numpy as np
 import tvm
 from tvm import relax, rpc
 
-from .frame import Job, Refused, Work
+from .frame import MEMORY_WORDS, Job, Refused, Work
 
-_LOCAL = "here"
+_HALF = 200
 
 
 class _Place:
@@ -42,7 +42,7 @@ class _Place:
             return {"threads": int(self.session.get_function("runtime.NumThreads")())}
         except Exception as error:
             self.leave()
-            raise _lost("the server cannot be talked to", error) from error
+            raise Refused(f"the server cannot be talked to: {_line(error)}", kind="vanished") from error
 
     def leave(self) -> None:
         """End the session."""
@@ -51,23 +51,45 @@ class _Place:
         gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
 
     def library(self, path: str) -> Any:
-        """A library there, loaded once a session."""
+        """A library there, loaded once a session as long as its file stays as it is."""
         if self.session is None:
             raise Refused("no session was begun")
-        if path not in self.loaded:
-            name = f"{abs(hash(path)):x}-{Path(path).name}"
+        name = _upload_name(path)
+        if name not in self.loaded:
             try:
                 self.session.upload(path, name)
-                self.loaded[path] = self.session.load_module(name)
+                try:
+                    self.loaded[name] = self.session.load_module(name)
+                finally:
+                    with contextlib.suppress(Exception):  # what is loaded is held open; a lost session took it along
+                        self.session.remove(name)
             except Exception as error:
-                raise _lost("the library cannot be loaded there", error) from error
-        return self.loaded[path]
+                raise self.failed("the library cannot be loaded there", error) from error
+        return self.loaded[name]
 
     def drop(self, path: str) -> None:
-        """Forget a library, and remove it there."""
-        if self.loaded.pop(path, None) is not None:
-            with contextlib.suppress(Exception):  # a session that was lost took it along
-                self.session.remove(f"{abs(hash(path)):x}-{Path(path).name}")
+        """Forget a library."""
+        with contextlib.suppress(Refused):
+            self.loaded.pop(_upload_name(path), None)
+
+    def failed(self, what: str, error: Exception) -> Refused:
+        """What came of an error: no memory for it, a device that is gone, or one that answers and just refused."""
+        words = f"{what}: {_line(error)}"
+        if isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS):
+            return Refused(words, kind="memory")
+        try:
+            self.session.get_function("runtime.NumThreads")()
+        except Exception:
+            return Refused(words, kind="vanished")
+        return Refused(words)
+
+
+def _upload_name(path: str) -> str:
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise Refused(f"there is no library {path}") from error
+    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.so"
 
 
 def jobs() -> dict[str, Work]:
@@ -110,7 +132,7 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
     function = _function(place.library(job["library"]), job["function"])
     device = place.session.cpu(0)
     stored = _stored(job["reference"])
-    positive = bool(stored["positive"]) if stored is not None else False
+    positive = bool(stored["positive"]) if stored is not None and "positive" in stored else False
     try:
         given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
         function(*given)
@@ -120,7 +142,7 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
             given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
             function(*given)
             outputs = [given[i].numpy() for i in job["outputs"]]
-        error = None if stored is None else _difference([stored[f"out_{i}"] for i in range(len(outputs))], outputs)
+        error = None if stored is None else _difference(_wanted(stored), outputs)
         if job["keep"]:
             _keep(job["keep"], outputs, positive=np.array(positive))
         if error is not None and not error <= job["tolerance"]:
@@ -129,7 +151,7 @@ def _measure(place: _Place, job: Job) -> dict[str, Any]:
     except Refused:
         raise
     except Exception as error_:
-        raise _lost("the device lost the call", error_) from error_
+        raise place.failed("the call failed on the device", error_) from error_
 
 
 def _run(place: _Place, job: Job) -> dict[str, Any]:
@@ -147,7 +169,7 @@ def _run(place: _Place, job: Job) -> dict[str, Any]:
         machine.set_input("main", *[tvm.runtime.tensor(a, device) for a in arrays])
         machine.invoke_stateful("main")
         outputs = _flat(machine.get_outputs("main"))
-        error = None if stored is None else _difference([stored[f"out_{i}"] for i in range(len(outputs))], outputs)
+        error = None if stored is None else _difference(_wanted(stored), outputs)
         if job["keep"]:
             _keep(job["keep"], outputs)
         if error is not None and not error <= job["tolerance"]:
@@ -155,7 +177,7 @@ def _run(place: _Place, job: Job) -> dict[str, Any]:
         timed = machine.time_evaluator("invoke_stateful", device, **_loop(job))("main")
         return {"times_s": [float(t) for t in timed.results], "error": error}
     except Exception as error_:
-        raise _lost("the device lost the call", error_) from error_
+        raise place.failed("the call failed on the device", error_) from error_
 
 
 def _function(library: Any, name: str) -> Any:
@@ -174,7 +196,12 @@ def _loop(job: Job) -> dict[str, Any]:
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:
-    """Arguments by a seed: normal numbers, or such between 0 and 1; whole numbers are 0, which any index may be."""
+    """Arguments by a seed: normal numbers, or such between 0 and 1; whole numbers are 0, which any index may be.
+
+    Refused for data types that numpy has none of.
+    """
+    if strange := [dtype for dtype, _ in job["arguments"] if not hasattr(np, dtype)]:
+        raise Refused(f"arguments of type {strange[0]} cannot be made here")
     rng = np.random.default_rng(job["seed"])
     made = []
     for place, (dtype, dims) in enumerate(job["arguments"]):
@@ -189,8 +216,12 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
 
 
 def _difference(wanted: list[Any], found: list[Any]) -> float:
-    """The largest difference relative to the largest magnitude; infinity where shapes or what is finite differ."""
+    """The largest difference relative to the largest magnitude; infinity where their number, shapes or what is finite
+    differ.
+    """
     worst = 0.0
+    if len(wanted) != len(found):
+        return float("inf")
     for a, b in zip(wanted, found, strict=True):
         if a.shape != b.shape:
             return float("inf")
@@ -212,6 +243,10 @@ def _stored(path: str) -> dict[str, Any] | None:
         return {name: file[name] for name in file.files}
 
 
+def _wanted(stored: dict[str, Any]) -> list[Any]:
+    return [stored[f"out_{i}"] for i in range(sum(1 for name in stored if name.startswith("out_")))]
+
+
 def _keep(path: str, outputs: list[Any], **more: Any) -> None:
     part = path + ".part.npz"
     np.savez(part, **{f"out_{i}": o for i, o in enumerate(outputs)}, **more)
@@ -224,6 +259,7 @@ def _flat(outputs: Any) -> list[Any]:
     return [array for one in outputs for array in _flat(one)]
 
 
-def _lost(what: str, error: Exception) -> Refused:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return Refused(f"{what}: {(lines[-1] if lines else type(error).__name__)[:300]}", kind="vanished")
+def _line(error: Exception) -> str:
+    """An error in one line: what is long keeps its beginning and its end."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 2 * _HALF else f"{text[:_HALF]} .. {text[-_HALF:]}"

@@ -27,7 +27,7 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 def _build(job: Job) -> dict[str, Any]:
     """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: bytes, outputs."""
-    target = tvm.target.Target(job["target"])
+    target = tvm_workload.target_of(job["target"])
     workload = tvm_workload.workload_of(job["workload"], job["layer"])
     schedule = tvm_workload.scheduled(workload, job["trace"], target)
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
@@ -42,7 +42,7 @@ def _network(opened: Opened, job: Job) -> dict[str, Any]:
     Facts: bytes; functions and how many of them are `scheduled`. Refused where a record found no function: a
     configuration that is not used must not be taken for one that is.
     """
-    module, target = opened.ready(), tvm.target.Target(job["target"])
+    module, target = opened.ready(), tvm_workload.target_of(job["target"])
     database = ms.database.MemoryDatabase()
     for layer, text, trace in job["records"]:
         workload = tvm_workload.workload_of(text, layer)

@@ -14,8 +14,9 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from . import tvm_workload
 from .frame import Job, Refused, Work
+from .torch_program import load_program
+from .tvm_half import HALF, in_half
 
-_MIXED = "float16"
 _INNER = ("block", "body", "then_case", "else_case")
 
 
@@ -34,16 +35,24 @@ class Opened:
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`open`: read a network. `layers`: its layers for a target."""
-    return {"open": lambda job: _open(opened, job), "layers": lambda job: _layers(opened, job)}
+    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one."""
+    return {
+        "open": lambda job: _open(opened, job),
+        "layers": lambda job: _layers(opened, job),
+        "target": lambda job: {"target": str(tvm_workload.target_of(job["target"]))},
+    }
 
 
 def _open(opened: Opened, job: Job) -> dict[str, Any]:
     """Job: path, dtype, shapes {name: dims}. Facts: inputs [[name, dtype, dims]], functions (how many)."""
-    path = Path(job["path"])
+    path, dtype = Path(job["path"]), job.get("dtype", "float32")
+    if not path.is_file():
+        raise Refused(f"there is no file {path}")
+    if dtype not in ("float32", HALF):
+        raise Refused(f"networks are tuned in float32 or float16, and not in {dtype!r}")
     module = _READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {})
-    if job.get("dtype", "float32") == _MIXED:
-        module = relax.transform.ToMixedPrecision(out_dtype=_MIXED)(module)
+    if dtype == HALF:
+        module = in_half(module)
     inputs = _inputs(module)
     with tvm.transform.PassContext(opt_level=3):
         module = relax.get_pipeline("zero")(module)
@@ -53,7 +62,10 @@ def _open(opened: Opened, job: Job) -> dict[str, Any]:
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
-    import onnx
+    try:
+        import onnx
+    except ImportError as error:
+        raise Refused('ONNX files are read by the package onnx: pip install "gnomon[tvm]"') from error
     from tvm.relax.frontend.onnx import from_onnx
 
     model = onnx.load(str(path))
@@ -62,29 +74,38 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
     for value in model.graph.input:
         if value.name in weights:
             continue
-        dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
-        fixed[value.name] = list(shapes.get(value.name, dims))
-        if min(fixed[value.name], default=1) <= 0:
-            raise Refused(
-                f"the shape of input {value.name!r} is left open; give it with --shape {value.name}=1,3,224,224"
-            )
+        fixed[value.name] = _fixed(value, shapes.get(value.name))
     if unknown := sorted(set(shapes) - set(fixed)):
         raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
     return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
 
 
+def _fixed(value: Any, given: list[int] | None) -> list[int]:
+    """The shape of an input: the given one, else the file's. Refused where it is left open, or they contradict."""
+    kind = value.type.tensor_type
+    known = kind.HasField("shape")
+    dims = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+    if given is not None:
+        fits = not known or (len(given) == len(dims) and all(d in (0, -1, g) for d, g in zip(dims, given, strict=True)))
+        if not fits or min(given, default=1) <= 0:
+            told = ",".join(str(d) if d > 0 else "?" for d in dims)
+            raise Refused(f"the shape {given} does not fit input {value.name!r}, which is {told or 'a scalar'}")
+        return list(given)
+    if not known or min(dims, default=1) <= 0:
+        raise Refused(f"the shape of input {value.name!r} is left open; give it with --shape {value.name}=1,3,224,224")
+    return dims
+
+
 def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
+    if shapes:
+        raise Refused("the shapes of an exported program are in it; export it with the ones that are wanted")
     try:
-        import torch
+        program = load_program(path)
     except ImportError as error:
         raise Refused('a PyTorch exported program needs PyTorch: pip install "gnomon[space]"') from error
     from tvm.relax.frontend.torch import from_exported_program
 
-    if shapes:
-        raise Refused("the shapes of an exported program are in it; export it with the ones that are wanted")
-    return from_exported_program(
-        torch.export.load(str(path)), keep_params_as_input=False, unwrap_unit_return_tuple=True
-    )
+    return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)
 
 
 def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
@@ -106,7 +127,7 @@ _READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}
 
 
 def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
-    """Name, data type and dimensions of each input. Refused for dimensions that are not fixed."""
+    """Name, data type and dimensions of each input. Refused for dimensions that are not fixed, and odd types."""
     made = []
     for one in module["main"].params:
         info = one.ty
@@ -116,13 +137,15 @@ def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
             raise Refused(
                 f"the shape of input {one.name!r} is left open; give it with --shape, or export with fixed shapes"
             )
+        if not hasattr(np, str(info.dtype)):
+            raise Refused(f"input {one.name!r} is of type {info.dtype}, of which no numbers can be made here")
         made.append((str(one.name), str(info.dtype), [int(d) for d in dims if d is not None]))
     return made
 
 
 def _layers(opened: Opened, job: Job) -> dict[str, Any]:
     """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
-    tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm.target.Target(job["target"]))
+    tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm_workload.target_of(job["target"]))
     found: dict[str, dict[str, Any]] = {}
     for task in tasks:
         mod = task.dispatched[0]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .frame import Job, Refused, Work
+from .torch_program import load_program
 
 
 def jobs() -> dict[str, Work]:
@@ -39,10 +40,11 @@ def _onnxruntime(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
         raise Refused("ONNX Runtime is not installed") from error
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     # The importer may have made other names of these; the order is the same.
-    arrays = list(given.values())
+    wanted, arrays = session.get_inputs(), list(given.values())
+    if len(wanted) != len(arrays):
+        raise Refused(f"TVM's network has {len(arrays)} inputs, and the file's has {len(wanted)}")
     feeds = {
-        one.name: arrays[place].astype(_TYPES.get(one.type, arrays[place].dtype))
-        for place, one in enumerate(session.get_inputs())
+        one.name: array.astype(_TYPES.get(one.type, array.dtype)) for one, array in zip(wanted, arrays, strict=True)
     }
     return f"ONNX Runtime {ort.__version__}", list(session.run(None, feeds))
 
@@ -51,10 +53,10 @@ _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(doub
 
 
 def _torch(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+    program = load_program(path).module()
     import torch
+    from torch.utils import _pytree
 
-    program = torch.export.load(str(path)).module()
     with torch.no_grad():
         outputs = program(*[torch.from_numpy(array) for array in given.values()])
-    listed = outputs if isinstance(outputs, list | tuple) else [outputs]
-    return f"PyTorch {torch.__version__}", [one.numpy() for one in listed]
+    return f"PyTorch {torch.__version__}", [one.detach().numpy() for one in _pytree.tree_leaves(outputs)]

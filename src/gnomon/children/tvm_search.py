@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
+import numpy as np
 from tvm import te
 from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
@@ -31,10 +31,15 @@ def jobs() -> dict[str, Work]:
         searches[job["layer"]] = _Search(job, model)
         return {"spaces": searches[job["layer"]].spaces}
 
+    def begun(job: Job) -> _Search:
+        if job["layer"] not in searches:
+            raise Refused(f"the search of layer {job['layer']} was not begun")
+        return searches[job["layer"]]
+
     return {
         "search": begin,
-        "ask": lambda job: searches[job["layer"]].ask(),
-        "tell": lambda job: searches[job["layer"]].tell(job["times_s"]),
+        "ask": lambda job: begun(job).ask(),
+        "tell": lambda job: begun(job).tell(job["times_s"]),
     }
 
 
@@ -44,7 +49,7 @@ class _Search:
     def __init__(self, job: Job, model: Any) -> None:
         """Job: layer, workload, target, strategy, trials, per_round, seed, told [[trace, times_s]..]."""
         self._workload = tvm_workload.workload_of(job["workload"], job["layer"])
-        self._target = tvm.target.Target(job["target"])
+        self._target = tvm_workload.target_of(job["target"])
         self._strategy = _strategy(job["strategy"], int(job["per_round"]))
         self._context = ms.TuneContext(
             mod=self._workload.mod,
@@ -55,6 +60,8 @@ class _Search:
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
             num_threads=1,
         )
+        # The cost model's word before it has learned is drawn from numpy's own generator.
+        np.random.seed(int(job["seed"]) % 2**32)
         self._model = model
         self._database = ms.database.MemoryDatabase()
         self._own = self._database.commit_workload(self._workload.mod)
@@ -118,7 +125,7 @@ def _cost_model() -> Any:
     try:
         import xgboost  # noqa: F401
     except ImportError:
-        return ms.cost_model.RandomModel()
+        return ms.cost_model.RandomModel(seed=0)
     return ms.cost_model.XGBModel(num_warmup_samples=_WARM_UP, num_tuning_cores=1)
 
 

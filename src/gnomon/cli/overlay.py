@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.output import write_json
-from gnomon.cli.tune_options import device_options, proof_options, tune_options
+from gnomon.cli.tune_options import device_options, proof_options, shape_option, tune_options
 
 _PATH = click.Path(path_type=Path)
 _LAYERS = click.option(
@@ -40,7 +40,7 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
     rest = {name: values.pop(name) for name in ("best", "layers", "fresh")}
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options["watch"] = show.watch
+        options |= {"watch": show.watch, "tell": show.tell}
         documents = api.overlay_collect(files, **rest, **options)
     if as_json:
         write_json({"collected": documents})
@@ -63,6 +63,7 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 @click.option("--no-write", is_flag=True, help="Only choose: write and compile nothing.")
 @click.option("--no-compile", is_flag=True, help="Write records, and compile nothing.")
 @click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
 @click.option("--device", "known_device", metavar="KEY", help="Whose times a log holds that does not say it itself.")
 @proof_options
@@ -74,7 +75,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
 
     as_json, quiet, plot = values.pop("as_json"), values.pop("quiet"), values.pop("plot")
     prove, write = values.pop("prove"), not values.pop("no_write")
-    rest = {"compile": not values.pop("no_compile"), "model": values.pop("model")}
+    rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": dict(values.pop("shapes"))}
     chosen = {name: values.pop(name) for name in ("layers", "resamples")}
     told = Told(key=values.pop("known_device") or "")
     if prove and not write:
@@ -93,7 +94,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
         parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
         if write:
             options = tune_options(values)
-            options["watch"] = show.watch
+            options |= {"watch": show.watch, "tell": show.tell}
             parts = api.overlay_deploy(analysis, prove=prove, **rest, **options)
     document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
     if plot is not None:
@@ -117,6 +118,6 @@ def _files_and_key(given: tuple[Path, ...], key: str | None) -> tuple[tuple[Path
     """The logs, and the device: the last argument, or --key."""
     if key is not None:
         return given, key
-    if len(given) < 2:
+    if len(given) < 2 or given[-1].exists():
         raise click.UsageError("name the device to measure on: gnomon overlay collect LOG KEY")
     return given[:-1], str(given[-1])

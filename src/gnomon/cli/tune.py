@@ -8,18 +8,10 @@ from typing import Any
 import click
 
 from gnomon.cli.output import write_json
-from gnomon.cli.tune_options import device_options, tune_options
-from gnomon.cli.values import Seconds, ShapeValue
+from gnomon.cli.tune_options import device_options, shape_option, tune_options
+from gnomon.cli.values import Seconds
 
 _PATH = click.Path(path_type=Path)
-_SHAPES = click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    type=ShapeValue(),
-    metavar="NAME=1,3,224,224",
-    help="Fix the shape of an input that the file leaves open. May be repeated.",
-)
 
 
 @click.command(short_help="Tune a network's kernels on a device, with TVM.")
@@ -47,7 +39,7 @@ _SHAPES = click.option(
 @click.option("--budget", "budget_s", type=Seconds(), metavar="SECONDS", help="End the search after so long.")
 @click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
-@_SHAPES
+@shape_option
 @click.option("--fresh", is_flag=True, help="Begin anew; records that are there are put aside.")
 @device_options
 def tune(model: Path, **values: Any) -> None:
@@ -64,7 +56,7 @@ def tune(model: Path, **values: Any) -> None:
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options["watch"] = show.watch
+        options |= {"watch": show.watch, "tell": show.tell}
         document = api.tune(model, search=search, shapes=shapes, **rest, **options).document()
     if as_json:
         write_json(document)
@@ -78,6 +70,7 @@ def tune(model: Path, **values: Any) -> None:
 @click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
 @click.argument("source", type=_PATH, metavar="FILE.so|FILE.json")
 @click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@shape_option
 @click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
 @device_options
 def exec_(source: Path, **values: Any) -> None:
@@ -87,10 +80,11 @@ def exec_(source: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     model, layers = values.pop("model"), not values.pop("no_layers")
+    shapes = dict(values.pop("shapes"))
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options["watch"] = show.watch
-        document = api.execute(source, model=model, layers=layers, **options)
+        options |= {"watch": show.watch, "tell": show.tell}
+        document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
     if as_json:
         write_json(document)
         return
@@ -114,4 +108,8 @@ def view(out: Path | None, as_json: bool) -> None:
     from gnomon.report.text import Page
     from gnomon.report.tune_text import view_report
 
-    view_report(document, Page())
+    page = Page()
+    view_report(document, page)
+    for row in (*document["records"], *document["libraries"]):
+        if "problem" in row:
+            page.item(f"{row['path']}: {row['problem']}")

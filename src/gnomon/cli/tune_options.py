@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.cli.values import Seconds
+from gnomon.cli.values import Seconds, ShapeValue
 
 if TYPE_CHECKING:
     from gnomon.api_tuning import TuneOptions
@@ -90,6 +90,16 @@ _COMMON = (
 _NAMES = (
     *("key", "tracker", "target", "linker", "threads", "wait_s"),
     *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
+)
+
+
+shape_option = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=ShapeValue(),
+    metavar="NAME=1,3,224,224",
+    help="Fix the shape of an input that the file leaves open. May be repeated.",
 )
 
 

@@ -85,12 +85,17 @@ class ChildProcess:
         assert self._process.stdin and self._process.stdout  # noqa: S101
         self._pipe = self._process.stdout.fileno()
         os.set_blocking(self._pipe, False)
-        # A child may end or hang before it reads: what is written must not block for it.
-        self._send({"memory_bytes": program.memory_bytes, "settings": dict(program.settings)})
+        # A child may end or hang before it reads, and a pipe holds 64 KiB: what is written must not block for it.
+        os.set_blocking(self._process.stdin.fileno(), False)
+        with contextlib.suppress(TimeoutError):  # `ready` tells it
+            self._send(
+                {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)},
+                time.monotonic() + program.start_timeout_s,
+            )
 
     def ready(self, timeout_s: float) -> dict[str, Any] | Failure:
         """The versions of what it loaded, or why it cannot be used."""
-        said = self._answer("load", timeout_s, self._log)
+        said = self._answer("load", timeout_s, self._log, None)
         if isinstance(said, Failure):
             return said
         if said.get("state") == "ready" and isinstance(said.get("versions"), dict):
@@ -102,8 +107,7 @@ class ChildProcess:
     def ask(self, job: Mapping[str, Any], *, stage: str, timeout_s: float, log: Path | None) -> Any:
         """The facts of a job that was done (a dict), or its Failure. After a Failure see `alive`."""
         log = log or self._log
-        self._send(job)
-        said = self._answer(stage, timeout_s, log)
+        said = self._answer(stage, timeout_s, log, job)
         if isinstance(said, Failure):
             return said
         if said.get("state") == "done" and isinstance(said.get("facts"), dict):
@@ -116,8 +120,8 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked again."""
-        return self._process.returncode is None
+        """Whether it can be asked again: it was not killed, and has not ended by itself."""
+        return self._process.returncode is None and self._ended() is None
 
     def kill(self) -> None:
         """End it and all that it started. Does nothing the second time."""
@@ -133,14 +137,30 @@ class ChildProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any], until_s: float) -> None:
+        """Write a line. TimeoutError when the time has come and the child has not read all of it."""
         assert self._process.stdin  # noqa: S101
+        pipe, left = self._process.stdin.fileno(), memoryview(json.dumps(message).encode() + b"\n")
+        poll = select.poll()
+        poll.register(pipe, select.POLLOUT)
         with contextlib.suppress(BrokenPipeError):  # it ended: the answer tells how
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            while left:
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or self._stop.is_set():
+                    raise TimeoutError
+                if poll.poll(min(left_s, _LOOK_UP_S) * 1000):
+                    with contextlib.suppress(BlockingIOError):
+                        left = left[os.write(pipe, left) :]
 
-    def _answer(self, stage: str, timeout_s: float, log: Path) -> dict[str, Any] | Failure:
+    def _answer(
+        self, stage: str, timeout_s: float, log: Path, job: Mapping[str, Any] | None
+    ) -> dict[str, Any] | Failure:
+        """Ask a job, if one is given, and read the next line."""
+        until_s = time.monotonic() + timeout_s
         try:
-            for line in self._lines(time.monotonic() + timeout_s):
+            if job is not None:
+                self._send(job, until_s)
+            for line in self._lines(until_s):
                 said = json.loads(line)
                 if isinstance(said, dict):
                     return said
@@ -177,14 +197,18 @@ class ChildProcess:
 
     def _ending(self) -> str:
         until_s = time.monotonic() + _ENDING_S
-        # Not reaped here: the number of its group, by which it is killed, must stay its own.
-        while (status := os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        while (status := self._ended()) is None:
             if time.monotonic() > until_s:
                 return "the program closed its output and went on"
             time.sleep(_POLL_S)
         if status.si_code == os.CLD_EXITED:
             return f"the program ended with status {status.si_status}"
         return f"the program was ended by {signal.Signals(status.si_status).name}"
+
+    def _ended(self) -> os.waitid_result | None:
+        """How it ended; None while it runs."""
+        # Not reaped here: the number of its group, by which it is killed, must stay its own.
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
 
     def _failure(self, stage: str, kind: str, why: str, log: Path) -> Failure:
         return Failure(stage=stage, kind=kind, transient=False, message=why, log_tail=tail(log))

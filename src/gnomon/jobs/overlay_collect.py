@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import UNTUNED, TunedDevice, TuningLayer, TuningRecords
+from gnomon.core.tuning_record import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.errors import UsageError
 from gnomon.jobs.record_file import RecordFile, made_trial, pooled_trials
 from gnomon.jobs.tune import device_document, failures_of
-from gnomon.jobs.tune_folder import tune_folder
-from gnomon.jobs.tune_logs import best_of, chosen_layers, one_model, read_logs, replayable
-from gnomon.jobs.tune_request import Care, DeviceWish, open_device
+from gnomon.jobs.tune_folder import TuneFolder, tune_folder
+from gnomon.jobs.tune_logs import best_of, one_model, only_layers, read_logs, replayable, tuner_versions
+from gnomon.jobs.tune_request import Care, DeviceWish, held_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, Timed, once
 from gnomon.tuning.builders import Builders, Built, Order, discard
-from gnomon.tuning.door import DoorSettings, Workshop
+from gnomon.tuning.door import Workshop
 
 _AT_ONCE = 128
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +54,15 @@ class _Candidate:
     files: tuple[RecordFile, ...]
 
 
-def collect(request: CollectRequest, *, watch: Watch | None = None) -> list[dict[str, Any]]:
+def collect(
+    request: CollectRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
+) -> list[dict[str, Any]]:
     """Measure configurations on a device, all of a layer side by side; a document for each log.
 
     Each configuration is measured in so many fresh processes as the care says, in random order, its outputs compared
     with the untuned layer's there. What was measured before is not measured again. Raises GnomonError.
     """
+    request.care.check()
     began_s = time.monotonic()
     logs = read_logs(request.logs)
     replayable(request.logs, logs)
@@ -65,10 +70,11 @@ def collect(request: CollectRequest, *, watch: Watch | None = None) -> list[dict
     hosts = [log.host for log in logs]
     if len(set(hosts)) < len(hosts):
         raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
+    logs = only_layers(logs, request.layers)
     with Workshop() as shop, ExitStack() as stack:
-        known = next((log.device for log in logs if log.device.key == request.device.key), None)
-        device, bench = open_device(shop, request.device, known)
-        versions = _versions(shop)
+        stack.enter_context(held_device(request.device, tell))
+        device, bench = open_device(shop, request.device, _known(request, logs, folder, model))
+        versions = tuner_versions()
         files = {}
         for log in logs:
             empty = TuningRecords(
@@ -76,7 +82,7 @@ def collect(request: CollectRequest, *, watch: Watch | None = None) -> list[dict
             )
             path = folder.collected(device, log.host, model)
             files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
-            files[log.host].add_layers(chosen_layers(log.layers, request.layers))
+            files[log.host].add_layers(log.layers)
         candidates = list(_candidates(request, logs, files))
         run = _Run(shop.folder, bench, Builders(shop, device, timeout_s=request.care.build_timeout_s), request.care)
         run.measure(candidates, model.dtype, watch)
@@ -87,18 +93,27 @@ def collect(request: CollectRequest, *, watch: Watch | None = None) -> list[dict
         ]
 
 
-def _versions(shop: Workshop) -> dict[str, str]:
-    door = shop.door(DoorSettings())
-    door.ask("probe", {"do": "here"})
-    door.close()
-    return dict(door.versions)
+def _known(
+    request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
+) -> TunedDevice | None:
+    """The device as a log describes it, or as it was tuned for into the same folder: what is compared is compiled
+    alike.
+    """
+    key = request.device.key
+    found = next((log.device for log in logs if log.device.key == key), None)
+    if found is None and key is not None:
+        path = folder.record(TunedDevice(key=key, target={}), model)
+        if path.is_file():
+            (own,) = read_logs([path])
+            found = own.device if own.device.key == key else None
+    return found
 
 
 def _candidates(
     request: CollectRequest, logs: Sequence[TuningRecords], files: dict[str, RecordFile]
 ) -> Iterator[_Candidate]:
     """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
-    layers = {layer.layer: layer for log in logs for layer in chosen_layers(log.layers, request.layers)}
+    layers = {layer.layer: layer for log in logs for layer in log.layers}
     for layer in layers.values():
         traces: dict[str, Any] = {UNTUNED: None}
         holders: dict[str, list[RecordFile]] = {UNTUNED: []}
@@ -145,11 +160,11 @@ class _Run:
         calls: dict[int, LayerCall] = {}
         made = self._builders.build(orders)
         for number, (one, built) in enumerate(zip(wanted, made, strict=True)):
-            if isinstance(built, Failure):
-                self._write(one, built)
-                meter.step(self._care.processes)
-            else:
+            if not isinstance(built, Failure):
                 calls[number] = self._call(one, built)
+            elif missing := self._missing(one):
+                self._write(one, built)
+                meter.step(missing)
         self._keep_outputs(wanted, calls, dtype)
         self._rounds(wanted, calls, dtype, meter)
         discard(made)
@@ -166,17 +181,22 @@ class _Run:
         )
 
     def _keep_outputs(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str) -> None:
-        """The untuned layers' outputs on this device; without them a layer's candidates cannot be compared."""
+        """The untuned layers' outputs on this device; without them a layer's candidates cannot be compared, and are
+        left for another time.
+        """
         loop = once(self._care.loop(dtype))
-        for number, call in list(calls.items()):
+        compared = set()
+        for number, call in calls.items():
             one = wanted[number]
             if one.trace is not None:
                 continue
             said = self._bench.call(call, loop)
-            if isinstance(said, Failure):
+            if not isinstance(said, Failure):
+                compared.add(one.layer.layer)
+            elif self._missing(one):
                 self._write(one, said)
-                for other in [n for n in calls if wanted[n].layer.layer == one.layer.layer]:
-                    del calls[other]
+        for number in [number for number in calls if wanted[number].layer.layer not in compared]:
+            del calls[number]
 
     def _rounds(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str, meter: Meter) -> None:
         rng = random.Random(self._care.seed)  # noqa: S311 - an order, no secret
@@ -218,7 +238,7 @@ def _document(
     request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
 ) -> dict[str, Any]:
     rows, failures = [], []
-    for layer in chosen_layers(log.layers, request.layers):
+    for layer in log.layers:
         pooled = {n: t for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED}
         times = {name: t.time_s for name, t in pooled.items() if t.time_s is not None}
         first = best_of(log, layer, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from gnomon.jobs.saving import save_text
 from gnomon.jobs.tune_folder import TuneFolder, safe, tune_folder
 from gnomon.jobs.tune_logs import model_file
 from gnomon.jobs.tune_networks import failure_document, measure_calls
-from gnomon.jobs.tune_request import Care, DeviceWish, open_device
+from gnomon.jobs.tune_request import LOCAL, Care, DeviceWish, held_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import NetworkCall
 from gnomon.tuning.door import Workshop
@@ -28,25 +28,36 @@ from gnomon.tuning.tracker import Tracker
 
 _OVERLAY = "overlay"
 
+Tell = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployRequest:
     """Where the choice goes, and where it is proved.
 
     `compile` makes a library for each device. With `prove` the network is measured on every device under each choice,
-    behind `tracker`, or here for the device "local". `model` is the network's own file, where no copy was kept.
+    behind `tracker`, or here for the device "local". `model` is the network's own file, where no copy was kept;
+    `shapes` are of inputs that it leaves open.
     """
 
     compile: bool = True
     prove: bool = False
     tracker: Tracker | None = None
     model: Path | None = None
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     care: Care = field(default_factory=Care)
     out: Path | None = None
 
 
-def deploy(analysis: Analysis, request: DeployRequest, *, watch: Watch | None = None) -> dict[str, Any]:
+def deploy(
+    analysis: Analysis,
+    request: DeployRequest,
+    *,
+    watch: Watch | None = None,
+    tell: Tell = lambda sentence: None,
+) -> dict[str, Any]:
     """Write, compile and measure; the parts `written` and `network` of the document, and notes. Raises GnomonError."""
+    request.care.check()
     folder = tune_folder(request.out)
     problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
     if problems:
@@ -54,22 +65,26 @@ def deploy(analysis: Analysis, request: DeployRequest, *, watch: Watch | None = 
             raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
         written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
         return {"written": written, "network": [], "notes": [f"Nothing was written or compiled: {problems[0]}."]}
-    written = _write(analysis, folder)
-    document: dict[str, Any] = {"written": written, "network": [], "notes": []}
-    if not request.compile and not request.prove:
-        return document
-    try:
-        source = Source(path=model_file(folder, analysis.model, request.model), dtype=analysis.model.dtype)
-    except UsageError as error:
-        if request.prove or request.model is not None:
-            raise
-        document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+    if request.prove:
+        _check_reachable(analysis, request)
+    document: dict[str, Any] = {"written": {}, "network": [], "notes": []}
+    path = None
+    if request.compile or request.prove:
+        try:
+            path = model_file(folder, analysis.model, request.model)
+        except UsageError as error:
+            if request.prove:
+                raise
+            document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+    written = document["written"] = _write(analysis, folder)
+    if path is None:
         return document
     with Workshop() as shop:
-        network = Network(shop, source)
+        network = Network(shop, Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes))
         for device in _devices(analysis).values():
             if request.prove:
-                document["network"] += _proved(shop, network, analysis, device, request, folder, watch)
+                with held_device(_wish(device, request), tell):
+                    document["network"] += _proved(shop, network, analysis, device, request, watch)
             library = _compiled(network, analysis, device, folder, request)
             if isinstance(library, Failure):
                 document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")
@@ -122,30 +137,38 @@ def _compiled(
     return made if isinstance(made, Failure) else made.library
 
 
+def _wish(device: TunedDevice, request: DeployRequest) -> DeviceWish:
+    if device.key == LOCAL:
+        return DeviceWish(key=LOCAL, threads=device.threads)
+    return DeviceWish(key=device.key, tracker=request.tracker)
+
+
+def _check_reachable(analysis: Analysis, request: DeployRequest) -> None:
+    """UsageError for a device behind a tracker that nobody named, before anything is measured."""
+    for key in _devices(analysis):
+        if key != LOCAL and request.tracker is None:
+            raise UsageError(
+                f"the device {key!r} is behind a tracker, and none is named", hint="Give --tracker HOST:PORT."
+            )
+
+
 def _proved(
     shop: Workshop,
     network: Network,
     analysis: Analysis,
     known: TunedDevice,
     request: DeployRequest,
-    folder: TuneFolder,
     watch: Watch | None,
 ) -> list[dict[str, Any]]:
     """The whole network on a device under each choice, interleaved: a row each."""
-    tracker = None if known.key == "local" else request.tracker
-    if known.key != "local" and tracker is None:
-        raise UsageError(
-            f"the device {known.key!r} is behind a tracker, and none is named", hint="Give --tracker HOST:PORT."
-        )
-    wish = DeviceWish(key=known.key, tracker=tracker, threads=known.threads if tracker is None else 0)
-    _, bench = open_device(shop, wish, known)
+    _, bench = open_device(shop, _wish(known, request), known)
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document["hosts"] if (own := analysis.own(host))}
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}
-    for name, choice in choices.items():
-        library = shop.folder / f"{safe(known.key)}-{safe(name)}.so"
+    for number, (name, choice) in enumerate(choices.items()):
+        library = shop.folder / f"{safe(known.key)}-{number}.so"
         made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
         if isinstance(made, Failure):
             rows[name] = _network_row(known.key, name, None, None, made)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,29 +14,41 @@ from typing import Any
 from gnomon.core.tuning_record import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning_records import header_line, layer_line, read_tuning_records, trial_line
-from gnomon.jobs.journal import Journal
+from gnomon.jobs.journal import Journal, cut_off
+from gnomon.jobs.saving import save_text
+
+_MOMENT_S = 2.0
+"""Who was just killed may have been starting a process, which has the lock until it is what it was to be."""
 
 
 class RecordFile:
-    """The records of one campaign, open for appending. A context manager."""
+    """The records of one campaign, open for appending by one at a time. A context manager."""
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
         """Open the file or make it; `wanted` says of which device and model its records must be.
 
         With `fresh` one that is there is put aside under another name. UsageError where it is of something else,
-        ProblemError where it is damaged, RecordError where it cannot be written.
+        ProblemError where it is damaged, RecordError where it cannot be written, or another process writes to it.
         """
         self.path = path
+        self._lock = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if fresh and path.exists():
+            self._lock = _locked(path)
+            if fresh and path.stat().st_size:
                 path.rename(_aside(path))
-            records = read_tuning_records(path.read_bytes()) if path.exists() and path.stat().st_size else None
+                os.close(self._lock)
+                self._lock = _locked(path)
+            records = _read(path)
             if records is not None:
                 _check(path, records, wanted)
             self._journal = Journal(path)
-        except OSError as error:
-            raise _unwritten(path, error) from error
+        except BaseException as error:
+            if self._lock >= 0:
+                os.close(self._lock)
+            if isinstance(error, OSError):
+                raise _unwritten(path, error) from error
+            raise
         self.records = records or wanted
         self.before = len(self.records.trials)
         self._layers = {layer.layer: layer for layer in self.records.layers}
@@ -41,7 +56,11 @@ class RecordFile:
         for trial in self.records.trials:
             self._trials.setdefault(trial.layer, []).append(trial)
         if records is None:
-            self._append([header_line(wanted)])
+            try:
+                self._append([header_line(wanted)])
+            except RecordError:
+                self.close()
+                raise
 
     def add_layers(self, layers: Iterable[TuningLayer]) -> None:
         """Write layers that are not there yet."""
@@ -70,8 +89,11 @@ class RecordFile:
         return replace(self.records, layers=tuple(self._layers.values()), trials=trials)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; another may write to it then. Does nothing the second time."""
         self._journal.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def __enter__(self) -> RecordFile:
         return self
@@ -88,11 +110,13 @@ class RecordFile:
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
-    """Write a record set as a file of its own; what was there goes aside."""
-    empty = replace(records, layers=(), trials=())
-    with RecordFile(path, empty, fresh=True) as file:
-        file.add_layers(records.layers)
-        file.add(records.trials)
+    """Write a record set as a file of its own, in place of what was there. UsageError where it cannot be written."""
+    documents = [header_line(records), *map(layer_line, records.layers), *map(trial_line, records.trials)]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    save_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in documents), path)
 
 
 def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
@@ -142,11 +166,43 @@ def _check(path: Path, found: TuningRecords, wanted: TuningRecords) -> None:
         ("for so many threads:", found.device.threads, wanted.device.threads),
         ("of the model", found.model.sha256 or found.model.name, wanted.model.sha256 or wanted.model.name),
         ("of the data type", found.model.dtype, wanted.model.dtype),
+        ("of the tuner", found.tuner, wanted.tuner),
         ("of the versions", dict(found.versions), dict(wanted.versions)),
     )
     for what, there, here in pairs:
         if there != here:
             raise UsageError(f"{path} holds records {what} {there}, and not {here}", hint=hint)
+
+
+def _locked(path: Path) -> int:
+    """The handle of a file, made if it is not there, that no other process has. OSError, or RecordError if one has."""
+    until_s = time.monotonic() + _MOMENT_S
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except BlockingIOError as error:
+            if time.monotonic() > until_s:
+                os.close(handle)
+                raise RecordError(
+                    f"another gnomon writes to {path} at this moment",
+                    hint="Wait for it to end, then the same command goes on from there; or give another --out.",
+                ) from error
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # somebody has it, or has just put it aside
+        time.sleep(0.05)
+
+
+def _read(path: Path) -> TuningRecords | None:
+    """What a file holds; None where it holds nothing, or only the begin of a header."""
+    content = path.read_bytes()
+    if not content.strip() or (b"\n" not in content.strip() and cut_off(content)):
+        return None
+    return read_tuning_records(content)
 
 
 def _aside(path: Path) -> Path:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.core.tuning_budget import LayerProgress, shares
-from gnomon.core.tuning_record import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.tuning_record import UNTUNED, TunedDevice, TuningLayer, TuningRecords, TuningTrial
 from gnomon.errors import UsageError
 from gnomon.jobs.compiled import Compiled, compile_network, prove_network
 from gnomon.jobs.record_file import RecordFile, best_trial, pooled_trials
-from gnomon.jobs.tune_folder import tune_folder
+from gnomon.jobs.tune_folder import given_model, tune_folder
+from gnomon.jobs.tune_logs import best_choice
 from gnomon.jobs.tune_networks import summary_of
-from gnomon.jobs.tune_request import TuneRequest, open_device
-from gnomon.jobs.tune_rounds import Limits, Tools, measure_untuned, tune_layers
+from gnomon.jobs.tune_request import TuneRequest, held_device, open_device
+from gnomon.jobs.tune_rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench
 from gnomon.tuning.builders import Builders
 from gnomon.tuning.door import Workshop
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.searching import STRATEGIES, Searches, SearchSettings
+from gnomon.tuning.searching import Searches, SearchSettings
 
 Tell = Callable[[str], None]
 
@@ -49,35 +50,38 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     What was measured is in the record file at once; the same request goes on where it was interrupted. Raises
     GnomonError.
     """
-    if request.strategy not in STRATEGIES:
-        raise UsageError(f"no strategy is called {request.strategy!r}", hint=f"Give one of {', '.join(STRATEGIES)}.")
+    request.check()
     began_s = time.monotonic()
+    model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)
-    digest = folder.keep_model(request.model)
-    model = TunedModel(name=request.model.stem, sha256=digest, dtype=request.dtype)
-    with Workshop() as shop:
+    with Workshop() as shop, held_device(request.device, tell):
         device, bench = open_device(shop, request.device)
         network = Network(shop, Source(path=request.model, dtype=request.dtype, shapes=request.shapes))
-        layers = _chosen(network.layers(device.target), request.layers)
+        whole = network.layers(device.target)
+        layers = _chosen(whole, request.layers)
+        folder.keep_model(request.model, model.sha256)
         empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
         with RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file:
-            if file.before:
-                tell(f"{file.before} trials are in {file.path} already")
+            before = spent(file, layers)
+            if before:
+                tell(f"{before} trials of these layers are in {file.path} already")
             file.add_layers(layers)
             tools = _tools(shop, bench, device, request, file)
             progress = _rounds(tools, layers, request, watch, began_s)
+            # What was tuned another time is not given up because other layers were asked for this time.
+            best = best_choice(replace(file.content(), layers=whole))
             compiled = compile_network(
-                network, device, _best(file, layers), folder.library(device, model), model=model, seed=request.care.seed
+                network, device, best, folder.library(device, model), model=model, seed=request.care.seed
             )
             proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
             document = {
-                "model": {"name": model.name, "sha256": digest, "dtype": model.dtype},
+                "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
                 "device": device_document(device),
                 "records": str(file.path),
                 "library": str(compiled.library) if isinstance(compiled, Compiled) else None,
                 "seconds": time.monotonic() - began_s,
                 "stopped": _stopped(progress),
-                "trials": _trials(file, layers, request),
+                "trials": _trials(file, layers, request, before),
                 "layers": _layers(file, layers, progress),
                 "failures": failures_of(
                     [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
@@ -113,7 +117,7 @@ def _rounds(
     measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
     left_s = None if request.budget_s is None else max(0.0, request.budget_s - (time.monotonic() - began_s))
     limits = Limits(trials=request.trials, plateau=request.plateau, budget_s=left_s)
-    meter = Meter("trials", request.trials, watch)
+    meter = Meter("trials", max(0, request.trials - spent(tools.file, layers)), watch)
     progress = tune_layers(tools, layers, limits, meter)
     meter.finish()
     return progress
@@ -127,25 +131,13 @@ def _chosen(layers: tuple[TuningLayer, ...], names: tuple[str, ...]) -> tuple[Tu
     return tuple(layer for layer in layers if not names or any(name in layer.name for name in names))
 
 
-def _best(file: RecordFile, layers: Iterable[TuningLayer]) -> list[tuple[TuningLayer, Any]]:
-    """The best configuration of each layer, where one is faster than none."""
-    made = []
-    for layer in layers:
-        best = best_trial(file.trials(layer.layer))
-        untuned = pooled_trials(file.trials(layer.layer)).get(UNTUNED)
-        slow = untuned.time_s if untuned is not None else None
-        if best is not None and best.time_s is not None and (slow is None or best.time_s < slow):
-            made.append((layer, best.trace))
-    return made
-
-
-def _trials(file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest) -> dict[str, int]:
+def _trials(file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest, before: int) -> dict[str, int]:
     tried = [t for layer in layers for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED]
     return {
         "asked": request.trials,
         "measured": len(tried),
         "failed": sum(1 for trial in tried if trial.failure is not None),
-        "before": file.before,
+        "before": before,
     }
 
 
@@ -204,8 +196,9 @@ def device_document(device: TunedDevice) -> dict[str, Any]:
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:
+    """Why all ended, of several reasons the one that most can be done about."""
     ends = {one.ended for one in progress.values()}
-    return next((why for why in ("budget", "trials") if why in ends), "plateau")
+    return next((why for why in ("budget", "trials", "plateau", "exhausted", "failed") if why in ends), "exhausted")
 
 
 def _notes(file: RecordFile, layers: tuple[TuningLayer, ...]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -40,6 +42,11 @@ class TuneFolder:
         return self.root / "records"
 
     @property
+    def overlays(self) -> Path:
+        """Record files of what was chosen for all devices."""
+        return self.root / "overlay"
+
+    @property
     def libraries(self) -> Path:
         """Compiled networks, with what belongs to each."""
         return self.root / "libraries"
@@ -54,38 +61,45 @@ class TuneFolder:
 
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
         """The record file of what was chosen for all devices, with the times of one."""
-        return self.root / "overlay" / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
+        return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
         """A compiled network; `choice` says of whose configurations, where they are not the device's own."""
         middle = f"_{safe(choice)}" if choice else ""
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
-    def keep_model(self, path: Path) -> str:
-        """Copy a network into the folder; returns the digest that it is found by. ModelError if it cannot be read."""
+    def keep_model(self, path: Path, digest: str) -> None:
+        """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written."""
+        place = self.models / f"{digest}{path.suffix.lower()}"
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
-            digest = file_digest(path)
-            place = self.models / f"{digest}{path.suffix.lower()}"
-            if not place.exists():
-                self.models.mkdir(parents=True, exist_ok=True)
-                part = place.with_suffix(".part")
+            if place.is_file() and file_digest(place) == digest:
+                return
+            self.models.mkdir(parents=True, exist_ok=True)
+            try:
                 shutil.copyfile(path, part)
                 part.replace(place)
+            finally:
+                part.unlink(missing_ok=True)
         except OSError as error:
-            raise ModelError(f"{path}: {error.strerror or error}", hint="Give a file that can be read.") from error
-        return digest
+            raise RecordError(
+                f"{path} cannot be copied to {self.models}: {error.strerror or error}",
+                hint="Make room, or give --out a folder that can be written.",
+            ) from error
 
     def find_model(self, model: TunedModel) -> Path | None:
         """The copy of a model, if there is one that is still what it was."""
         for place in sorted(self.models.glob(f"{model.sha256}.*")) if model.sha256 else []:
-            if place.suffix != ".part" and file_digest(place) == model.sha256:
-                return place
+            with contextlib.suppress(OSError):
+                if file_digest(place) == model.sha256:
+                    return place
         return None
 
 
 def tune_folder(out: Path | None) -> TuneFolder:
     """The folder that is meant: the user's own unless one is given."""
-    return TuneFolder(root=user_folder() / "tune" if out is None else out)
+    # Absolute, because what compiles has a folder of its own.
+    return TuneFolder(root=(user_folder() / "tune" if out is None else out).absolute())
 
 
 def safe(name: str) -> str:
@@ -94,6 +108,20 @@ def safe(name: str) -> str:
     if not made:
         raise UsageError(f"{name!r} cannot be a part of a file's name", hint="Give letters or digits.")
     return made
+
+
+def given_model(path: Path, dtype: str) -> TunedModel:
+    """What a network's file is called in records, and its digest.
+
+    ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
+    """
+    try:
+        digest = file_digest(path)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}", hint="Give a file that can be read.") from error
+    name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
+    safe(name)
+    return TunedModel(name=name, sha256=digest, dtype=dtype)
 
 
 def file_digest(path: Path) -> str:
@@ -130,32 +158,12 @@ def read_description(library: Path) -> Mapping[str, Any]:
 
 
 def view(out: Path | None = None) -> dict[str, Any]:
-    """What there is: a document of `gnomon view`. Files that cannot be read are listed with the reason."""
+    """What there is: a document of `gnomon view`. Files that cannot be read are in it with the `problem`."""
     folder = tune_folder(out)
-    records: list[dict[str, Any]] = []
-    for path in sorted(folder.records.glob("*.json")):
-        try:
-            found = read_tuning_records(path.read_bytes())
-        except (GnomonError, OSError) as error:
-            records.append({"path": str(path), "problem": str(error)})
-            continue
-        records.append(
-            {
-                "path": str(path),
-                "device": found.device.key,
-                "found_on": found.host,
-                "model": found.model.name,
-                "dtype": found.model.dtype,
-                "layers": len(found.layers),
-                "trials": len(found.trials),
-            }
-        )
     return {
         "folder": str(folder.root),
-        "models": [
-            {"name": path.name, "path": str(path), "bytes": path.stat().st_size} for path in _files(folder.models, "*")
-        ],
-        "records": records,
+        "models": [{"name": path.name, "path": str(path), "bytes": _size(path)} for path in _files(folder.models, "*")],
+        "records": [_record(path) for place in (folder.records, folder.overlays) for path in _files(place, "*.json")],
         "libraries": [_library(path) for path in _files(folder.libraries, "*.so") if not path.name.endswith(_PARTS)],
     }
 
@@ -164,15 +172,38 @@ def _files(folder: Path, pattern: str) -> list[Path]:
     return [path for path in sorted(folder.glob(pattern)) if path.is_file() and ".part" not in path.suffixes]
 
 
-def _library(path: Path) -> dict[str, Any]:
+def _size(path: Path) -> int:
     try:
-        told = read_description(path)
-    except GnomonError:
-        told = {}
-    device, model = told.get("device") or {}, told.get("model") or {}
+        return path.stat().st_size
+    except OSError:  # it went away at this moment
+        return 0
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        found = read_tuning_records(path.read_bytes())
+    except (GnomonError, OSError) as error:
+        nothing = dict.fromkeys(("device", "found_on", "model", "dtype"), "unknown")
+        return {"path": str(path), **nothing, "layers": 0, "trials": 0, "problem": str(error)}
     return {
         "path": str(path),
-        "bytes": path.stat().st_size,
-        "device": str(device.get("key") or "unknown"),
-        "model": str(model.get("name") or "unknown"),
+        "device": found.device.key,
+        "found_on": found.host,
+        "model": found.model.name,
+        "dtype": found.model.dtype,
+        "layers": len(found.layers),
+        "trials": len(found.trials),
     }
+
+
+def _library(path: Path) -> dict[str, Any]:
+    made = {"path": str(path), "bytes": _size(path), "device": "unknown", "model": "unknown"}
+    try:
+        told = read_description(path)
+    except GnomonError as error:
+        return {**made, "problem": str(error)}
+    for part, field in (("device", "key"), ("model", "name")):
+        inner = told.get(part)
+        if isinstance(inner, dict) and isinstance(inner.get(field), str) and inner[field]:
+            made[part] = inner[field]
+    return made

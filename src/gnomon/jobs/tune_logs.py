@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from gnomon.core.tuning_record import TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.tuning_record import UNTUNED, TunedModel, TuningLayer, TuningRecords, TuningTrial
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.tuning_logs import FOLDER_FILES, NOTHING, Told, read_tuning_log, replay_problem
-from gnomon.jobs.record_file import pooled_trials
+from gnomon.jobs.record_file import best_trial, pooled_trials
 from gnomon.jobs.tune_folder import TuneFolder
 
 _MOST_BYTES = 4 << 30
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:
@@ -50,6 +55,16 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
     return tuple(made.values()) if names else tuple(layers)
 
 
+def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
+    """Record sets of the layers that are meant (see `chosen_layers`), numbered as they are met in all of the sets."""
+    met: dict[str, TuningLayer] = {}
+    for one in records:
+        for layer in one.layers:
+            met.setdefault(layer.layer, layer)
+    wanted = {layer.layer for layer in chosen_layers(list(met.values()), names)}
+    return [replace(one, layers=tuple(layer for layer in one.layers if layer.layer in wanted)) for one in records]
+
+
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
     """The network's own file: the one given, else the copy that tuning kept. UsageError where there is none."""
     path = given or folder.find_model(model)
@@ -66,6 +81,27 @@ def best_of(records: TuningRecords, layer: TuningLayer, count: int | None) -> li
     pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer and t.trace is not None)
     timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
     return timed[:count]
+
+
+def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
+    """The layers whose best configuration is faster than none, with its trace."""
+    made = []
+    for layer in records.layers:
+        pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer)
+        best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
+        slow = None if untuned is None else untuned.time_s
+        if best is not None and best.time_s is not None and (slow is None or best.time_s < slow):
+            made.append((layer, best.trace))
+    return made
+
+
+def tuner_versions() -> dict[str, str]:
+    """The versions of the tuner's packages, as records name them; those that are not installed are left out."""
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _read(path: Path, told: Told) -> TuningRecords:

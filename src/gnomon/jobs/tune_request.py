@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from gnomon.core.sample import Failure
 from gnomon.core.tuning_record import TunedDevice
-from gnomon.errors import DeviceError, UsageError
+from gnomon.devices.lease import lease, lease_folder
+from gnomon.errors import UsageError
 from gnomon.tuning.bench import Bench, Loop
-from gnomon.tuning.door import DoorSettings, Workshop
+from gnomon.tuning.door import Workshop
+from gnomon.tuning.searching import STRATEGIES
 from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 from gnomon.tuning.tracker import Tracker
 
@@ -19,7 +23,8 @@ LOCAL = "local"
 """The key of this machine, where no tracker is."""
 
 TOLERANCES = {"float32": 1e-3, "float16": 2e-2}
-_PRICES = Loop(number=1, repeat=3, min_repeat_ms=10)
+_APPEAR_S = 10.0
+"""A server that crashed is started anew within so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,11 @@ class DeviceWish:
     linker: str | None = None
     threads: int = 0
     wait_s: float = 60.0
+
+    @property
+    def here(self) -> bool:
+        """Whether this machine is meant: no tracker is named, or its key is asked for."""
+        return self.tracker is None or self.key == LOCAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,15 @@ class Care:
             timeout_s=self.timeout_s,
         )
 
+    def check(self) -> None:
+        """UsageError for what cannot be meant."""
+        for name, value in (("repeat", self.repeat), ("processes", self.processes), ("seed", self.seed + 1)):
+            if value < 1:
+                raise UsageError(f"{name} is too small", hint="Give at least 1 sample and process, and a seed from 0.")
+        for name, seconds in (("timeout_s", self.timeout_s), ("build_timeout_s", self.build_timeout_s)):
+            if not seconds > 0:
+                raise UsageError(f"{name} is {seconds:g}", hint="Give seconds above 0.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
@@ -84,6 +103,33 @@ class TuneRequest:
     out: Path | None = None
     fresh: bool = False
 
+    def check(self) -> None:
+        """UsageError for what cannot be meant."""
+        if self.dtype not in TOLERANCES:
+            raise UsageError(f"{self.dtype!r} is not tuned", hint=f"Give the data type {' or '.join(TOLERANCES)}.")
+        if self.strategy not in STRATEGIES:
+            raise UsageError(f"no strategy is called {self.strategy!r}", hint=f"Give one of {', '.join(STRATEGIES)}.")
+        least = (("trials", self.trials, 1), ("per_round", self.per_round, 1), ("plateau", self.plateau, 0))
+        for name, value, bound in least:
+            if value < bound:
+                raise UsageError(f"{name} is {value}", hint=f"Give a whole number from {bound}.")
+        if self.budget_s is not None and not self.budget_s > 0:
+            raise UsageError(f"the budget is {self.budget_s:g} s", hint="Give seconds above 0, or none.")
+        self.care.check()
+
+
+@contextlib.contextmanager
+def held_device(wish: DeviceWish, tell: Callable[[str], None] = lambda sentence: None) -> Iterator[None]:
+    """Nobody else measures on this machine meanwhile, where it is the device that is meant.
+
+    A tracker sees to that itself for its servers. `tell` is told who has the machine, if it must be waited for.
+    """
+    if not wish.here:
+        yield
+        return
+    with lease(lease_folder(), LOCAL, on_wait=tell):
+        yield
+
 
 def open_device(shop: Workshop, wish: DeviceWish, known: TunedDevice | None = None) -> tuple[TunedDevice, Bench]:
     """The device that is meant, and a bench that has a session with it.
@@ -91,41 +137,48 @@ def open_device(shop: Workshop, wish: DeviceWish, known: TunedDevice | None = No
     `known` is the device as a record or a library describes it: its target and linker are taken where the wish has
     none. UsageError for a device behind a tracker whose target nobody told: a guess would be compiled for another.
     """
-    key = LOCAL if wish.tracker is None else wish.key
-    if key is None:
-        raise UsageError("which device of the tracker is meant?", hint=f"Give --key, one of: {_keys(wish.tracker)}.")
-    if wish.tracker is None and wish.key not in (None, LOCAL):
+    tracker = None if wish.here else wish.tracker
+    if tracker is None and wish.key not in (None, LOCAL):
         raise UsageError(
             f"the device {wish.key!r} is behind a tracker, and none is named",
             hint="Give --tracker HOST:PORT, or set TVM_TRACKER_HOST; gnomon rpc up starts one here.",
         )
-    text = wish.target or (NATIVE if wish.tracker is None else None)
-    if text is None and known is None:
+    own = known.key if known is not None and known.key != LOCAL else None
+    key = LOCAL if tracker is None else wish.key or own
+    if key is None:
+        keys = ", ".join(tracker.summary().keys) if tracker else ""
         raise UsageError(
-            f"what is to be compiled for {key!r}?",
+            "which device of the tracker is meant?",
+            hint=f"Give --key, one of: {keys}; or local, which is this machine.",
+        )
+    threads = wish.threads or (len(os.sched_getaffinity(0)) if tracker is None else 0)
+    bench = Bench(shop, TunedDevice(key=key, target={}, threads=threads), tracker, wait_s=wish.wait_s)
+    target, linker = _compilation(bench, wish, known)
+    if tracker is not None:
+        _listed(tracker, key, wish.wait_s)
+    bench.connect()
+    bench.device = replace(bench.device, target=with_cores(target, bench.threads), linker=linker)
+    return bench.device, bench
+
+
+def _compilation(bench: Bench, wish: DeviceWish, known: TunedDevice | None) -> tuple[Mapping[str, Any], str]:
+    """The target and the linker for a device."""
+    text = wish.target or (NATIVE if wish.here else None)
+    if text is not None:
+        target = read_target(text, here=bench.here() if text == NATIVE else {})
+        return target, read_linker(target, wish.linker)
+    if known is None or not known.target:
+        raise UsageError(
+            f"what is to be compiled for {bench.device.key!r}?",
             hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
         )
-    target = dict(known.target) if text is None and known is not None else read_target(text or NATIVE, here=_here(shop))
-    linker = (
-        known.linker if text is None and known is not None and wish.linker is None else read_linker(target, wish.linker)
-    )
-    threads = wish.threads or (len(os.sched_getaffinity(0)) if wish.tracker is None else 0)
-    device = TunedDevice(key=key, target=target, linker=linker, threads=threads)
-    bench = Bench(shop, device, wish.tracker, wait_s=wish.wait_s)
-    bench.connect()
-    device = replace(device, target=with_cores(target, bench.threads))
-    bench.device = device
-    return device, bench
+    return known.target, known.linker if wish.linker is None else read_linker(known.target, wish.linker)
 
 
-def _here(shop: Workshop) -> Mapping[str, object]:
-    door = shop.door(DoorSettings())
-    said = door.ask("probe", {"do": "here"})
-    door.close()
-    if isinstance(said, Failure):
-        raise DeviceError(f"this machine's processor cannot be told: {said.message}", hint="Give --target.")
-    return said
-
-
-def _keys(tracker: Tracker | None) -> str:
-    return ", ".join(tracker.summary().keys) if tracker else LOCAL
+def _listed(tracker: Tracker, key: str, wait_s: float) -> None:
+    """DeviceError, with the keys that there are, for one that no server has: soon, since it may be a typing error."""
+    until_s = time.monotonic() + min(wait_s, _APPEAR_S)
+    while not (found := tracker.summary()).of(key):
+        if time.monotonic() > until_s:
+            found.require(key, tracker.address)
+        time.sleep(0.2)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.sample import Failure
 from gnomon.core.tuning_budget import LayerProgress, next_layer
@@ -48,11 +48,12 @@ class Tools:
 def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
     """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
 
-    Layers that are in the record are run again for their outputs, and not timed again.
+    Layers whose time is in the record are run again for their outputs, and not timed again.
     """
     orders = [Order(layer=layer, trace=None, library=tools.folder / f"untuned-{layer.layer}.so") for layer in layers]
     for layer, built in zip(layers, tools.builders.build(orders), strict=True):
-        known = UNTUNED in pooled_trials(tools.file.trials(layer.layer))
+        before = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
+        known = before is not None and before.time_s is not None
         said: Timed | Failure
         if isinstance(built, Failure):
             said = built
@@ -62,7 +63,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
             said = tools.bench.call(call, once(tools.loop) if known else tools.loop)
             if not isinstance(said, Failure):
                 tools.references[layer.layer] = keep
-        if not known:
+        if before is None or (not known and isinstance(said, Timed)):
             tools.file.add([_trial(layer, None, said)])
         discard([built])
         meter.step()
@@ -74,7 +75,7 @@ def tune_layers(
     """Rounds until the limits say stop; how far each layer came, by its digest."""
     by_digest = {layer.layer: layer for layer in layers}
     progress = {layer.layer: _progress(tools, layer, limits) for layer in layers}
-    began_s, left = time.monotonic(), limits.trials - sum(_spent(tools, layer) for layer in layers)
+    began_s, left = time.monotonic(), limits.trials - spent(tools.file, layers)
     begun: set[str] = set()
     while left > 0 and (digest := next_layer(progress)) is not None:
         if limits.budget_s is not None and time.monotonic() - began_s >= limits.budget_s:
@@ -88,8 +89,8 @@ def tune_layers(
                 one.ended = "failed"
                 continue
         new = _round(tools, layer, left, meter.step)
-        if new is None:
-            one.ended = "exhausted"
+        if not isinstance(new, int):
+            one.ended = new
             continue
         left -= new
         best = best_trial(tools.file.trials(digest))
@@ -101,14 +102,16 @@ def tune_layers(
     return progress
 
 
-def _round(tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]) -> int | None:
-    """One round of a layer: how many candidates were new; None where the search has no more."""
+def _round(
+    tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]
+) -> int | Literal["exhausted", "failed"]:
+    """One round of a layer: how many candidates were new, or why the search has no more."""
     traces = tools.searches.ask(layer.layer)
     if isinstance(traces, Failure):
         tools.failures.append(traces)
-        return None
+        return "failed"
     if not traces:
-        return None
+        return "exhausted"
     known = {t.configuration: t for t in pooled_trials(tools.file.trials(layer.layer)).values()}
     fresh: dict[str, Any] = {}
     for trace in traces:
@@ -164,8 +167,9 @@ def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]
     return [(t.trace, t.times_s if t.failure is None else ()) for t in pooled if t.trace is not None]
 
 
-def _spent(tools: Tools, layer: TuningLayer) -> int:
-    return len([name for name in pooled_trials(tools.file.trials(layer.layer)) if name != UNTUNED])
+def spent(file: RecordFile, layers: Iterable[TuningLayer]) -> int:
+    """How many candidates of layers are in the record, whatever became of them."""
+    return sum(name != UNTUNED for layer in layers for name in pooled_trials(file.trials(layer.layer)))
 
 
 def _end(progress: dict[str, LayerProgress], why: str) -> None:

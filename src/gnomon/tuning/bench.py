@@ -6,6 +6,7 @@ again once, and what made it vanish twice is the fault of what was called.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,13 @@ from gnomon.core.tuning_record import TunedDevice, sound_times
 from gnomon.errors import DeviceError
 from gnomon.tuning.door import DoorSettings, Workshop
 from gnomon.tuning.tracker import Tracker
+from gnomon.tuning.tracker_reply import FreeServer
 
 _CONNECT_S = 30.0
 _APPEAR_S = 30.0
-_LEAST_SESSION_S = 600.0
+_LEAVE_S = 10.0
+_CALL_S = 60.0
+_MARGIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,49 +105,81 @@ class Bench:
         self.threads = 0
         self._open = False
         self._lost_in_turn = 0
+        self._ends_s = 0.0
+
+    def here(self) -> Mapping[str, Any]:
+        """This machine's processor: mcpu and triple. DeviceError where it cannot be told."""
+        said = self._door.ask("probe", {"do": "here"})
+        if isinstance(said, Failure):
+            raise DeviceError(f"this machine's processor cannot be told: {said.message}", hint="Give --target.")
+        return said
 
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
         if self._tracker is None:
             self._door.close()
-        elif self._open:
-            self._door.ask("run", {"do": "leave"})
+        elif self._open and self._door.alive:
+            said = self._door.ask("run", {"do": "leave"}, timeout_s=_LEAVE_S)
+            self._ends_s = self._ends_s if isinstance(said, Failure) else 0.0
         self._open = False
 
-    def connect(self) -> None:
-        """Begin a session, if there is none.
+    def connect(self, call_s: float = _CALL_S) -> None:
+        """Begin a session, if there is none, in which a call may take so many seconds.
 
         DeviceError where the device cannot be had, with what the tracker says of it.
         """
+        ends = self._tracker is not None and time.monotonic() + call_s > self._ends_s
+        if self._open and (ends or not self._door.alive):  # a child that was lost had the session
+            self.fresh()
+        session_s = 2 * call_s + _MARGIN_S
         while not self._open:
-            free = (
-                None if self._tracker is None else self._tracker.request(self.device.key, self._wait_s, appear_s=30.0)
-            )
+            self._door.start()  # before a server is promised: a promise lasts some seconds only
+            free = self._free()
             job = {
                 "do": "connect",
                 "server": None if free is None else [free.host, free.port, free.matchkey],
                 "threads": self.device.threads,
-                "timeout_s": _LEAST_SESSION_S,
+                "timeout_s": session_s,
             }
+            began_s = time.monotonic()
             said = self._door.ask("load", job, timeout_s=_CONNECT_S)
             if not isinstance(said, Failure):
                 self._open, self._lost_in_turn = True, 0
+                self._ends_s = began_s + session_s
                 self.threads = int(said["threads"])
                 self.server = "" if free is None else f"{free.host}:{free.port}"
                 return
             self._lost_in_turn += 1
             if self._lost_in_turn >= 3:
+                where = "this machine" if free is None else f"the device {self.device.key!r} is listed and"
                 raise DeviceError(
-                    f"the device {self.device.key!r} is listed and does not answer: {said.message}",
+                    f"{where} does not answer: {said.message}",
                     hint="Start its server again; what was measured is kept, and the same command goes on.",
                     transient=True,
                 )
+
+    def _free(self) -> FreeServer | None:
+        """A server of the device; None where it is this machine.
+
+        A function that did not return stays in its server until its session has come to its end, by the server's own
+        clock: it is waited for.
+        """
+        if self._tracker is None:
+            return None
+        left_s = self._ends_s - time.monotonic()
+        wait_s = max(self._wait_s, left_s + _MARGIN_S)
+        return self._tracker.request(self.device.key, wait_s, appear_s=_APPEAR_S)
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
         """Call it once to compare its outputs, then time it. DeviceError only where the device cannot be had."""
         said = self._asked(what, loop)
         if isinstance(said, Failure) and said.kind in ("vanished", "crash"):
-            again = self._asked(what, loop)
+            try:
+                again = self._asked(what, loop)
+            except DeviceError as error:
+                # Written down before the error is told at the next call: the same candidate shall not end every run.
+                message = f"{said.message}; the device did not come back: {error.message}"
+                return Failure(stage="run", kind="crash", transient=True, message=message, log_tail=said.log_tail)
             if isinstance(again, Failure) and again.kind in ("vanished", "crash"):
                 message = f"ended its process on the device, twice: {again.message}"
                 return Failure(stage="run", kind="crash", transient=False, message=message, log_tail=again.log_tail)
@@ -151,7 +187,7 @@ class Bench:
         return said if isinstance(said, Failure) else self._judged(said, loop)
 
     def _asked(self, what: LayerCall | NetworkCall, loop: Loop) -> Mapping[str, Any] | Failure:
-        self.connect()
+        self.connect(loop.timeout_s)
         job = {
             **what.job(),
             "library": str(what.library),

@@ -98,7 +98,7 @@ class Door:
     def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
         """The facts of a job, or its failure of that stage. RuntimeMissingError where TVM cannot be used at all."""
         fresh = not self.alive
-        child = self._running()
+        child = self.start()
         if fresh and self._renew is not None and (failure := self._renew(self)) is not None:
             self.close()
             return failure
@@ -114,7 +114,8 @@ class Door:
             self._child.kill()
             self._child = None
 
-    def _running(self) -> ChildProcess:
+    def start(self) -> ChildProcess:
+        """The child, started if there is none: for who is to ask it in a hurry. RuntimeMissingError as for `ask`."""
         if self._child is not None and self._child.alive:
             return self._child
         self.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.core.tuning_record import TunedDevice, TuningLayer
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, UsageError
 from gnomon.tuning.door import Door, DoorSettings, Workshop
 
 _READ_S = 600.0
@@ -46,9 +46,18 @@ class Network:
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
-        """The layers, each once, with how often it is called. ModelError where the file cannot be read."""
+        """The layers, each once, with how often it is called.
+
+        ModelError where the file cannot be read, UsageError for a target that TVM does not take.
+        """
         said = self.door.ask("load", {"do": "layers", "target": dict(target)})
         if isinstance(said, Failure):
+            if self.door.alive:
+                wrong = self.door.ask("load", {"do": "target", "target": dict(target)})
+                if isinstance(wrong, Failure) and wrong.kind == "refused":
+                    raise UsageError(
+                        wrong.message, hint="Give --target, such as native, x86-64-v3 or aarch64-cortex-a72."
+                    )
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
         return tuple(_layer(one) for one in said["layers"])
 

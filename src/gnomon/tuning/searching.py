@@ -42,12 +42,11 @@ class Searches:
 
     def begin(self, layer: TuningLayer, told: Sequence[Told]) -> Failure | None:
         """Begin the search of a layer, of which this is known already."""
-        self._layers[layer.layer] = layer
         self._told[layer.layer] = list(told)
-        said = self._door.ask("search", self._job(layer.layer))
+        said = self._door.ask("search", self._job(layer))
         if isinstance(said, Failure):
-            del self._layers[layer.layer]
             return said
+        self._layers[layer.layer] = layer
         return None
 
     def ask(self, layer: str) -> tuple[Any, ...] | Failure:
@@ -65,21 +64,24 @@ class Searches:
         return said if isinstance(said, Failure) and alive else None
 
     def _taught(self, door: Door) -> Failure | None:
-        for layer in list(self._layers):
+        for layer in list(self._layers.values()):
             if isinstance(said := door.ask("search", self._job(layer)), Failure):
-                return said
+                # What cannot be searched on costs its own layer, and not all others at every start from now on.
+                del self._layers[layer.layer]
+                if not door.alive:
+                    return said
         return None
 
-    def _job(self, layer: str) -> Mapping[str, Any]:
-        asked = self._settings
+    def _job(self, layer: TuningLayer) -> Mapping[str, Any]:
+        asked, told = self._settings, self._told[layer.layer]
         return {
             "do": "search",
-            "layer": layer,
-            "workload": self._layers[layer].workload,
+            "layer": layer.layer,
+            "workload": layer.workload,
             "target": dict(asked.target),
             "strategy": asked.strategy,
             "trials": asked.trials,
             "per_round": asked.per_round,
-            "seed": asked.seed + len(self._told[layer]),
-            "told": [[trace, list(times)] for trace, times in self._told[layer]],
+            "seed": asked.seed + len(told),
+            "told": [[trace, list(times)] for trace, times in told],
         }

@@ -29,7 +29,8 @@ _SYSTEMS = {
 _COMMANDS = {"armv7l-linux-gnueabihf": "arm-linux-gnueabihf"}
 _ANDROID_API = "24"
 _FORMS = "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, a JSON object, or @FILE"
-_JSON = Strict(what="a target", hint="Give a JSON object with a kind.", most_letters=100_000)
+_MOST_BYTES = 100_000
+_JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -68,13 +69,9 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
 
 def _written(text: str) -> dict[str, Any]:
     try:
-        if text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        value = _JSON.parse(text)
-    except OSError as error:
-        raise UsageError(f"the target cannot be read: {error}", hint=f"Give {_FORMS}.") from error
-    except (ProblemError, UnicodeDecodeError) as error:
-        raise UsageError(f"the target is no JSON: {error}", hint=f"Give {_FORMS}.") from error
+        value = _JSON.parse(_file(text[1:]) if text.startswith("@") else text)
+    except ProblemError as error:
+        raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise UsageError(
             "a target is a JSON object with a kind", hint='Such as {"kind": "llvm", "mcpu": "cortex-a72"}.'
@@ -85,6 +82,18 @@ def _written(text: str) -> dict[str, Any]:
             hint=f"Give {_FORMS}.",
         )
     return value
+
+
+def _file(name: str) -> bytes:
+    """What a file holds, and no more of it than is read. UsageError where it is none."""
+    try:
+        path = Path(name)
+        if not path.is_file():  # a pipe would be waited for
+            raise UsageError(f"the target cannot be read: there is no file {name!r}", hint=f"Give {_FORMS}.")
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+        raise UsageError(f"the target cannot be read: {error}", hint=f"Give {_FORMS}.") from error
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
@@ -98,12 +107,9 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
     "" is the host's own. UsageError for a given one that is not there, RuntimeMissingError where none is found.
     """
     if given is not None:
-        words = shlex.split(given)
-        if given and (not words or shutil.which(words[0]) is None):
-            raise UsageError(f"there is no linker {given!r} here", hint="Give a compiler's name or path, with options.")
-        return given
+        return _given(given)
     triple = str(target.get("mtriple", ""))
-    if not triple or (triple.split("-")[0] == _host() and "android" not in triple):
+    if not triple or (triple.split("-")[0] == _host() and "linux" in triple and "android" not in triple):
         return ""
     if "android" in triple:
         return _android(triple)
@@ -119,13 +125,32 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
     )
 
 
+def _given(text: str) -> str:
+    """A linker as its user writes it, in the form that a record keeps: a path is from the root."""
+    if not text:
+        return ""
+    try:
+        name, *options = shlex.split(text)
+        found = shutil.which(name)
+    except ValueError:  # nothing but blanks, a quote that is left open, a letter that no name can have
+        found = None
+    if found is None:
+        raise UsageError(f"there is no linker {text!r} here", hint="Give a compiler's name or path, with options.")
+    # The child that links works in a folder of its own.
+    return shlex.join([str(Path(found).absolute()), *options]) if os.sep in name else text
+
+
 def _android(triple: str) -> str:
     if found := os.environ.get("TVM_NDK_CC"):
-        return found
+        if shutil.which(found) is None:
+            raise RuntimeMissingError(
+                f"TVM_NDK_CC names {found!r}, which is not here", hint="Set it to the clang++ of an Android NDK."
+            )
+        return shlex.quote(found)
     homes = [os.environ[name] for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT") if os.environ.get(name)]
     for home in homes:
         for path in sorted(Path(home).glob(f"toolchains/llvm/prebuilt/*/bin/{triple}{_ANDROID_API}-clang++")):
-            return str(path)
+            return shlex.quote(str(path))
     raise RuntimeMissingError(
         "no Android NDK was found", hint="Set ANDROID_NDK_HOME, or TVM_NDK_CC to its clang++, or give --linker COMMAND."
     )

@@ -1,0 +1,336 @@
+"""`gnomon tune`, `exec`, `view` and `overlay` as a user types them: options, errors in two lines, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.tunekit import hand_made, tiny_net
+from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+
+from gnomon import api_tuning
+from gnomon.cli.main import run
+from gnomon.jobs.record_file import write_records
+from gnomon.tuning.servers import RpcServers
+
+GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
+COMMANDS = [["tune"], ["exec"], ["view"], ["overlay", "collect"], ["overlay", "analyze"]]
+
+
+@pytest.fixture(autouse=True)
+def no_tracker_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TVM_TRACKER_HOST", "TVM_TRACKER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(tiny_net())
+    return path
+
+
+def logs(folder: Path) -> list[str]:
+    """Hand-made records of two devices, and of one's configurations on the other."""
+    made = {
+        "a": hand_made("a", {"conv": {None: (9.0,), 1: (1.0, 1.1, 1.2), 2: (2.0, 2.1)}}),
+        "b": hand_made("b", {"conv": {None: (9.0,), 3: (1.0, 1.1)}}),
+        "a_b": hand_made("a", {"conv": {3: (3.0, 3.1)}}, found_on="b"),
+        "b_a": hand_made("b", {"conv": {1: (1.5, 1.5), 2: (1.2, 1.2)}}, found_on="a"),
+    }
+    for name, records in made.items():
+        write_records(folder / f"{name}.json", records)
+    return [str(folder / f"{name}.json") for name in made]
+
+
+def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> tuple[str, str]:
+    """The error of a command, as two lines, and what its JSON says of it."""
+    arguments = [str(word) for word in words]
+    assert run(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert len(lines) == 2, captured.err
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith(("hint: ", "hint:"))
+    if "--help" not in lines[1]:
+        assert run([*arguments, "--json"]) == code
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert (f"error: {error['message']}", f"hint: {error['hint']}") == (lines[0], lines[1])
+    return lines[0], lines[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_says_what_each_option_does(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"Usage: gnomon {' '.join(command)} ")
+    assert "--json" in text and "--out DIR" in text
+    lines = text.split("Options:\n", 1)[1].splitlines()
+    options = [line for line in lines if line.startswith("  -")]
+    for number, line in enumerate(lines):
+        if line.startswith("  -"):
+            behind = line.split("  ")[2:] + (lines[number + 1 : number + 2] if not line.split("  ")[2:] else [])
+            assert "".join(behind).strip(), line
+    if command != ["view"]:
+        assert sum("--tracker HOST:PORT" in line for line in options) == 1
+
+
+def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in ("tune", "exec", "view", "overlay"))
+    assert run(["overlay", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "collect" in text and "analyze" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "message", "hint"),
+    [
+        (3, ["tune", "{none}.onnx"], "No such file", "can be read"),
+        (2, ["tune", "{model}", "--key", "phone"], "'phone' is behind a tracker", "TVM_TRACKER_HOST"),
+        (2, ["tune", "{model}", "--target", "abacus"], "no target is called 'abacus'", "x86-64-v3"),
+        (2, ["tune", "{model}", "--tracker", "a:b", "--key", "x"], "no port", "127.0.0.1:9190"),
+        (2, ["tune", "{model}", "--linker", "no-such-linker"], "no linker 'no-such-linker'", "compiler"),
+        (2, ["exec", "{none}.so"], "there is no", "gnomon view"),
+        (2, ["exec", "{none}.json"], "No such file", "gnomon view"),
+        (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
+        (2, ["overlay", "collect", "{a}", "phone"], "'phone' is behind a tracker", "--tracker"),
+        (2, ["overlay", "collect", "{a}", "{a}", "local"], "several logs are of a", "one log"),
+        (2, ["overlay", "collect", "{a}", "local", "--layer", "pool"], "no layer 'pool'", "0 conv"),
+        (2, ["overlay", "analyze", "{none}.json"], "No such file", "gnomon view"),
+        (2, ["overlay", "analyze", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
+        (
+            2,
+            ["overlay", "analyze", "{a}", "--prove", "--tracker", "127.0.0.1:1"],
+            "the network net itself is not in",
+            "--model",
+        ),
+        (2, ["overlay", "analyze", "{a}", "--prove", "--model", "{model}"], "'a' is behind a tracker", "--tracker"),
+    ],
+)
+def test_errors_are_two_lines_with_the_next_step(
+    code: int,
+    words: list[str],
+    message: str,
+    hint: str,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    named = {"none": tmp_path / "none", "model": model, "a": logs(tmp_path)[0]}
+    first, second = told(capsys, code, *[word.format(**named) for word in words], "--quiet", "--out", tmp_path / "out")
+    assert message in first
+    assert hint in second
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tune"], "Missing argument"),
+        (["tune", "x", "--trials", "0"], "--trials"),
+        (["tune", "x", "--per-round", "0"], "--per-round"),
+        (["tune", "x", "--plateau", "-1"], "--plateau"),
+        (["tune", "x", "--budget", "soon"], "--budget"),
+        (["tune", "x", "--budget", "-3"], "--budget"),
+        (["tune", "x", "--search", "prayer"], "prayer"),
+        (["tune", "x", "--dtype", "int8"], "int8"),
+        (["tune", "x", "--shape", "x=a"], "--shape"),
+        (["tune", "x", "--processes", "0"], "--processes"),
+        (["tune", "x", "--threads", "-1"], "--threads"),
+        (["exec"], "Missing argument"),
+        (["exec", "x", "--wait", "never"], "--wait"),
+        (["overlay", "collect", "{a}"], "name the device"),
+        (["overlay", "collect", "{a}", "{b}"], "name the device"),
+        (["overlay", "analyze"], "Missing argument"),
+        (["overlay", "analyze", "{a}", "--portfolio", "1"], "--portfolio"),
+        (["overlay", "analyze", "{a}", "--prove", "--no-write"], "--no-write"),
+        (["overlay", "deploy"], "No such command"),
+    ],
+)
+def test_options_that_cannot_be_meant(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = logs(tmp_path)
+    first, second = told(capsys, 2, *[word.format(a=paths[0], b=paths[1]) for word in words])
+    assert message in first
+    assert "--help" in second
+
+
+class Asked(Exception):
+    """What the library was asked."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The library is not called; what it would have been is here."""
+    found: dict[str, Any] = {}
+
+    def take(*given: Any, **options: Any) -> Any:
+        found.update(options, given=given)
+        raise Asked
+
+    for name in ("tune", "execute", "overlay_collect"):
+        monkeypatch.setattr(api_tuning, name, take)
+    return found
+
+
+def ask(*words: str) -> None:
+    assert run(list(words)) == 70  # what was raised is no error of gnomon's
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "tracker"),
+    [
+        ({}, ["tune", "m"], None),
+        ({"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9001"}, ["tune", "m", "--key", "a"], ""),
+        ({"TVM_TRACKER_HOST": "board"}, ["tune", "m"], ""),
+        ({"TVM_TRACKER_HOST": "board"}, ["tune", "m", "--key", "local"], None),
+        ({"TVM_TRACKER_HOST": "board"}, ["exec", "m", "--tracker", "x:1"], "x:1"),
+        ({"TVM_TRACKER_HOST": "board"}, ["overlay", "collect", "m", "local"], None),
+        ({"TVM_TRACKER_HOST": "board"}, ["overlay", "collect", "m", "phone"], ""),
+        ({"TVM_TRACKER_PORT": "9001"}, ["tune", "m"], None),
+    ],
+)
+def test_the_tracker_of_the_environment(
+    environment: dict[str, str],
+    words: list[str],
+    tracker: str | None,
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    ask(*words)
+    assert asked["tracker"] == tracker
+
+
+def test_options_reach_the_library(asked: dict[str, Any]) -> None:
+    ask(
+        *("tune", "m.onnx", "--trials", "7", "--search", "random", "--per-round", "3", "--plateau", "0"),
+        *("--budget", "90", "--layer", "conv", "--layer", "dense", "--dtype", "float16", "--shape", "x=1,3,8,8"),
+        *("--fresh", "--key", "k", "--target", "generic", "--linker", "cc", "--threads", "2", "--wait", "5"),
+        *("--processes", "4", "--repeat", "5", "--min-repeat-ms", "6", "--timeout", "7", "--build-timeout", "8"),
+        *("--seed", "9", "--out", "there"),
+    )
+    assert asked.pop("given") == (Path("m.onnx"),)
+    assert callable(asked.pop("watch")) and callable(asked.pop("tell"))
+    assert asked.pop("search") == {
+        "strategy": "random",
+        "per_round": 3,
+        "plateau": 0,
+        "budget_s": 90.0,
+        "layers": ("conv", "dense"),
+    }
+    assert asked == {
+        "trials": 7,
+        "dtype": "float16",
+        "shapes": {"x": (1, 3, 8, 8)},
+        "fresh": True,
+        "key": "k",
+        "tracker": None,
+        "target": "generic",
+        "linker": "cc",
+        "threads": 2,
+        "wait_s": 5.0,
+        "processes": 4,
+        "repeat": 5,
+        "min_repeat_ms": 6,
+        "timeout_s": 7.0,
+        "build_timeout_s": 8.0,
+        "seed": 9,
+        "out": Path("there"),
+    }
+
+
+def test_the_last_argument_of_collect_is_the_device(asked: dict[str, Any]) -> None:
+    ask("overlay", "collect", "a", "b", "phone", "--best", "4")
+    assert (asked["given"], asked["key"], asked["best"]) == (((Path("a"), Path("b")),), "phone", 4)
+    ask("overlay", "collect", "a", "b", "--key", "phone")
+    assert (asked["given"], asked["key"]) == (((Path("a"), Path("b")),), "phone")
+
+
+def test_the_shape_of_records_can_be_given(asked: dict[str, Any]) -> None:
+    ask("exec", "a.json", "--shape", "x=1,3,8,8", "--no-layers")
+    assert (asked["shapes"], asked["layers"]) == ({"x": (1, 3, 8, 8)}, False)
+
+
+@needs_tvm
+def test_the_tracker_of_the_environment_is_asked(
+    model: Path,
+    tmp_path: Path,
+    rpc_servers: RpcServers,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tracker = rpc_servers.arrangement.tracker
+    monkeypatch.setenv("TVM_TRACKER_HOST", tracker.host)
+    monkeypatch.setenv("TVM_TRACKER_PORT", str(tracker.port))
+    out = ("--out", tmp_path / "out")
+    first, second = told(capsys, 2, "tune", model, *out)
+    assert "which device" in first and "narrow, wide" in second
+    first, second = told(capsys, 6, "tune", model, "--key", "narow", "--target", "x86-64", "--wait", "0.2", *out)
+    assert tracker.address in first and "narrow" in second
+    first, second = told(capsys, 2, "tune", model, "--key", "narrow", *out)
+    assert "what is to be compiled for 'narrow'" in first and "--target" in second
+
+
+def test_a_tracker_that_is_not_there(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--tracker", "127.0.0.1:1", "--key", "a", "--target", "x86-64", "--out", tmp_path / "out")
+    first, second = told(capsys, 6, "tune", model, *at)
+    assert "127.0.0.1:1" in first
+    assert second != "hint: "
+
+
+def test_analyze_says_its_answer_first_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths, out = logs(tmp_path), ("--out", str(tmp_path / "out"))
+    assert run(["overlay", "analyze", *paths, "--portfolio", "2", "--quiet", *out]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith("One configuration a layer for 2 devices")
+    assert run(["overlay", "analyze", *paths, "--json", "--plot", str(tmp_path / "p"), "--no-write", *out]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["written"] == {"records": {}, "databases": {}, "libraries": {}}
+    # M: 1 -> 0 + 1.5 / 1.05 - 1; the others lose more
+    (row,) = document["layers"]
+    assert row["M"] == pytest.approx(1.5 / 1.05 - 1)
+    assert all(Path(path).is_file() for path in document["pictures"])
+
+
+def test_a_log_that_does_not_say_its_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "some.log"
+    shutil.copyfile(GOLDEN / "ansor-log.json", path)
+    first, second = told(capsys, 2, "overlay", "analyze", path)
+    assert "device" in first and "device" in second
+    assert run(["overlay", "analyze", str(path), "--device", "phone", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["devices"] == ["phone"]
+
+
+def test_view_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["view", "--out", str(tmp_path / "none")]) == 0
+    assert "nothing yet" in capsys.readouterr().out
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "records").mkdir()
+    logs(tmp_path / "records")
+    (tmp_path / "records" / "bad\x1b[31m.json").write_text("{")
+    assert run(["view", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "5 record files" in text
+    assert "malformed" in text
+    assert "\x1b" not in text
+    assert run(["view", "--out", str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["records"]
+    assert sum("problem" in row for row in rows) == 1
+    assert {row["device"] for row in rows} == {"a", "b", "unknown"}
+
+
+def test_view_of_the_users_own_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["view", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folder"] == str(Path(os.environ["GNOMON_HOME"]) / "tune")

@@ -1,0 +1,196 @@
+"""Compiling layers: real ones, for other machines, with odd linkers; what is malformed costs its order only."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+import queue
+import re
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tuning.conftest import TARGET, Kit
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice, TuningLayer
+from gnomon.tuning.builders import Builders, Built, Order, discard
+from gnomon.tuning.tvm_program import living
+
+pytestmark = pytest.mark.timeout(180)
+
+AARCH64 = 183
+
+BLOCK = ["GetSBlock", [], ["T_softmax_norm", "main"], ["b0"]]
+LOOPS = ["GetLoops", ["b0"], [], ["l1", "l2"]]
+TILE = ["SamplePerfectTile", ["l2"], [2, 64], ["v3", "v4"]]
+MALFORMED: tuple[Any, ...] = (
+    [],
+    {},
+    "trace",
+    7,
+    [[], [], []],
+    [[1, 2], [3]],
+    [[["GetSBlock", [], ["no such block", "main"], ["b0"]]], []],
+    [[["NoSuchInstruction", [], [], []]], []],
+    [[BLOCK], [[0, None]]],
+    [[BLOCK], [[0, [1]]]],
+    [[BLOCK], [[1, [1]]]],
+    [[BLOCK], [[-1, [1]]]],
+    [[BLOCK, LOOPS, TILE], [[2, None]]],
+    [[BLOCK, LOOPS, TILE], [[2, "x"]]],
+    [[BLOCK, LOOPS, TILE], [[2.0, [1, 5]]]],
+    [[["Split", ["l9", 4, 4], [True, False], ["l1", "l2"]]], []],
+    [[["GetLoops", ["b7"], [], ["l1"]]], []],
+    [[], [[0, [1, 2, 3]]]],
+    [[["EnterPostproc", [], [], []]] * 5, [[-1, 9]]],
+    [[[[[[[[[[]]]]]]]]], []],
+)
+
+
+def builders(kit: Kit, **device: Any) -> Builders:
+    """Builders whose one child is the shared one."""
+    made = Builders(kit.shop, TunedDevice(**{"key": "local", "target": TARGET, **device}), timeout_s=60.0)
+    made._doors, made.count = queue.SimpleQueue(), 1
+    made._doors.put(kit.door)
+    return made
+
+
+def order(kit: Kit, layer: TuningLayer, trace: Any = None) -> Order:
+    return Order(layer=layer, trace=trace, library=kit.path(".so"))
+
+
+def machine(library: Path) -> int:
+    """The processor that an ELF file is for."""
+    found: int = struct.unpack_from("<H", library.read_bytes(), 18)[0]
+    return found
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_all_layers_of_a_network_are_built_in_their_order(kit: Kit) -> None:
+    orders = [order(kit, layer) for layer in kit.layers]
+    told: list[int] = []
+    made = builders(kit).build(orders, told.append)
+    for one, wanted in zip(made, orders, strict=True):
+        assert isinstance(one, Built) and one.library == wanted.library and one.library.stat().st_size > 1000
+        assert one.outputs == (len(wanted.layer.arguments) - 1,), "a layer's output is its last argument"
+    assert told == list(range(1, len(orders) + 1))
+    discard([*made, Failure(stage="build", kind="hang", transient=False, message="")])
+    assert not any(one.library.exists() for one in orders)
+
+
+def test_a_linker_is_given_its_options_as_they_are(kit: Kit, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    linker = script(tmp_path / "my linker", f'printf "%s\\n" "$@" > "{seen}"; exec g++ "$@"')
+    (made,) = builders(kit, linker=f"'{linker}' -O1 '-DTEXT=a b;c $(touch {tmp_path}/x)'").build(
+        [order(kit, kit.named("softmax"))]
+    )
+    assert isinstance(made, Built), made
+    words = seen.read_text().splitlines()
+    assert "-O1" in words and f"-DTEXT=a b;c $(touch {tmp_path}/x)" in words
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason="no aarch64-linux-gnu-g++ here")
+def test_for_another_processor(kit: Kit) -> None:
+    target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}
+    (made,) = builders(kit, target=target, linker="aarch64-linux-gnu-g++").build([order(kit, kit.heavy)])
+    assert isinstance(made, Built) and machine(made.library) == AARCH64
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ({"linker": "false"}, "CalledProcessError|ompilation|rror"),
+        ({"linker": "no-such-linker"}, "no-such-linker"),
+        ({"target": {"kind": "llvm", "mcpu": "znver-9000"}}, "'znver-9000' is none that LLVM knows"),
+        ({"target": {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a27"}}, "for aarch64-linux-gnu"),
+        ({"target": {"kind": "llvm", "mcpu": 3}}, "takes no such target"),
+        ({"target": {"kind": "llvm", "colour": "red"}}, "takes no such target"),
+        ({"target": {}}, "takes no such target"),
+    ],
+)
+def test_what_cannot_be_compiled_for_is_told(kit: Kit, device: dict[str, Any], told: str) -> None:
+    wanted, starts = order(kit, kit.named("softmax")), kit.door.starts
+    (made,) = builders(kit, **device).build([wanted])
+    assert isinstance(made, Failure) and (made.stage, made.kind) == ("build", "refused"), made
+    assert re.search(told, made.message), made.message
+    assert not wanted.library.exists() and not list(wanted.library.parent.glob(f"{wanted.library.name}*"))
+    assert kit.door.starts == starts
+
+
+def malformed(layer: TuningLayer) -> list[tuple[TuningLayer, Any]]:
+    raw = base64.b64decode(layer.workload)
+
+    def with_workload(text: str) -> TuningLayer:
+        return dataclasses.replace(layer, workload=text)
+
+    flipped = bytearray(raw)
+    flipped[len(raw) // 2] ^= 0xFF
+    return [
+        (with_workload(""), None),
+        (with_workload("not base64!"), None),
+        (with_workload("é"), None),
+        (with_workload(base64.b64encode(raw[: len(raw) // 2]).decode()), None),
+        (with_workload(base64.b64encode(b"\xff" * 8 + raw[8:]).decode()), None),
+        (with_workload(base64.b64encode((4).to_bytes(8, "little") + b"null").decode()), None),
+        (with_workload(base64.b64encode(bytes(flipped)).decode()), None),
+        *((layer, trace) for trace in MALFORMED),
+    ]
+
+
+def test_malformed_workloads_and_traces_are_refused_and_the_child_goes_on(kit: Kit) -> None:
+    layer = kit.named("softmax")
+    starts = kit.door.starts
+    orders = [order(kit, one, trace) for one, trace in malformed(layer)]
+    for wanted, made in zip(orders, builders(kit).build(orders), strict=True):
+        case = (wanted.layer.layer, wanted.layer.workload[:40], wanted.trace)
+        assert isinstance(made, Failure) and made.kind == "refused" and made.message, (case, made)
+        assert len(made.message) <= 2000
+    assert kit.door.starts == starts, "none of them ended the child"
+    good = builders(kit).build([order(kit, layer), order(kit, layer, [[BLOCK, LOOPS, TILE], [[2, [1, 5]]]])])
+    assert all(isinstance(one, Built) for one in good), good
+
+
+def test_a_trace_of_another_layer_is_refused(kit: Kit) -> None:
+    trace = [[["GetSBlock", [], ["conv2d_nchw", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]]], []]
+    (made,) = builders(kit).build([order(kit, kit.named("softmax"), trace)])
+    assert isinstance(made, Failure) and made.kind == "refused"
+
+
+def test_a_build_that_hangs_or_crashes_costs_its_order_only(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = tmp_path / "groups"
+    linker = script(
+        tmp_path / "ld",
+        f'echo $PPID >> "{groups}"\n'
+        'case "$*" in */hang.so*) sleep 600;; */crash.so*) kill -SEGV $PPID; sleep 600;; *) exec g++ "$@";; esac',
+    )
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    device = TunedDevice(key="local", target=TARGET, linker=linker)
+    own = Builders(kit.shop, device, timeout_s=3.0)
+    assert own.count == 1
+    own._doors.get()
+    own._doors.put(kit.door)  # it is there already; a build that crashes needs no clock
+    layer = kit.named("softmax")
+    first, crashed = own.build(
+        [Order(layer=layer, trace=None, library=tmp_path / f"{name}.so") for name in ("a", "crash")]
+    )
+    assert isinstance(first, Built), first
+    assert isinstance(crashed, Failure) and (crashed.stage, crashed.kind) == ("build", "crash")
+    assert "SIGSEGV" in crashed.message
+    own = Builders(kit.shop, device, timeout_s=3.0)
+    hung, last = own.build([Order(layer=layer, trace=None, library=tmp_path / f"{name}.so") for name in ("hang", "b")])
+    assert isinstance(last, Built), last
+    assert isinstance(hung, Failure) and (hung.stage, hung.kind) == ("build", "hang")
+    pids = [int(line) for line in groups.read_text().split()]
+    assert not living(pids[1]) and not living(pids[2])

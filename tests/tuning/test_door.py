@@ -1,0 +1,204 @@
+"""The door to TVM: children that crash, hang, are killed or cannot be started, and nothing left of any."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.tuning.conftest import Kit
+
+from gnomon.core.sample import Failure
+from gnomon.devices.child_process import Program
+from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.tuning.door import VERSIONS, Door, DoorSettings, Workshop, facts_of
+from gnomon.tuning.tvm_program import living
+
+pytestmark = pytest.mark.timeout(180)
+
+SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+
+
+def eventually(truth: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    until_s = time.monotonic() + timeout_s
+    while not truth():
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+def pid_of(door: Door) -> int:
+    return door.start()._process.pid
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Callable[[str], DoorSettings]:
+    """Settings under which the package `tvm` is a text of one's own."""
+
+    def made(text: str) -> DoorSettings:
+        package = tmp_path / "packages" / "tvm"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+        return DoorSettings(environment={"PYTHONPATH": str(package.parent)})
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "hint"),
+    [
+        (SEGFAULT, "SIGSEGV.*do not fit each other", VERSIONS),
+        ("import os\nos._exit(9)\n", "status 9", VERSIONS),
+        ("raise ModuleNotFoundError(\"No module named 'tvm'\")", "is not installed", '"gnomon[tvm]"'),
+        ("raise ModuleNotFoundError(\"No module named 'tvm_ffi'\")", "is not installed", '"gnomon[tvm]"'),
+        ("raise ImportError('libtvm.so: undefined symbol: TVMx')", "undefined symbol", VERSIONS),
+        ("print('a word')\n", "tvm", VERSIONS),
+    ],
+)
+def test_a_tvm_that_cannot_be_used_is_an_error_with_the_command_that_mends_it(
+    standin: Callable[[str], DoorSettings], text: str, told: str, hint: str
+) -> None:
+    with Workshop() as shop:
+        door = shop.door(standin(text))
+        for _ in range(2):  # it is the same each time that it is asked
+            with pytest.raises(RuntimeMissingError, match=told) as missing:
+                door.ask("x", {"do": "here"})
+            assert (missing.value.hint or "").startswith("pip install") and hint in (missing.value.hint or "")
+        assert not door.alive and door.starts == 0
+
+
+def test_a_start_that_does_not_end_is_ended(
+    standin: Callable[[str], DoorSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.tuning.door._START_S", 1.0)
+    with Workshop() as shop:
+        door = shop.door(standin("import time\ntime.sleep(600)\n"))
+        with pytest.raises(RuntimeMissingError, match="longer than 1 s"):
+            door.ask("x", {"do": "here"})
+
+
+def test_a_child_tells_its_versions_and_refuses_what_it_does_not_know(kit: Kit) -> None:
+    here = kit.asked(do="here")
+    assert here["mcpu"] and here["mtriple"] and here["threads"] == 2
+    assert set(kit.door.versions) >= {"apache-tvm", "apache-tvm-ffi"}
+    starts = kit.door.starts
+    for job in ({}, {"do": "format"}, {"do": None}, {"do": "ask", "layer": "1"}, {"do": "open"}):
+        said = kit.door.ask("probe", job)
+        assert isinstance(said, Failure) and (said.stage, said.kind) == ("probe", "refused"), said
+        assert said.message
+    assert kit.door.starts == starts and kit.door.alive
+    with pytest.raises(DeviceError, match="no such job"):
+        facts_of(kit.door.ask("probe", {"do": "format"}), lambda text: DeviceError(text, hint="x"))
+
+
+def test_tvm_may_print_without_being_taken_for_an_answer(kit: Kit) -> None:
+    # This error is printed by LLVM itself, to the standard output of the process in other versions.
+    said = kit.door.ask("x", {"do": "layers", "target": {"kind": "llvm", "mtriple": "no-such-machine", "mcpu": "x"}})
+    assert isinstance(said, Failure) and said.kind == "refused"
+    assert kit.asked(do="here")
+
+
+ROGUE = """
+import json, sys
+print("a word that no answer is", file=sys.stderr)
+sys.stdin.readline()
+print(json.dumps({"state": "ready", "versions": {"tvm": "1"}}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"state": "done", "facts": {"asked": json.loads(line).get("n")}}), flush=True)
+"""
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doors lead to a child program that is there at once, and knows nothing of TVM."""
+    folder = tmp_path / "quick"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(ROGUE)
+    monkeypatch.setattr("gnomon.tuning.door.Program", functools.partial(Program, folder=folder))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_child_that_was_killed_between_questions_costs_none(shop: Workshop) -> None:
+    renewed: list[int] = []
+    refusal: list[Failure] = []
+
+    def renew(door: Door) -> Failure | None:
+        renewed.append(pid_of(door))
+        assert not isinstance(door.ask("renewing", {"n": 0}), Failure)
+        return refusal[0] if refusal else None
+
+    door = shop.door(DoorSettings(), renew=renew)
+    assert door.ask("x", {"n": 1}) == {"asked": 1} == door.ask("x", {"n": 1})
+    first = pid_of(door)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: not door.alive)
+    assert door.ask("x", {"n": 2}) == {"asked": 2}
+    assert renewed == [first, pid_of(door)] and door.starts == 2
+    door.close()
+    refusal.append(Failure(stage="load", kind="refused", transient=False, message="gone"))
+    assert door.ask("x", {"n": 3}) == refusal[0]
+    assert not door.alive, "a child that does not know what it should is not kept"
+    refusal.clear()
+    assert door.ask("x", {"n": 4}) == {"asked": 4}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_child_that_does_not_answer_is_ended_in_its_time(shop: Workshop, size: int) -> None:
+    """Also where it does not even read: a pipe holds less than a message."""
+    door = shop.door(DoorSettings(job_timeout_s=0.5))
+    stopped = pid_of(door)
+    os.kill(stopped, signal.SIGSTOP)
+    said = door.ask("x", {"more": "x" * size})
+    assert isinstance(said, Failure) and (said.stage, said.kind, said.message) == (
+        "x",
+        "hang",
+        "took longer than 0.5 s",
+    )
+    assert "a word that no answer is" in said.log_tail
+    assert not living(stopped)
+    assert door.ask("x", {"n": 1, "more": "x" * size}, timeout_s=20.0) == {"asked": 1}
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    with Workshop() as made:
+        yield made
+
+
+@pytest.mark.usefixtures("quick")
+def test_nothing_is_left_of_a_workshop() -> None:
+    with Workshop() as shop:
+        groups = [pid_of(shop.door(DoorSettings())) for _ in range(3)]
+        assert all(living(group) for group in groups)
+    assert not any(living(group) for group in groups) and not shop.folder.exists()
+
+
+PARENT = """
+import functools, sys, time
+from pathlib import Path
+from gnomon.devices.child_process import Program
+from gnomon.tuning import door
+door.Program = functools.partial(Program, folder=Path(sys.argv[1]))
+with door.Workshop() as shop:
+    child = shop.door(door.DoorSettings()).start()
+    print(child._process.pid, shop.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("quick")
+def test_nothing_is_left_of_a_gnomon_that_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "quick")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent, parent.stdout:
+        pid, folder = parent.stdout.readline().split()
+        assert living(int(pid)) and Path(folder).is_dir()
+        parent.kill()
+    eventually(lambda: not living(int(pid)) and not Path(folder).exists())

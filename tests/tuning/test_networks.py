@@ -1,0 +1,393 @@
+"""Networks read, told apart into layers and compiled whole; what is broken, open or hostile is refused in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tests.agent.tvm_models import small_net, two_ends
+from tests.tuning.conftest import TARGET, Kit
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TunedDevice
+from gnomon.errors import ModelError, UsageError
+from gnomon.tuning.networks import Network, Source
+
+pytestmark = pytest.mark.timeout(180)
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+needs_ort = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="no ONNX Runtime here")
+no_tflite = pytest.mark.skipif(importlib.util.find_spec("tflite") is not None, reason="the package tflite is installed")
+
+DEVICE = TunedDevice(key="local", target=TARGET)
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+Ends = Mapping[str, tuple[int, Sequence[int | str] | None]]
+
+
+def graph(nodes: Sequence[Any], inputs: Ends, outputs: Ends, **weights: np.ndarray[Any, Any]) -> Any:
+    """An ONNX model; inputs and outputs by their names with data type and shape."""
+    made = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def relu(shape: Sequence[int | str] | None, kind: int = FLOAT) -> bytes:
+    return bytes(
+        graph([helper.make_node("Relu", ["x"], ["y"])], {"x": (kind, shape)}, {"y": (kind, shape)}).SerializeToString()
+    )
+
+
+def saved(kit: Kit, content: bytes, suffix: str = ".onnx") -> Path:
+    path = kit.path(suffix)
+    path.write_bytes(content)
+    return path
+
+
+def refusal(kit: Kit, path: Path, **more: Any) -> str:
+    """Why a file is refused, by a child that goes on."""
+    starts = kit.door.starts
+    said = kit.door.ask("load", {"do": "open", "path": str(path), "dtype": "float32", "shapes": {}, **more})
+    assert isinstance(said, Failure) and said.kind == "refused", said
+    assert kit.door.starts == starts or starts == 0
+    return said.message
+
+
+def arrays(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def run(
+    kit: Kit, library: Path, inputs: Path, reference: Path | str = "", tolerance: float = 1e-3
+) -> Mapping[str, Any]:
+    """Run a compiled network here; the facts, with its outputs as `arrays`."""
+    keep = kit.path(".npz")
+    kit.asked(do="connect", server=None, threads=2, timeout_s=60)
+    said = kit.asked(
+        do="run",
+        library=str(library),
+        inputs=str(inputs),
+        reference=str(reference),
+        keep=str(keep),
+        number=1,
+        repeat=1,
+        min_repeat_ms=0,
+        tolerance=tolerance,
+    )
+    return {**said, "arrays": arrays(keep)}
+
+
+def whole(kit: Kit, source: Source, tolerance: float = 1e-3) -> tuple[str, Mapping[str, Any]]:
+    """Compile a network untuned, and compare it with its maker's reference: who that is, and the facts of the run."""
+    network = kit.network(source)
+    library, inputs, keep = kit.path(".so"), kit.path(".npz"), kit.path(".npz")
+    made = network.compile(DEVICE, (), library, inputs=inputs, seed=4)
+    assert not isinstance(made, Failure), made
+    by = network.reference(inputs, keep)
+    assert isinstance(by, str), by
+    return by, run(kit, library, inputs, keep, tolerance)
+
+
+# What is read
+
+
+def test_the_layers_of_a_network(kit: Kit) -> None:
+    layers = {layer.name: layer for layer in kit.layers}
+    assert len({layer.layer for layer in kit.layers}) == len(kit.layers) == 7
+    conv = layers["fused_conv2d1_add_relu"]
+    image, bias = ("float32", (1, 8, 8, 8)), ("float32", (1, 8, 1, 1))
+    assert conv.arguments == (image, ("float32", (8, 8, 3, 3)), bias, image)
+    assert conv.flops == pytest.approx(2 * 8 * 8 * 8 * 8 * 9, rel=0.05)
+    scalar = ("float32", ())
+    assert layers["fused_conv2d_add_maximum_minimum"].arguments.count(scalar) == 2, "a clipping has scalars"
+    assert all(layer.weight == 1 and layer.workload and layer.layer.isdigit() for layer in kit.layers)
+
+
+def test_a_function_that_is_called_twice_is_one_layer_of_weight_two(kit: Kit) -> None:
+    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in (("x", "h"), ("h", "y"))]
+    model = graph(nodes, {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}, w=np.ones((4, 4), np.float32))
+    (layer,) = kit.network(Source(path=saved(kit, model.SerializeToString()))).layers(TARGET)
+    assert layer.weight == 2 and layer.flops == 128
+
+
+def test_reading_again_gives_the_same_layers(kit: Kit) -> None:
+    assert kit.network(Source(path=kit.model)).layers(TARGET) == kit.layers
+
+
+def test_open_shapes_are_refused_with_the_option_and_fixed_by_it(kit: Kit) -> None:
+    path = saved(kit, relu(["n", 3, "h", 5]))
+    assert "--shape x=" in refusal(kit, path)
+    network = kit.network(Source(path=path, shapes={"x": (2, 3, 7, 5)}))
+    assert network.inputs == (("x", "float32", (2, 3, 7, 5)),)
+    assert network.layers(TARGET)[0].arguments[0] == ("float32", (2, 3, 7, 5))
+    for wrong in ([2, 4, 7, 5], [2, 3, 7], [2, 3, 0, 5], [2, 3, -1, 5], []):
+        assert "does not fit input 'x', which is ?,3,?,5" in refusal(kit, path, shapes={"x": wrong})
+    assert "no input 'z'; it has x" in refusal(kit, path, shapes={"x": [2, 3, 7, 5], "z": [1]})
+    unranked = saved(kit, relu(None))
+    assert "--shape x=" in refusal(kit, unranked)
+    assert kit.network(Source(path=unranked, shapes={"x": (2, 3)})).inputs[0][2] == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "told"),
+    [
+        (b"", ".onnx", "IR version"),
+        (b"\x08\x07garbage" * 100, ".onnx", "wire|corrupt"),
+        (small_net()[:-300], ".onnx", "wire|corrupt"),
+        (relu([3], TensorProto.STRING), ".onnx", "dtype"),
+        (relu([3], TensorProto.BFLOAT16), ".onnx", "of type bfloat16"),
+        (relu([3]).replace(b"Relu", b"Rexu"), ".onnx", "Rexu"),
+        (relu([3]), ".txt", "give .onnx, .pt2 or .tflite"),
+        (relu([3]), "", "give .onnx, .pt2 or .tflite"),
+        (b"PK\x03\x04garbage", ".pt2", "zip"),
+        (b"", ".pt2", "."),
+    ],
+)
+def test_broken_files_are_refused_in_words(kit: Kit, content: bytes, suffix: str, told: str) -> None:
+    message = refusal(kit, saved(kit, content, suffix))
+    assert re.search(told, message, re.IGNORECASE), message
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(kit: Kit) -> None:
+    pipe, gone = kit.path(".onnx"), kit.path(".onnx")
+    os.mkfifo(pipe)
+    for path in (pipe, gone, kit.folder):
+        assert "there is no file" in refusal(kit, path)
+    assert "'int8'" in refusal(kit, kit.model, dtype="int8")
+
+
+def test_weights_of_a_file_elsewhere_are_not_read(kit: Kit) -> None:
+    model = graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        {"x": (FLOAT, [3])},
+        {"y": (FLOAT, [3])},
+        w=np.ones(3, np.float32),
+    )
+    (weight,) = model.graph.initializer
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    entry = weight.external_data.add()
+    entry.key, entry.value = "location", "../../../../etc/passwd"
+    assert "outside" in refusal(kit, saved(kit, model.SerializeToString()))
+
+
+def test_a_network_too_large_for_this_machine_costs_a_job(kit: Kit) -> None:
+    network = kit.network(Source(path=saved(kit, relu([1 << 20, 1 << 20]))))
+    assert network.layers(TARGET)[0].arguments[0][1] == (1 << 20, 1 << 20)
+    said = network.compile(DEVICE, (), kit.path(".so"), inputs=kit.path(".npz"))
+    assert isinstance(said, Failure) and (said.stage, said.kind) == ("compile", "memory")
+    network = kit.network(Source(path=saved(kit, relu([1 << 62, 1 << 62]))))
+    said = network.compile(DEVICE, (), kit.path(".so"))
+    assert isinstance(said, Failure) and said.kind == "refused"
+    assert kit.asked(do="here")
+
+
+def test_a_target_that_is_none_is_no_fault_of_the_model(kit: Kit) -> None:
+    network = kit.network(Source(path=kit.model))
+    with pytest.raises(UsageError, match="'cortex-a27' is none that LLVM knows for aarch64-linux-gnu") as refused:
+        network.layers({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a27"})
+    assert "target" in (refused.value.hint or "")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_the_next_step(kit: Kit) -> None:
+    network = Network(kit.shop, Source(path=saved(kit, b"", ".tflite" if not _tflite() else ".onnx")))
+    with pytest.raises(ModelError) as refused:
+        network.layers(TARGET)
+    assert str(network.source.path) in refused.value.message
+    assert ".onnx" in (refused.value.hint or "") or "ONNX" in (refused.value.hint or "")
+    network.door.close()
+
+
+def _tflite() -> bool:
+    return importlib.util.find_spec("tflite") is not None
+
+
+@no_tflite
+def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit) -> None:
+    assert "pip install tflite" in refusal(kit, saved(kit, b"garbage", ".tflite"))
+
+
+# What is compiled
+
+
+def scheduled(kit: Kit) -> tuple[Any, Any]:
+    """A layer with a trace that tiles its loops."""
+    layer = kit.named("fused_matmul")
+    kit.asked(**_search(layer))
+    trace = kit.asked(do="ask", layer=layer.layer)["traces"][0]
+    kit.asked(do="tell", layer=layer.layer, times_s=[None, None])
+    return layer, trace
+
+
+def _search(layer: Any) -> dict[str, Any]:
+    return {
+        "do": "search",
+        "layer": layer.layer,
+        "workload": layer.workload,
+        "target": TARGET,
+        "strategy": "random",
+        "trials": 8,
+        "per_round": 2,
+        "seed": 1,
+        "told": [],
+    }
+
+
+def test_records_schedule_the_functions_that_they_are_of(kit: Kit) -> None:
+    layer, trace = scheduled(kit)
+    network = kit.network(Source(path=kit.model))
+    library, plain, layers, inputs = (kit.path(s) for s in (".so", ".so", ".so", ".npz"))
+    tuned = network.compile(DEVICE, [(layer, trace), (kit.heavy, None)], library, layers=layers, inputs=inputs, seed=9)
+    untuned = network.compile(DEVICE, [], plain)
+    assert not isinstance(tuned, Failure) and not isinstance(untuned, Failure), (tuned, untuned)
+    assert (tuned.functions, tuned.scheduled, tuned.library, tuned.layers) == (7, 1, library, layers)
+    assert (untuned.functions, untuned.scheduled, untuned.layers) == (7, 0, None)
+    assert library.is_file() and plain.is_file() and layers.is_file()
+    stored = arrays(inputs)
+    assert json.loads(str(stored["names"])) == ["x"] and stored["in_0"].shape == (1, 3, 8, 8)
+    reference = kit.path(".npz")
+    by = network.reference(inputs, reference)
+    assert isinstance(by, str), by
+    for one in (library, plain):
+        assert run(kit, one, inputs, reference)["error"] < 1e-5
+    again = kit.path(".npz")
+    network.compile(DEVICE, [], plain, inputs=again, seed=9)
+    assert np.array_equal(arrays(again)["in_0"], stored["in_0"])
+    network.compile(DEVICE, [], plain, inputs=again, seed=10)
+    assert not np.array_equal(arrays(again)["in_0"], stored["in_0"])
+
+
+def test_records_of_another_network_are_refused(kit: Kit) -> None:
+    layer, trace = scheduled(kit)
+    network, library = kit.network(Source(path=saved(kit, two_ends()))), kit.path(".so")
+    said = network.compile(DEVICE, [(layer, trace)], library)
+    assert isinstance(said, Failure) and said.kind == "refused" and "other records" in said.message
+    assert not library.exists()
+    broken = dataclasses.replace(layer, workload="AAAA")
+    said = network.compile(DEVICE, [(broken, trace)], library)
+    assert isinstance(said, Failure) and "cannot be read by this TVM" in said.message
+
+
+# What it computes
+
+
+@needs_ort
+@pytest.mark.parametrize("kind", [FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32])
+def test_inputs_of_any_type_and_scalars(kit: Kit, kind: int) -> None:
+    for shape in ([3, 5], []):
+        by, said = whole(kit, Source(path=saved(kit, relu(shape, kind))))
+        assert by.startswith("ONNX Runtime") and said["error"] == 0 and said["times_s"]
+
+
+@needs_ort
+def test_several_inputs_and_outputs_of_several_types(kit: Kit) -> None:
+    by, said = whole(kit, Source(path=saved(kit, two_ends())))
+    assert by.startswith("ONNX Runtime") and said["error"] < 1e-6
+    place, left = said["arrays"]["out_0"], said["arrays"]["out_1"]
+    assert (place.dtype, place.shape, left.dtype, left.shape) == (np.int64, (3, 1), np.float32, (3, 4))
+    model = graph(
+        [
+            helper.make_node("Gather", ["table", "index"], ["rows"]),
+            helper.make_node("Sqrt", ["x"], ["roots"]),
+            helper.make_node("Add", ["rows", "roots"], ["y"]),
+            helper.make_node("Not", ["flag"], ["no"]),
+        ],
+        {"unused": (FLOAT, [2]), "index": (INT64, [4]), "x": (FLOAT, [4, 3]), "flag": (BOOL, [2])},
+        {"y": (FLOAT, [4, 3]), "no": (BOOL, [2]), "x": (FLOAT, [4, 3])},
+        table=np.arange(30, dtype=np.float32).reshape(10, 3),
+    )
+    _, said = whole(kit, Source(path=saved(kit, model.SerializeToString())))
+    assert said["error"] == 0, "roots of numbers below 0 are no numbers on both sides"
+    assert np.isnan(said["arrays"]["out_0"]).any() and said["arrays"]["out_1"].all()
+    assert len([name for name in said["arrays"] if name.startswith("out_")]) == 3
+
+
+@needs_ort
+def test_half_precision_is_near_the_reference_and_not_equal(kit: Kit) -> None:
+    _, said = whole(kit, Source(path=kit.model, dtype="float16"), tolerance=2e-2)
+    assert 0 < said["error"] < 2e-2 and said["times_s"]
+    layers = kit.network(Source(path=kit.model, dtype="float16")).layers(TARGET)
+    conv = next(layer for layer in layers if "conv2d" in layer.name and layer.flops)
+    assert conv.arguments[0][0] == "float16"
+    clip = next(layer for layer in layers if "maximum" in layer.name)
+    assert clip.arguments[-1][0] == "float16", "what the importer makes of a Clip follows"
+    assert {layer.layer for layer in layers}.isdisjoint({kit.heavy.layer})
+
+
+@needs_torch
+def test_an_exported_program(kit: Kit, tmp_path: Path) -> None:
+    import torch
+
+    class Net(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.conv, self.dense = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Linear(8, 5)
+
+        def forward(self, x: Any, z: Any) -> Any:
+            y = torch.relu(self.conv(x))
+            return self.dense(y.mean((2, 3))), {"sum": y + z}
+
+    path = tmp_path / "n.pt2"
+    program = torch.export.export(Net().eval(), (torch.randn(1, 3, 8, 8), torch.randn(1, 8, 8, 8)))
+    torch.export.save(program, str(path))
+    by, said = whole(kit, Source(path=path))
+    assert by == f"PyTorch {torch.__version__}" and said["error"] < 1e-5
+    assert [said["arrays"][f"out_{i}"].shape for i in range(2)] == [(1, 5), (1, 8, 8, 8)]
+    assert "export it" in refusal(kit, path, shapes={"x": [1]})
+
+
+class Hostile:
+    """What writes a file where it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@needs_torch
+def test_an_exported_program_cannot_run_what_it_likes(kit: Kit, tmp_path: Path) -> None:
+    import torch
+
+    good, bad, traces = tmp_path / "good.pt2", tmp_path / "bad.pt2", tmp_path / "traces"
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3)).eval()
+    torch.export.save(torch.export.export(model, (torch.randn(1, 3),)), str(good))
+    torch.save(Hostile(traces), str(tmp_path / "hostile.pt"))
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as made:
+        for info in source.infolist():
+            own = info.filename.endswith("sample_inputs/model.pt")
+            name = info.filename.replace("good/", "bad/", 1)
+            made.writestr(name, (tmp_path / "hostile.pt").read_bytes() if own else source.read(info))
+    assert refusal(kit, bad)
+    inputs = tmp_path / "inputs.npz"
+    np.savez(inputs, names=np.array(json.dumps(["x"])), in_0=np.zeros((1, 3), np.float32))
+    said = kit.door.ask(
+        "x", {"do": "reference", "path": str(bad), "inputs": str(inputs), "keep": str(kit.path(".npz"))}
+    )
+    assert isinstance(said, Failure) and said.kind == "refused"
+    assert not traces.exists()
+    assert kit.network(Source(path=good)).inputs[0][2] == (1, 3)
+
+
+def test_a_reference_needs_who_made_the_network(kit: Kit) -> None:
+    said = kit.door.ask("x", {"do": "reference", "path": "n.tflite", "inputs": "", "keep": ""})
+    assert isinstance(said, Failure) and said.kind == "refused" and "nothing but TVM runs .tflite" in said.message
+    assert onnx.load(str(kit.model)).graph.node

@@ -1,0 +1,164 @@
+"""The search of schedules: asked and told, by every strategy, through lost children, to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.tuning.conftest import TARGET, Kit
+
+from gnomon.core.sample import Failure
+from gnomon.core.tuning_record import TuningLayer, configuration_id
+from gnomon.formats.metaschedule_database import as_in_database
+from gnomon.tuning.searching import STRATEGIES, Searches, SearchSettings
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
+    """Begin the search of a layer in the shared child, anew if it was begun before."""
+    job = {"strategy": "random", "trials": 64, "per_round": 4, "seed": 3, "told": [], "target": TARGET} | changed
+    return kit.asked(do="search", layer=layer.layer, workload=layer.workload, **job)
+
+
+def asked(kit: Kit, layer: TuningLayer) -> list[Any]:
+    traces: list[Any] = kit.asked(do="ask", layer=layer.layer)["traces"]
+    return traces
+
+
+def told(kit: Kit, layer: TuningLayer, times_s: Sequence[Sequence[float] | None]) -> None:
+    assert kit.asked(do="tell", layer=layer.layer, times_s=list(times_s)) == {}
+
+
+def names(layer: TuningLayer, traces: Sequence[Any]) -> list[str]:
+    return [configuration_id(layer.layer, trace) for trace in traces]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_finds_configurations_that_are_built(kit: Kit, strategy: str) -> None:
+    layer = kit.named("fused_matmul")
+    assert begun(kit, layer, strategy=strategy)["spaces"] >= 1
+    first = asked(kit, layer)
+    assert 1 <= len(first) <= 4
+    begun(kit, layer, strategy=strategy)
+    assert names(layer, asked(kit, layer)) == names(layer, first), "the same seed gives the same first candidates"
+    for trace in first:
+        # The identity of a configuration is the same after its way through a database of MetaSchedule.
+        assert as_in_database(trace) == trace
+        assert repr(as_in_database(trace)) == repr(trace), "1 is not 1.0, and no true"
+    library = kit.path(".so")
+    job = {"layer": layer.layer, "workload": layer.workload, "target": TARGET, "linker": "", "library": str(library)}
+    assert kit.asked(do="build", trace=first[0], **job)["outputs"] == [3]
+    # What failed is told as None; so may be all of them.
+    told(kit, layer, [None] * len(first))
+    second = asked(kit, layer)
+    told(kit, layer, [[1e-3 / (k + 1), 2e-3] if k % 2 else None for k in range(len(second))])
+
+
+def test_another_seed_gives_others(kit: Kit) -> None:
+    layer = kit.heavy
+    found = []
+    for seed in (0, 2**31 - 2, 2**31, 10**12):
+        begun(kit, layer, seed=seed)
+        found.append(tuple(names(layer, asked(kit, layer))))
+    assert len(set(found)) == len(found) - 1, "the seeds 0 and 2^31 - 2 are one, all others differ"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_search_comes_to_its_end_and_stays_there(kit: Kit, strategy: str) -> None:
+    layer = kit.named("softmax")
+    begun(kit, layer, strategy=strategy, trials=6, per_round=4)
+    seen = 0
+    for _ in range(10):
+        traces = asked(kit, layer)
+        seen += len(traces)
+        told(kit, layer, [[1e-3]] * len(traces))
+        if not traces:
+            break
+    assert not traces and 1 <= seen <= 8
+    assert asked(kit, layer) == []
+
+
+def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
+    layer = kit.named("mean")
+    begun(kit, layer)
+    count = len(asked(kit, layer))
+    turns: list[tuple[dict[str, Any], str]] = [
+        ({"do": "ask", "layer": layer.layer}, "were not told of"),
+        ({"do": "tell", "layer": layer.layer, "times_s": [[1.0]] * (count + 1)}, f"{count} candidates were asked for"),
+        ({"do": "ask", "layer": "12"}, "was not begun"),
+        ({"do": "tell", "layer": "12", "times_s": []}, "was not begun"),
+    ]
+    for job, why in turns:
+        said = kit.door.ask("search", job)
+        assert isinstance(said, Failure) and said.kind == "refused" and why in said.message, said
+    told(kit, layer, [[1e-3]] * count)
+    good: dict[str, Any] = {
+        "workload": layer.workload,
+        "target": TARGET,
+        "trials": 8,
+        "per_round": 4,
+        "seed": 1,
+        "told": [],
+    }
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"strategy": "luck"}, "no search strategy 'luck'"),
+        ({"workload": "AAAA"}, "cannot be read by this TVM"),
+        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "none that LLVM knows"),
+    ]
+    for changed, why in changes:
+        said = kit.door.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})
+        assert isinstance(said, Failure) and said.kind == "refused" and why in said.message, said
+
+
+def test_what_another_tvm_wrote_teaches_nothing_and_hinders_nothing(kit: Kit) -> None:
+    layer = kit.named("fused_matmul")
+    begun(kit, layer)
+    good = asked(kit, layer)
+    strange = [[["NoSuchInstruction", [], [], []]], []]
+    known = [[strange, [1e-3]], [None, [1e-3]], [[], []], [good[0], [1e-4, 2e-4]], [good[1], []]]
+    begun(kit, layer, strategy="evolutionary", told=known)
+    assert asked(kit, layer)
+
+
+def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
+    """One search of several layers in one child, which is killed between two jobs."""
+    dense, soft = kit.named("fused_matmul"), kit.named("softmax")
+    settings = SearchSettings(target=TARGET, strategy="replay-trace", trials=64, per_round=4, seed=5)
+    searches = Searches(kit.shop, settings)
+    door = searches._door
+    assert searches.begin(dense, []) is None and searches.begin(soft, []) is None
+    assert door.starts == 1
+    first = searches.ask(dense.layer)
+    assert isinstance(first, tuple) and first
+    bad = TuningLayer(layer="1", name="bad", workload="AAAA")
+    said = searches.begin(bad, [])
+    assert isinstance(said, Failure) and said.kind == "refused"
+    unknown = searches.ask("1")
+    assert isinstance(unknown, Failure) and "was not begun" in unknown.message
+    # A layer that cannot be searched any more costs itself, and not the others.
+    searches._layers[bad.layer] = bad
+    _kill(door)
+    # Told before and taught after: this is no failure, though the child that asked is gone.
+    assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None
+    assert door.starts == 2
+    second = searches.ask(dense.layer)
+    assert isinstance(second, tuple) and second
+    assert set(names(dense, second)) != set(names(dense, first)), "it does not begin from the start"
+    soft_traces = searches.ask(soft.layer)
+    assert isinstance(soft_traces, tuple) and soft_traces and door.starts == 2
+    assert bad.layer not in searches._layers
+    assert searches.tell(soft.layer, [(trace, ()) for trace in soft_traces]) is None
+    door.close()
+
+
+def _kill(door: Any) -> None:
+    os.kill(door.start()._process.pid, signal.SIGKILL)
+    until_s = time.monotonic() + 20
+    while door.alive:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
