@@ -72,6 +72,13 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.usefixtures("pooled")
+def test_a_relative_path_is_of_this_folder(tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(tuned["library"]).parent.parent
+    monkeypatch.chdir(folder)
+    found = api.execute(Path(tuned["library"]).relative_to(folder), layers=False, **QUICK)
+    assert found["failure"] is None and found["network"]["median_s"] > 0
+
+
 def test_a_library_runs_on_another_device(tuned: dict[str, Any], rpc_servers: RpcServers) -> None:  # noqa: F811
     tracker = rpc_servers.arrangement.tracker.address
     found = api.execute(tuned["library"], tracker=tracker, key="narrow", **QUICK)

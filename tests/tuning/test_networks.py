@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.agent.tvm_models import small_net, two_ends
 from tests.tuning.conftest import TARGET, Kit
 
+import zoo
 from gnomon.core.sample import Failure
 from gnomon.core.tuning_record import TunedDevice
 from gnomon.errors import ModelError, UsageError
@@ -28,6 +29,9 @@ pytestmark = pytest.mark.timeout(180)
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 needs_ort = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="no ONNX Runtime here")
+with_tflite = pytest.mark.skipif(
+    importlib.util.find_spec("tflite") is None, reason="the package tflite is not installed"
+)
 no_tflite = pytest.mark.skipif(importlib.util.find_spec("tflite") is not None, reason="the package tflite is installed")
 
 DEVICE = TunedDevice(key="local", target=TARGET)
@@ -216,6 +220,14 @@ def test_a_file_that_cannot_be_read_is_an_error_with_the_next_step(kit: Kit) -> 
 
 def _tflite() -> bool:
     return importlib.util.find_spec("tflite") is not None
+
+
+@with_tflite
+def test_a_tflite_file_of_real_weights(kit: Kit) -> None:
+    network = Network(kit.shop, Source(path=zoo.build("efficientnet-lite0.tflite")))
+    layers = network.layers({"kind": "llvm", "num-cores": 1})
+    assert sum(layer.weight for layer in layers) > len(layers) > 20
+    assert all(layer.workload and layer.arguments for layer in layers)
 
 
 @no_tflite

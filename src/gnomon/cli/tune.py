@@ -10,6 +10,7 @@ import click
 from gnomon.cli.output import write_json
 from gnomon.cli.tune_options import device_options, shape_option, tune_options
 from gnomon.cli.values import Seconds
+from gnomon.errors import MeasurementError
 
 _PATH = click.Path(path_type=Path)
 
@@ -87,11 +88,19 @@ def exec_(source: Path, **values: Any) -> None:
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
     if as_json:
         write_json(document)
+        _end(document["failure"])
         return
     from gnomon.report.text import Page
     from gnomon.report.tune_text import exec_report
 
     exec_report(document, Page())
+    _end(document["failure"])
+
+
+def _end(failure: object) -> None:
+    """The exit code of a network that could not be measured."""
+    if failure is not None:
+        click.get_current_context().exit(MeasurementError.exit_code)
 
 
 @click.command(short_help="Where tuned models, records and libraries are.")

@@ -62,7 +62,7 @@ class NetworkCall:
 
     def job(self) -> dict[str, Any]:
         """As the child takes it."""
-        return {"do": "run", "inputs": str(self.inputs)}
+        return {"do": "run", "inputs": _path(self.inputs)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,11 @@ class Loop:
     tolerance: float = 1e-3
     seed: int = 0
     timeout_s: float = 60.0
+
+
+def _path(path: Path | None) -> str:
+    """As a child takes it, which has a folder of its own."""
+    return "" if path is None else str(path.absolute())
 
 
 def once(loop: Loop) -> Loop:
@@ -190,9 +195,9 @@ class Bench:
         self.connect(loop.timeout_s)
         job = {
             **what.job(),
-            "library": str(what.library),
-            "reference": str(what.reference or ""),
-            "keep": str(what.keep or ""),
+            "library": _path(what.library),
+            "reference": _path(what.reference),
+            "keep": _path(what.keep),
             "number": loop.number,
             "repeat": loop.repeat,
             "min_repeat_ms": loop.min_repeat_ms,

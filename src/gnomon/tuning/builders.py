@@ -75,7 +75,7 @@ def build_job(order: Order, device: TunedDevice) -> Mapping[str, Any]:
         "trace": order.trace,
         "target": dict(device.target),
         "linker": device.linker,
-        "library": str(order.library),
+        "library": str(order.library.absolute()),
     }
 
 

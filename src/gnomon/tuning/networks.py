@@ -77,9 +77,9 @@ class Network:
             "records": [[layer.layer, layer.workload, trace] for layer, trace in traces if trace is not None],
             "target": dict(device.target),
             "linker": device.linker,
-            "library": str(library),
-            "layers": str(layers or ""),
-            "inputs": str(inputs or ""),
+            "library": str(library.absolute()),
+            "layers": str(layers.absolute()) if layers else "",
+            "inputs": str(inputs.absolute()) if inputs else "",
             "seed": seed,
         }
         said = self.door.ask("compile", job, timeout_s=_READ_S)
@@ -91,7 +91,12 @@ class Network:
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
         """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""
-        job = {"do": "reference", "path": str(self.source.path.absolute()), "inputs": str(inputs), "keep": str(keep)}
+        job = {
+            "do": "reference",
+            "path": str(self.source.path.absolute()),
+            "inputs": str(inputs.absolute()),
+            "keep": str(keep.absolute()),
+        }
         said = self.door.ask("run", job)
         return said if isinstance(said, Failure) else str(said["by"])
 
