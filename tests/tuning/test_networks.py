@@ -8,7 +8,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.agent.tvm_models import small_net, two_ends
 from tests.tuning.conftest import TARGET, Kit
 
-import zoo
 from gnomon.core.sample import Failure
 from gnomon.core.tuning_record import TunedDevice
 from gnomon.errors import ModelError, UsageError
+from gnomon.tuning.door import DoorSettings
 from gnomon.tuning.networks import Network, Source
 
 pytestmark = pytest.mark.timeout(180)
@@ -32,7 +32,6 @@ needs_ort = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, 
 with_tflite = pytest.mark.skipif(
     importlib.util.find_spec("tflite") is None, reason="the package tflite is not installed"
 )
-no_tflite = pytest.mark.skipif(importlib.util.find_spec("tflite") is not None, reason="the package tflite is installed")
 
 DEVICE = TunedDevice(key="local", target=TARGET)
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -223,16 +222,19 @@ def _tflite() -> bool:
 
 
 @with_tflite
-def test_a_tflite_file_of_real_weights(kit: Kit) -> None:
-    network = Network(kit.shop, Source(path=zoo.build("efficientnet-lite0.tflite")))
+def test_a_tflite_file_of_real_weights(kit: Kit, zoo_model: Callable[[str], Path]) -> None:
+    network = Network(kit.shop, Source(path=zoo_model("efficientnet-lite0.tflite")))
     layers = network.layers({"kind": "llvm", "num-cores": 1})
     assert sum(layer.weight for layer in layers) > len(layers) > 20
     assert all(layer.workload and layer.arguments for layer in layers)
 
 
-@no_tflite
-def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit) -> None:
-    assert "pip install tflite" in refusal(kit, saved(kit, b"garbage", ".tflite"))
+def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit, tmp_path: Path) -> None:
+    (tmp_path / "tflite.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
+    door = kit.shop.door(DoorSettings(environment={"PYTHONPATH": str(tmp_path)}))
+    said = door.ask("load", {"do": "open", "path": str(saved(kit, b"garbage", ".tflite"))})
+    door.close()
+    assert isinstance(said, Failure) and "pip install tflite" in said.message
 
 
 # What is compiled
