@@ -91,10 +91,16 @@ def test_times_that_cannot_be_are_failures(times_s: tuple[float, ...]) -> None:
     assert choose(pooled.layers[0]).incomplete == 1
 
 
-def test_failures_are_listed_and_other_trials_count() -> None:
-    pooled = pool([records("x86", trial("a", failure=CRASH), trial("a", 2.0), trial("b", 3.0, failure=CRASH))])
-    assert [(f.configuration, f.failure) for f in pooled.failures] == [("a", CRASH), ("b", CRASH)]
+def test_failures_are_listed_and_other_trials_count_where_they_may_pass() -> None:
+    lost = replace(CRASH, kind="vanished", transient=True)
+    pooled = pool([records("x86", trial("a", failure=lost), trial("a", 2.0), trial("b", 3.0, failure=CRASH))])
+    assert [(f.configuration, f.failure) for f in pooled.failures] == [("a", lost), ("b", CRASH)]
     assert times_of(pooled) == {("a", "x86"): 2.0}
+
+
+def test_a_configuration_that_ended_its_process_for_good_has_no_time() -> None:
+    pooled = pool([records("x86", trial("a", 2.0), trial("a", failure=CRASH)), records("arm", trial("a", 1.0))])
+    assert times_of(pooled) == {("a", "arm"): 1.0}
 
 
 def test_a_configuration_that_was_once_wrong_has_no_time() -> None:

@@ -13,7 +13,11 @@ import pytest
 from tests.docs.documents import ROOT, blocks
 from tests.tuning.tvmkit import needs_tvm
 
-LITTLE_EFFORT = {"--trials 32": "--trials 10", "overlay collect": "overlay collect --best 3 --processes 2"}
+LITTLE_EFFORT = {
+    " --port 9190": "",
+    "--trials 32": "--trials 10",
+    "overlay collect": "overlay collect --best 3 --processes 2",
+}
 """What is changed so that it ends soon."""
 
 GNOMON = str(Path(sys.executable).with_name("gnomon"))

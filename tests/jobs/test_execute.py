@@ -128,6 +128,10 @@ def test_records_of_another_network_do_not_fit(tuned: dict[str, Any], tmp_path: 
         if line.get("trial", "untuned") != "untuned" and line["times_s"]:
             line["times_s"] = [1e-9]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UsageError, match="not the network that these records are of"):
+        api.execute(path, model=other, out=tmp_path, **QUICK)
+    lines[0]["model"]["sha256"] = ""  # records that do not say of which file they are
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(MeasurementError, match="cannot be compiled for local") as raised:
         api.execute(path, model=other, out=tmp_path, **QUICK)
     assert "another model" in raised.value.hint

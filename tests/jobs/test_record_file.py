@@ -122,11 +122,11 @@ def test_afresh_the_old_ones_are_put_aside(tmp_path: Path) -> None:
         with RecordFile(path, EMPTY, fresh=True) as file:
             assert (file.before, file.count) == (0, 0)
             file.add_layers(RECORDS.layers)
-        assert (tmp_path / "a.b.old1.json").read_bytes() == before
-        assert (tmp_path / f"a.b.old{number}.json").exists()
+        assert (tmp_path / "a.b.json.old1").read_bytes() == before
+        assert (tmp_path / f"a.b.json.old{number}").exists()
     with RecordFile(tmp_path / "new.json", EMPTY, fresh=True):
         pass
-    assert not list(tmp_path.glob("new.old*"))
+    assert not list(tmp_path.glob("new*old*"))
 
 
 def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

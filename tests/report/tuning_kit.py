@@ -210,8 +210,8 @@ def analyze(**changes: Any) -> dict[str, Any]:
             "M": 0.01,
         },
         "written": {
-            "records": "overlay.mobile.float32.json",
-            "database": "overlay.database",
+            "records": {"phone": "overlay.mobile.float32.json"},
+            "databases": {"phone": "overlay.database"},
             "libraries": {"tablet": "tablet.so", "phone": "my phone.so"},
         },
         "network": [

@@ -206,8 +206,11 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
     made = []
     for place, (dtype, dims) in enumerate(job["arguments"]):
         if place in job["outputs"] or not dtype.startswith("float"):
-            small = dtype in ("int8", "uint8") and place not in job["outputs"]
-            made.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
+            small = dtype in ("int8", "uint8")
+            if place in job["outputs"]:  # what a function leaves as it was must not look like a result
+                made.append(np.full(dims, np.nan if dtype.startswith("float") else 77, dtype))
+            else:
+                made.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
         elif positive:
             made.append(rng.uniform(0.1, 1.0, dims).astype(dtype))
         else:

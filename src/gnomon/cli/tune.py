@@ -59,13 +59,16 @@ def tune(model: Path, **values: Any) -> None:
         options = tune_options(values)
         options |= {"watch": show.watch, "tell": show.tell}
         document = api.tune(model, search=search, shapes=shapes, **rest, **options).document()
+    failure = (document["network"] or {}).get("failure")
     if as_json:
         write_json(document)
+        _end(failure)
         return
     from gnomon.report.text import Page
     from gnomon.report.tune_text import tune_report
 
     tune_report(document, Page())
+    _end(failure)
 
 
 @click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")

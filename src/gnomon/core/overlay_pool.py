@@ -118,7 +118,7 @@ class _Bin:
         if failure is None:
             self.samples.setdefault((trial.configuration, device), []).append(trial.times_s)
             return
-        if failure.stage == "check":
+        if failure.stage == "check" or (failure.kind == "crash" and not failure.transient):
             self.wrong.add((trial.configuration, device))
         failures.append(
             FailedTrial(

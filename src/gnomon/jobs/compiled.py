@@ -92,7 +92,7 @@ def prove_network(
     }
     meter = Meter("whole networks", len(calls) * care.processes, watch)
     found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
-    failure = found["tuned"].failure or found["untuned"].failure
+    failure, slow = found["tuned"].failure, found["untuned"].failure
     return {
         "untuned": found["untuned"].summary(),
         "tuned": found["tuned"].summary(),
@@ -102,6 +102,7 @@ def prove_network(
         "scheduled": compiled.network.scheduled,
         "functions": compiled.network.functions,
         "failure": None if failure is None else failure_document(failure),
+        "untuned_failure": None if slow is None else failure_document(slow),
     }
 
 
@@ -114,7 +115,7 @@ def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | No
 
 def _no_network(failure: Failure) -> dict[str, Any]:
     nothing = dict.fromkeys(("untuned", "tuned", "ratio", "max_error", "compared_with"))
-    return {**nothing, "scheduled": 0, "functions": 0, "failure": failure_document(failure)}
+    return {**nothing, "scheduled": 0, "functions": 0, "failure": failure_document(failure), "untuned_failure": None}
 
 
 def _description(
@@ -127,7 +128,12 @@ def _description(
     return {
         "gnomon": "compiled network",
         "version": 1,
-        "device": {"key": device.key, "target": dict(device.target), "linker": device.linker},
+        "device": {
+            "key": device.key,
+            "target": dict(device.target),
+            "linker": device.linker,
+            "threads": device.threads,
+        },
         "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
         "functions": made.functions,
         "scheduled": made.scheduled,

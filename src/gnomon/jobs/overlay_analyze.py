@@ -71,7 +71,8 @@ class Analysis:
         return made
 
     def series(self) -> dict[str, Any]:
-        """What pictures are drawn from, by the layer's name."""
+        """What pictures are drawn from, by the name of each layer that is told of."""
+        told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
         return {
             times.name: {
                 "configurations": list(times.configurations),
@@ -81,29 +82,30 @@ class Analysis:
                 "chosen": choice.configuration or None,
             }
             for times, choice in zip(self.times, self.network.layers, strict=True)
+            if times.name in told
         }
 
 
 def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError."""
-    records = tuple(read_logs(request.logs, request.told))
-    if not records:
+    given = tuple(read_logs(request.logs, request.told))
+    if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
+    records = _side_by_side(given)
     pooled = pool(records, [str(path) for path in request.logs])
     described = {layer.layer: layer for one in records for layer in one.layers}
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), request.layers)}
     layers, samples = [], []
     for times, own in zip(pooled.layers, pooled.samples, strict=True):
-        if times.layer in wanted:
-            whole, more = _with_untuned(times, own, pooled, records)
-            layers.append(whole)
-            samples.append(more)
+        whole, more = _with_untuned(times, own, pooled, records)
+        layers.append(whole)
+        samples.append(more)
     choices = [choose(times) for times in layers]
     network = weigh_layers(choices)
     meter = Meter("layers", len(layers), watch)
     rows = []
     for times, choice, share, own in zip(layers, choices, network.shares, samples, strict=True):
-        if choice.chosen is not None:
+        if choice.chosen is not None and times.layer in wanted:
             rows.append(_row(times, choice, share, own, pooled, request))
         meter.step()
     document = {
@@ -111,7 +113,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "devices": list(pooled.devices),
         "hosts": sorted({one.host for one in records}),
         "layers": rows,
-        "undecided": _undecided(layers, choices, pooled),
+        "undecided": [row for row in _undecided(layers, choices, pooled) if row["layer"] in wanted],
         "total": {
             "M": _number(network.value),
             "mean_regret": _number(network.mean),
@@ -129,6 +131,36 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         network=network,
         document=document,
     )
+
+
+def _side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
+    """The record sets without times that are not to be compared with the others, and each trial once.
+
+    What was collected on a device was measured side by side there; the times of the search before were taken one by
+    one, and the best of them was partly lucky. These go where a configuration has the former. Layers that are untuned
+    stand in the file of each host that was collected.
+    """
+    collected = {
+        (one.device.key, trial.layer, trial.configuration)
+        for one in given
+        if one.found_on
+        for trial in one.trials
+        if trial.failure is None
+    }
+    seen: set[tuple[Any, ...]] = set()
+    made = []
+    for one in given:
+        kept = []
+        for trial in one.trials:
+            key = (one.device.key, trial.layer, trial.configuration)
+            own = (*key, trial.at_s, trial.times_s)
+            again = trial.configuration == UNTUNED and own in seen
+            searched = not one.found_on and trial.failure is None and key in collected
+            if not again and not searched:
+                kept.append(trial)
+            seen.add(own)
+        made.append(replace(one, trials=tuple(kept)))
+    return tuple(made)
 
 
 def _with_untuned(
@@ -227,7 +259,8 @@ def _undecided(layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], poo
             made.append(
                 {
                     "name": choice.name,
-                    "reason": f"{why}: gnomon overlay collect measures what is missing",
+                    "layer": choice.layer,
+                    "reason": f"{why}: gnomon overlay collect measures what is missing; it stays untuned",
                     "incomplete": _incomplete(times, choice),
                     "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
                 }
@@ -258,7 +291,8 @@ def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[st
                 value += share * float(regrets.sum())
                 worst = max(worst, float(regrets.max()))
         if known > 0:
-            made[host] = {"M": value / known, "worst_regret": worst}
+            whole = known >= sum(network.shares) - 1e-9
+            made[host] = {"M": value if whole else None, "worst_regret": worst if whole else None}
     return made
 
 
@@ -297,6 +331,16 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
     if len(pooled.devices) < 2:
         made.append("All records are of one device: the choice is simply its fastest.")
     pairs = {(one.host, one.device.key) for one in records}
+    measured = {(one.found_on, one.device.key) for one in records}
+    searched = [
+        one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
+    ]
+    if searched and len(pooled.devices) > 1:
+        keys = ", ".join(dict.fromkeys(searched))
+        made.append(
+            f"What {keys} found itself has the times of the search, which were not taken beside the others': "
+            "gnomon overlay collect of the device's own log on itself measures them anew."
+        )
     for host in sorted({one.host for one in records}):
         absent = [device for device in pooled.devices if (host, device) not in pairs]
         if absent:

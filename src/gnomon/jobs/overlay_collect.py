@@ -147,7 +147,10 @@ class _Run:
         counts = []
         for file in one.files:
             trials = [t for t in file.trials(one.layer.layer) if t.configuration == one.configuration]
-            failed = any(t.failure is not None and not t.failure.transient for t in trials)
+            # One that took its server along is not tried again either: it would end every run.
+            failed = any(
+                t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
+            )
             counts.append(0 if failed else self._care.processes - sum(1 for t in trials if t.failure is None))
         return max(0, *counts, 0)
 

@@ -21,7 +21,7 @@ from gnomon.jobs.tune_logs import model_file
 from gnomon.jobs.tune_networks import failure_document, measure_calls
 from gnomon.jobs.tune_request import LOCAL, Care, DeviceWish, held_device, open_device
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import NetworkCall
+from gnomon.tuning.bench import NetworkCall, once
 from gnomon.tuning.door import Workshop
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tracker import Tracker
@@ -140,7 +140,7 @@ def _compiled(
 def _wish(device: TunedDevice, request: DeployRequest) -> DeviceWish:
     if device.key == LOCAL:
         return DeviceWish(key=LOCAL, threads=device.threads)
-    return DeviceWish(key=device.key, tracker=request.tracker)
+    return DeviceWish(key=device.key, tracker=request.tracker, threads=device.threads)
 
 
 def _check_reachable(analysis: Analysis, request: DeployRequest) -> None:
@@ -174,8 +174,12 @@ def _proved(
             rows[name] = _network_row(known.key, name, None, None, made)
         else:
             calls[name] = library
-    by = network.reference(inputs, outputs)
-    reference = None if isinstance(by, Failure) else outputs
+    outputs.unlink(missing_ok=True)
+    if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
+        # Without other software the untuned network's own outputs are what the others are compared with.
+        keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
+        bench.call(keep, once(request.care.loop(analysis.model.dtype)))
+    reference = outputs if outputs.exists() else None
     meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
     care = request.care
     found = measure_calls(

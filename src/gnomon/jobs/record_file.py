@@ -129,7 +129,8 @@ def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
     """One trial a configuration, with the samples of all its trials; a failure only where it never succeeded.
 
-    A configuration whose outputs were wrong once is wrong, whatever its other trials say.
+    A configuration whose outputs were wrong once, or that ended a process for good, is left out, whatever its other
+    trials say.
     """
     made: dict[str, TuningTrial] = {}
     for trial in trials:
@@ -153,7 +154,8 @@ def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
 
 
 def _wrong(trial: TuningTrial) -> bool:
-    return trial.failure is not None and trial.failure.stage == "check"
+    failure = trial.failure
+    return failure is not None and (failure.stage == "check" or (failure.kind == "crash" and not failure.transient))
 
 
 def _check(path: Path, found: TuningRecords, wanted: TuningRecords) -> None:
@@ -207,7 +209,7 @@ def _read(path: Path) -> TuningRecords | None:
 
 def _aside(path: Path) -> Path:
     for number in range(1, 10_000):
-        other = path.with_name(f"{path.stem}.old{number}{path.suffix}")
+        other = path.with_name(f"{path.name}.old{number}")  # which no pattern of record files finds
         if not other.exists():
             return other
     raise UsageError(f"too many old files beside {path}", hint="Remove some.")

@@ -13,8 +13,9 @@ from gnomon.core.tuning_record import UNTUNED, TunedModel, TuningLayer, TuningRe
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.tuning_logs import FOLDER_FILES, NOTHING, Told, read_tuning_log, replay_problem
 from gnomon.jobs.record_file import best_trial, pooled_trials
-from gnomon.jobs.tune_folder import TuneFolder
+from gnomon.jobs.tune_folder import TuneFolder, file_digest
 
+_MARGIN = 0.98
 _MOST_BYTES = 4 << 30
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
@@ -68,6 +69,11 @@ def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
     """The network's own file: the one given, else the copy that tuning kept. UsageError where there is none."""
     path = given or folder.find_model(model)
+    if given is not None and model.sha256 and given.is_file() and file_digest(given) != model.sha256:
+        raise UsageError(
+            f"{given} is not the network that these records are of",
+            hint=f"Its SHA-256 begins with {model.sha256[:16]}.",
+        )
     if path is None:
         raise UsageError(
             f"the network {model.name} itself is not in {folder.models}, and records hold layers only",
@@ -84,13 +90,16 @@ def best_of(records: TuningRecords, layer: TuningLayer, count: int | None) -> li
 
 
 def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
-    """The layers whose best configuration is faster than none, with its trace."""
+    """The layers whose best configuration is faster than none, with its trace.
+
+    By 2 % at least: the least of many noisy times is nearly always below one that was taken once.
+    """
     made = []
     for layer in records.layers:
         pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer)
         best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
         slow = None if untuned is None else untuned.time_s
-        if best is not None and best.time_s is not None and (slow is None or best.time_s < slow):
+        if best is not None and best.time_s is not None and (slow is None or best.time_s < _MARGIN * slow):
             made.append((layer, best.trace))
     return made
 

@@ -151,7 +151,11 @@ def open_device(shop: Workshop, wish: DeviceWish, known: TunedDevice | None = No
             "which device of the tracker is meant?",
             hint=f"Give --key, one of: {keys}; or local, which is this machine.",
         )
-    threads = wish.threads or (len(os.sched_getaffinity(0)) if tracker is None else 0)
+    threads = (
+        wish.threads
+        or (known.threads if known is not None else 0)
+        or (len(os.sched_getaffinity(0)) if tracker is None else 0)
+    )
     bench = Bench(shop, TunedDevice(key=key, target={}, threads=threads), tracker, wait_s=wish.wait_s)
     target, linker = _compilation(bench, wish, known)
     if tracker is not None:
@@ -163,7 +167,8 @@ def open_device(shop: Workshop, wish: DeviceWish, known: TunedDevice | None = No
 
 def _compilation(bench: Bench, wish: DeviceWish, known: TunedDevice | None) -> tuple[Mapping[str, Any], str]:
     """The target and the linker for a device."""
-    text = wish.target or (NATIVE if wish.here else None)
+    asked = known is None or not known.target
+    text = wish.target or (NATIVE if wish.here and asked else None)
     if text is not None:
         target = read_target(text, here=bench.here() if text == NATIVE else {})
         return target, read_linker(target, wish.linker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,9 +60,13 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
         else:
             keep = tools.folder / f"outputs-{layer.layer}.npz"
             call = LayerCall(library=built.library, arguments=layer.arguments, outputs=built.outputs, keep=keep)
-            said = tools.bench.call(call, once(tools.loop) if known else tools.loop)
-            if not isinstance(said, Failure):
+            # For its outputs first: a layer that is too slow to be timed is the one that needs tuning most.
+            said = tools.bench.call(call, once(tools.loop))
+            if isinstance(said, Failure):
+                tools.failures.append(said)
+            else:
                 tools.references[layer.layer] = keep
+                said = said if known else tools.bench.call(replace(call, keep=None), tools.loop)
         if before is None or (not known and isinstance(said, Timed)):
             tools.file.add([_trial(layer, None, said)])
         discard([built])
@@ -128,7 +132,9 @@ def _round(
     for trace in traces:
         found = known.get(configuration_id(layer.layer, trace))
         told.append((trace, found.times_s if found is not None and found.failure is None else ()))
-    tools.searches.tell(layer.layer, told)
+    if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
+        tools.failures.append(lost)
+        return "failed"
     return len(fresh)
 
 

@@ -46,6 +46,8 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     """
     say(page, _tuned(document), answer=True)
     say(page, _spent(document))
+    if by := (document["network"] or {}).get("compared_with"):
+        say(page, f"Outputs compared with: {named(by, 200).rstrip('.')}.")
     _tuned_layers(document["layers"], page)
     failure_items(document["failures"], "Failed trials", page)
     notes(document["notes"], page)
