@@ -380,6 +380,7 @@ def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], 
 
 
 def rpc(servers: RpcServers, key: str = "narrow") -> dict[str, Any]:
+    revive(servers)  # one that was killed in the middle of a message took its server along
     target = next(d.setting.target for d in servers.arrangement.devices if d.setting.key == key)
     return {"tracker": servers.arrangement.tracker.address, "key": key, "target": target}
 

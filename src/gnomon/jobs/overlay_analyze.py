@@ -14,6 +14,7 @@ import numpy as np
 from gnomon.core.overlay import LayerChoice, LayerTimes, NetworkChoice, choose, regrets_of, weigh_layers
 from gnomon.core.overlay_confidence import choice_confidence
 from gnomon.core.overlay_pool import FailedTrial, Pooled, pool
+from gnomon.core.overlay_sessions import side_by_side
 from gnomon.core.portfolio import best_portfolio
 from gnomon.core.tuning_record import UNTUNED, TunedModel, TuningLayer, TuningRecords
 from gnomon.errors import InfeasibleError, UsageError
@@ -91,7 +92,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     given = tuple(read_logs(request.logs, request.told))
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    records = _side_by_side(given)
+    records = side_by_side(given)
     pooled = pool(records, [str(path) for path in request.logs])
     described = {layer.layer: layer for one in records for layer in one.layers}
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), request.layers)}
@@ -131,36 +132,6 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         network=network,
         document=document,
     )
-
-
-def _side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
-    """The record sets without times that are not to be compared with the others, and each trial once.
-
-    What was collected on a device was measured side by side there; the times of the search before were taken one by
-    one, and the best of them was partly lucky. These go where a configuration has the former. Layers that are untuned
-    stand in the file of each host that was collected.
-    """
-    collected = {
-        (one.device.key, trial.layer, trial.configuration)
-        for one in given
-        if one.found_on
-        for trial in one.trials
-        if trial.failure is None
-    }
-    seen: set[tuple[Any, ...]] = set()
-    made = []
-    for one in given:
-        kept = []
-        for trial in one.trials:
-            key = (one.device.key, trial.layer, trial.configuration)
-            own = (*key, trial.at_s, trial.times_s)
-            again = trial.configuration == UNTUNED and own in seen
-            searched = not one.found_on and trial.failure is None and key in collected
-            if not again and not searched:
-                kept.append(trial)
-            seen.add(own)
-        made.append(replace(one, trials=tuple(kept)))
-    return tuple(made)
 
 
 def _with_untuned(
