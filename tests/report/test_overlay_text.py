@@ -2,57 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, hostile, summary
+from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, summary, text_of, words_of
 
 from gnomon.report.overlay_text import analyze_report, collect_report
-from gnomon.report.text import Page
-
-DATA = Path(__file__).parent / "data"
-Report = Callable[[Mapping[str, Any], Page], None]
-REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
-    "collect": (collect_report, collect()),
-    "analyze": (analyze_report, analyze()),
-}
-PATHS = ("  records", "  library", "  run it", "  database", "  next", "  from")
-
-
-def text_of(report: Report, document: Mapping[str, Any], width: int = 80) -> str:
-    file = io.StringIO()
-    report(document, Page(file, width=width))
-    return file.getvalue()
-
-
-def words_of(report: Report, document: Mapping[str, Any]) -> str:
-    return " ".join(text_of(report, document).split())
-
-
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("name", REPORTS)
-def test_the_report_is_the_golden_one(name: str, width: int) -> None:
-    assert text_of(*REPORTS[name], width) == (DATA / f"tuning-{name}-{width}.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("width", [80, 100, 120])
-@pytest.mark.parametrize("name", REPORTS)
-def test_lines_fit_and_no_number_is_torn_from_its_unit(name: str, width: int) -> None:
-    lines = text_of(*REPORTS[name], width).splitlines()
-    assert [line for line in lines if len(line) > width and not line.startswith(PATHS)] == []
-    assert [line for line in lines if line.strip().startswith(("% ", "ms ", "us "))] == []
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-@pytest.mark.parametrize("name", REPORTS)
-def test_names_cannot_steer_the_terminal(name: str, width: int) -> None:
-    report, document = REPORTS[name]
-    told = text_of(report, hostile(document), width)
-    assert all(c == "\n" or c.isprintable() for c in told)
-    assert "\\x1b" in told
 
 
 def test_devices_with_hostile_keys_have_their_rows() -> None:

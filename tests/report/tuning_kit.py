@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import random
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from gnomon.report.text import Page
+
+Report = Callable[[Mapping[str, Any], Page], None]
 HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"
 PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": ""}
 TABLET = {**PHONE, "key": "tablet"}
@@ -257,3 +262,15 @@ def measured(devices: int, count: int, seed: int = 0, *, like: float = 0.6) -> d
         "times_s": times,
         "chosen": f"{lost.index(min(lost)):016x}",
     }
+
+
+def text_of(report: Report, document: Mapping[str, Any], width: int = 80) -> str:
+    """What a report says at a width."""
+    file = io.StringIO()
+    report(document, Page(file, width=width))
+    return file.getvalue()
+
+
+def words_of(report: Report, document: Mapping[str, Any]) -> str:
+    """The same in one line."""
+    return " ".join(text_of(report, document).split())
