@@ -17,8 +17,9 @@ from tests.agent.litertkit import SHAPE, tflite
 
 from gnomon.agent import litert_c
 from gnomon.agent.driver import Refused
-from gnomon.agent.driver_litert import NOTHING_TAKEN, LiteRtDriver
+from gnomon.agent.driver_litert import LiteRtDriver
 from gnomon.agent.litert_c import in_place_like, usable_in_place
+from gnomon.agent.litert_interpreter import NOTHING_TAKEN
 from gnomon.agent.litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
 
 pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
@@ -107,12 +108,26 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path: Path, kernels: str) ->
         LiteRtDriver().load(two, {"x": good, "y": good}, profiled=False)
 
 
-def test_the_interpreter_refuses_an_open_shape(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernels", ["reference", "builtin", "xnnpack"])
+def test_an_open_shape_is_what_is_fed_and_its_output_is_made(tmp_path: Path, kernels: str) -> None:
+    """The interpreter runs it, as whoever has two lines of Python would."""
     path = tmp_path / "m.tflite"
-    path.write_bytes(tflite("floor_mod", signature=(1, -1, 4, 8)))
-    buffers = {"x": X.copy(), "y": X.copy()}
-    with pytest.raises(Refused, match="input 0 open"):
-        LiteRtDriver().load(segment(path, "reference"), buffers, profiled=False)
+    path.write_bytes(tflite("conv", signature=(1, -1, 4, 8)))
+    x = np.ascontiguousarray(np.concatenate([X, X], axis=1))
+    buffers = {"x": x}
+    asked = segment(path, kernels)
+    asked["options"]["interpreted"] = True
+    assert LiteRtDriver().supports(asked) == {"whole": True}
+    loaded = LiteRtDriver().load(asked, buffers, profiled=False)
+    try:
+        loaded.call()
+        made = buffers["y"]
+        backends = [row["backend"] for row in loaded.where()]
+    finally:
+        loaded.close()
+    assert made.shape == x.shape
+    np.testing.assert_allclose(made[:, : X.shape[1]][:, 1:-1], made[:, X.shape[1] :][:, 1:-1], rtol=1e-5)
+    assert backends == [kernels]
 
 
 def test_a_version_that_would_misread_its_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

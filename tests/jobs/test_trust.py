@@ -57,7 +57,7 @@ def test_what_the_reference_says_becomes_doubts(
 
 def failing_lab(*failures: Failure) -> Any:
     left = list(failures)
-    runtime = SimpleNamespace(segment=lambda *_: {"options": {}})
+    runtime = SimpleNamespace(name="r", formats=frozenset({"onnx"}), segment=lambda *_: {"options": {}})
     targets = [
         SimpleNamespace(runtime=runtime, configuration=SimpleNamespace(environment={}, name=f"r{k}"), placed=None)
         for k in range(len(left))
@@ -65,6 +65,11 @@ def failing_lab(*failures: Failure) -> Any:
     return SimpleNamespace(
         targets=targets,
         placed=None,
+        own=Path("m.onnx"),
+        source=Path("m.onnx"),
+        graph=SimpleNamespace(format="onnx"),
+        probes={"r": SimpleNamespace(version="1")},
+        link=None,
         request=SimpleNamespace(effort=Effort()),
         job=lambda segments: {},
         runner=SimpleNamespace(reference=lambda job, timeout_s: (None, left.pop(0))),

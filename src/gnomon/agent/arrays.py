@@ -13,6 +13,8 @@ Buffers = dict[str, Array]
 
 
 _ALIGNMENT, _SPARE = 64, 128
+STRINGS = "string"
+"""The dtype by which a job calls tensors of text."""
 
 
 class InputError(ValueError):
@@ -22,10 +24,12 @@ class InputError(ValueError):
 def make_buffers(tensors: dict[str, Any]) -> Buffers:
     """An array for each tensor of a job: ``{"x": {"shape": [..], "dtype": "float32", "slab": 0}}``.
 
-    Tensors of the same `slab` are never alive together and share memory, so that a chain reuses warm buffers
-    as a whole model reuses its arena.
+    A tensor whose shape is open (null, or a dimension of -1) has none: an output, whose array the runtime makes.
+    Strings are arrays of objects. Tensors of the same `slab` are never alive together and share memory, so that a
+    chain reuses warm buffers as a whole model reuses its arena.
     """
     sizes: dict[int, int] = {}
+    tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
     for spec in tensors.values():
         if spec.get("slab") is not None:
             size = math.prod(spec["shape"]) * np.dtype(spec["dtype"]).itemsize
@@ -33,11 +37,38 @@ def make_buffers(tensors: dict[str, Any]) -> Buffers:
     slabs = {slab: _aligned(size) for slab, size in sizes.items()}
     buffers: Buffers = {}
     for name, spec in tensors.items():
+        if spec["dtype"] == STRINGS:
+            buffers[name] = np.full(tuple(spec["shape"]), "", dtype=object)
+            continue
         dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
         size = math.prod(shape) * dtype.itemsize
         memory = _aligned(size) if spec.get("slab") is None else slabs[spec["slab"]]
         buffers[name] = memory[:size].view(dtype).reshape(shape)
     return buffers
+
+
+def is_open(spec: dict[str, Any]) -> bool:
+    """Whether a tensor's shape is not known before the runtime tells it."""
+    return spec.get("shape") is None or -1 in spec["shape"]
+
+
+def output_array(buffers: Buffers, name: str, shape: tuple[int, ...], dtype: str) -> Array:
+    """The array of an output: the job's own, or one that is made now that the runtime tells its shape and dtype."""
+    if name not in buffers:
+        buffers.update(make_buffers({name: {"shape": list(shape), "dtype": dtype}}))
+    return buffers[name]
+
+
+def as_array(value: Any) -> Array:
+    """What a runtime returned, as one array: a sequence of tensors or of maps (name -> number) in a row."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, dict):
+        return np.asarray([value[key] for key in sorted(value)])
+    if isinstance(value, (list, tuple)):
+        parts = [as_array(item).reshape(-1) for item in value]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    return np.asarray(value)
 
 
 def _aligned(size: int) -> Array:
@@ -56,7 +87,11 @@ def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = F
     for position, (name, feed) in enumerate(sorted(feeds.items())):
         target = buffers[name]
         rng = np.random.default_rng([seed, position])
-        if feed.get("file"):
+        if target.dtype == object:
+            if not feed.get("file"):
+                raise InputError(f"input {name!r} holds text: give it by a .npy file of strings")
+            np.copyto(target, _strings(name, feed["file"], target))
+        elif feed.get("file"):
             value = _converted(name, feed["file"], target)
             np.copyto(target, vary(value, rng) if varied else value)
         elif target.dtype.kind == "f":
@@ -98,7 +133,15 @@ def _converted(name: str, path: str, target: Array) -> Array:
         return value.astype(target.dtype)
 
 
-def _opened(name: str, path: str) -> Array:
+def _strings(name: str, path: str, target: Array) -> Array:
+    """The strings in a .npy file (of dtype ``<U..``)."""
+    value, file = _opened(name, path, kinds="U"), os.path.basename(path)
+    if value.shape != target.shape:
+        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
+    return value.astype(object)
+
+
+def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
     """The array in a .npy file, not read yet: a header that claims more than the file holds costs nothing."""
     file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
     try:
@@ -115,8 +158,10 @@ def _opened(name: str, path: str) -> Array:
         raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError, OverflowError, MemoryError) as error:
         raise InputError(f"input {name!r}: {file} is no usable .npy file ({error}); {wanted}") from error
-    if value.dtype.kind not in "biufc":
-        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are no numbers; {wanted}")
+    if value.dtype.kind not in kinds:
+        wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
+        what = "numbers" if kinds != "U" else "strings"
+        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are no {what}; {wanted}")
     return value
 
 
@@ -157,6 +202,10 @@ def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -
     """
     absolute = relative = 0.0
     for name, expected in reference.items():
+        if expected.dtype.kind not in "biufc" or outputs[name].dtype.kind not in "biufc":
+            if not np.array_equal(expected.astype(str), outputs[name].astype(str)):
+                return {"absolute": math.inf, "relative": math.inf}
+            continue
         wide = expected.astype(np.float64)
         got = outputs[name].astype(np.float64)
         if got.shape != wide.shape:
@@ -176,4 +225,5 @@ def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -
 
 def finite_share(outputs: dict[str, Array]) -> float:
     """The share of finite values in the output that has the smallest such share, from 0 to 1."""
-    return min((float(np.isfinite(v).mean()) for v in outputs.values() if v.size), default=1.0)
+    numbers = (v for v in outputs.values() if v.size and v.dtype.kind in "biufc")
+    return min((float(np.isfinite(v).mean()) for v in numbers), default=1.0)

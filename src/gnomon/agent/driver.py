@@ -18,8 +18,10 @@ class Loaded(Protocol):
     """A model that is loaded and bound to buffers.
 
     `call` runs one inference: it reads the bound input arrays and writes the bound output arrays. The arrays stay
-    the caller's and must outlive the loaded model. Not safe for several threads. `close` ends it; nothing else
-    may be asked afterwards, except `operators` where the runtime only tells at its end.
+    the caller's and must outlive the loaded model. An output without an array, as its shape is not known before, gets
+    one in the buffers: when it is loaded if the runtime tells its shape then, else in each call. Not safe for several
+    threads. `close` ends it; nothing else may be asked afterwards, except `operators` where the runtime only tells at
+    its end.
     """
 
     call: Callable[[], object]

@@ -2,8 +2,8 @@
 
 Two of the package's ways to run a model are used, because neither does all. The C API of compiled models binds the
 job's buffers in place and has a profiler; but (2.3.0) it has no reference kernels, runs the builtin ones in silence
-where those are asked for, and gives builtin kernels one thread however many are asked for. So reference kernels, and
-builtin ones on several threads, are run by the classic interpreter. That has no profiler: a profiled load there
+where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model that leaves
+the shape of an output open. So these are run by the classic interpreter. That has no profiler: a profiled load there
 tells the time of the whole graph, and of no operator.
 """
 
@@ -23,11 +23,19 @@ from .arrays import Array, Buffers
 from .driver import Loaded, Refused
 from .lifeline import die_with_parent
 from .litert_c import CompiledModel, check_fixed, load_library, version
-from .litert_interpreter import MODES, LiteRtInterpreter, kernels_of, open_interpreter, threads_of, whole_graph
+from .litert_interpreter import (
+    MODES,
+    NOTHING_TAKEN,
+    LiteRtInterpreter,
+    delegated,
+    kernels_of,
+    open_interpreter,
+    threads_of,
+    whole_graph,
+)
 from .litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
-#: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.
-NOTHING_TAKEN = "builtin in place of xnnpack"
+_NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
 _TOLD = "left to builtin kernels: "
 
@@ -124,8 +132,9 @@ def _closed() -> None:
 
 
 def _interpreted(segment: dict[str, Any]) -> bool:
-    """Whether the classic interpreter has to run it: see above."""
-    return kernels_of(segment) == "reference" or (kernels_of(segment) == "builtin" and threads_of(segment) > 1)
+    """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
+    several = kernels_of(segment) == "builtin" and threads_of(segment) > 1
+    return several or kernels_of(segment) == "reference" or bool(segment.get("options", {}).get("interpreted"))
 
 
 def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
@@ -191,7 +200,7 @@ class LiteRtDriver:
         return {"version": version(), "backends": list(MODES)}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
-        """Load a segment; options are threads and kernels (one of MODES)."""
+        """Load a segment; options are threads, kernels (one of MODES) and interpreted (by the classic interpreter)."""
         if _interpreted(segment):
             return LiteRtInterpreter(segment, buffers)
         return LiteRtModel(segment, buffers, profiled=profiled)
@@ -204,11 +213,13 @@ class LiteRtDriver:
         """
         mode = kernels_of(segment)
         if _interpreted(segment):
-            open_interpreter(segment)
+            interpreter = open_interpreter(segment)
+            if mode == "xnnpack" and not delegated(interpreter):
+                raise Refused(_NOTHING)
             return {"whole": True}
         left, count = left_to_builtin(segment["model"], mode)
         if mode == "builtin":
             return {"whole": True}
         if left is not None and len(left) == count:
-            raise Refused("XNNPACK takes no operator of this model: it would run on the builtin kernels")
+            raise Refused(_NOTHING)
         return {"whole": True, "builtin": None if left is None else sorted(left)}

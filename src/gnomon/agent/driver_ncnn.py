@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Buffers
+from .arrays import Array, Buffers, output_array
 from .driver import Refused
 
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
@@ -116,7 +116,7 @@ class NcnnModel:
             (_blob(blobs, name), buffers[buffer], tuple(shape))
             for (name, buffer), shape in zip(segment["inputs"], shapes, strict=True)
         ]
-        self._outputs = [(_blob(blobs, name), name, buffers[buffer]) for name, buffer in segment["outputs"]]
+        self._outputs = [(_blob(blobs, name), name, buffer) for name, buffer in segment["outputs"]]
         for _, array, shape in self._inputs:
             if int(np.prod(shape)) != array.size:
                 raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
@@ -133,11 +133,12 @@ class NcnnModel:
         return extractor
 
     def _fetch(self, extractor: Any) -> None:
-        for blob, name, array in self._outputs:
+        for blob, name, buffer in self._outputs:
             status, mat = extractor.extract(blob)
             if status:
                 raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
-            _copy_out(name, np.asarray(mat), array)
+            made = np.asarray(mat)
+            _copy_out(name, made, output_array(self._keep, buffer, made.shape, made.dtype.name))
 
     def _plain_call(self) -> None:
         self._fetch(self._extractor())

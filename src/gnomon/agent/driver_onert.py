@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Buffers
+from .arrays import Buffers, output_array
 from .driver import Refused
 
 #: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
@@ -165,7 +165,8 @@ class OnertModel:
                 if len(bound) != self._session.count(kind):
                     raise Refused(f"onert: the model has {self._session.count(kind)} {kind}s, the job {len(bound)}")
                 for index, (_, buffer) in enumerate(bound):
-                    self._session.bind(kind, index, buffers[buffer])
+                    dtype, shape = self._session.tensor(kind, index)
+                    self._session.bind(kind, index, output_array(buffers, buffer, shape, dtype))
         except BaseException:
             self.close()
             raise

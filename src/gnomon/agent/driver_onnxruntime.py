@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from .arrays import Buffers
+from .arrays import Buffers, as_array
 from .driver import Refused
 
 _arena_registered = False
@@ -69,15 +69,46 @@ class OnnxRuntimeSession:
             self._session = ort.InferenceSession(segment["model"], made, providers=[provider])
         except Exception as error:
             raise Refused(str(error)) from error
-        self._binding = self._session.io_binding()
+        self._binding = None
         self._keep = buffers
+        self.call: Callable[[], object] = self._bound(segment, buffers)
+
+    def _bound(self, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+        """A call on the arrays in place; text, sequences and maps, which cannot be bound, are handed over."""
+        session = self._session
+        values = (*session.get_inputs(), *session.get_outputs())
+        outputs = dict(segment["outputs"])
+        if any(not v.type.startswith("tensor(") or v.type == "tensor(string)" for v in values):
+            feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
+
+            def run() -> None:
+                for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
+                    buffers[buffer] = as_array(value)
+
+            return run
+        self._binding = binding = session.io_binding()
         for name, buffer in segment["inputs"]:
             array = buffers[buffer]
-            self._binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-        for name, buffer in segment["outputs"]:
-            array = buffers[buffer]
-            self._binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-        self.call: Callable[[], object] = functools.partial(self._session.run_with_iobinding, self._binding)
+            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        made = []
+        for number, (name, buffer) in enumerate(outputs.items()):
+            if buffer in buffers:
+                array = buffers[buffer]
+                binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            else:
+                binding.bind_output(name, "cpu")
+                made.append((number, buffer))
+        call = functools.partial(session.run_with_iobinding, binding)
+        if not made:
+            return call
+
+        def call_and_take() -> None:
+            call()
+            results = binding.get_outputs()
+            for number, buffer in made:
+                buffers[buffer] = results[number].numpy()
+
+        return call_and_take
 
     def where(self) -> list[dict[str, Any]]:
         """The execution provider of each node, as the session's own assignment report tells it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .arrays import Buffers
+from .arrays import Buffers, output_array
 from .driver import Refused
 
 
@@ -40,19 +40,33 @@ class OpenVinoModel:
         self._precision = config["INFERENCE_PRECISION_HINT"]
         core = ov.Core()
         try:
-            self._compiled = core.compile_model(core.read_model(segment["model"]), "CPU", config)
+            model = core.read_model(segment["model"])
+            shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
+            self._compiled = core.compile_model(_with_shapes(model, shapes), "CPU", config)
         except Exception as error:
             raise Refused(str(error)) from error
         self._request = self._compiled.create_infer_request()
         # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor.
         self._keep: list[object] = [buffers]
-        for name, buffer in [*segment["inputs"], *segment["outputs"]]:
+        bound = [(self._compiled.input(name), buffer) for name, buffer in segment["inputs"]]
+        made = []
+        for name, buffer in segment["outputs"]:
+            port = self._compiled.output(name)
+            if buffer not in buffers and port.partial_shape.is_dynamic:
+                made.append((port, buffer))
+                continue
+            if buffer not in buffers:
+                output_array(buffers, buffer, tuple(port.shape), port.element_type.to_dtype().name)
+            bound.append((port, buffer))
+        for port, buffer in bound:
             tensor = ov.Tensor(buffers[buffer], shared_memory=True)
             self._keep.append(tensor)
-            self._request.set_tensor(name, tensor)
+            self._request.set_tensor(port, tensor)
         self._counted: list[list[Any]] = []
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
-        infer = functools.partial(self._request.infer, None, share_outputs=True)
+        infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
+        if made:
+            infer = _taking(infer, self._request, made, buffers)
         self.call: Callable[[], object] = infer
         if not profiled:
             return
@@ -113,6 +127,27 @@ class OpenVinoModel:
         self._request = None
         self._compiled = None
         self._keep.clear()
+
+
+def _with_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    """The model with its open inputs fixed to the shapes that it will be fed with."""
+    opened = {name: shape for name, shape in shapes.items() if model.input(name).partial_shape.is_dynamic}
+    if opened:
+        model.reshape({name: list(shape) for name, shape in opened.items()})
+    return model
+
+
+def _taking(
+    infer: Callable[[], object], request: Any, made: list[tuple[Any, str]], buffers: Buffers
+) -> Callable[[], object]:
+    """A call that also takes the outputs whose shapes OpenVINO tells only when it has computed them."""
+
+    def call() -> None:
+        infer()
+        for port, buffer in made:
+            buffers[buffer] = request.get_tensor(port).data
+
+    return call
 
 
 def _closed() -> None:

@@ -105,7 +105,9 @@ class Job:
         made = [self.outputs(seed) for seed in seeds]
         for seed, outputs in zip(seeds, made, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
-                arrays[f"{seed}/{k}"] = outputs[name]
+                # A file of arrays holds text by its length, never as objects.
+                array = outputs[name]
+                arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
         moved = {key: min(v, sys.float_info.max) for key, v in largest_difference(made[-1], made[0]).items()}
         return {**moved, "finite": min(map(finite_share, made))}

@@ -1,9 +1,9 @@
-"""TFLite models by the classic interpreter of the package ai-edge-litert, without XNNPACK and without a profiler."""
+"""TFLite models by the classic interpreter of the package ai-edge-litert, which has no profiler."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,27 @@ from .driver import Refused
 from .litert_c import check_tensor
 
 MODES = ("xnnpack", "builtin", "reference")
+#: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.
+NOTHING_TAKEN = "builtin in place of xnnpack"
 
 
 class LiteRtInterpreter:
-    """A model loaded by the classic interpreter without XNNPACK; the caller's arrays are copied."""
+    """A model loaded by the classic interpreter; the caller's arrays are copied."""
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers) -> None:
         self._mode = kernels_of(segment)
         self._interpreter = open_interpreter(segment)
         self._count = len(self._interpreter._get_ops_details())  # there is no public way
         self._wall_ns: list[int] = []
+        given = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
+        resized(self._interpreter, list(given.values()))
         inputs = self._bound("input", self._interpreter.get_input_details(), segment["inputs"], buffers)
         outputs = self._bound("output", self._interpreter.get_output_details(), segment["outputs"], buffers)
+        made = [
+            (detail["index"], buffer)
+            for detail, (_, buffer) in zip(self._interpreter.get_output_details(), segment["outputs"], strict=True)
+            if buffer not in buffers
+        ]
         interpreter, copy, clock = self._interpreter, np.copyto, time.perf_counter_ns
 
         def call() -> None:
@@ -34,6 +43,8 @@ class LiteRtInterpreter:
             interpreter.invoke()
             for index, array in outputs:
                 copy(array, interpreter.tensor(index)())
+            for index, name in made:
+                buffers[name] = interpreter.get_tensor(index)
             self._wall_ns.append(clock() - before)
 
         self.call: Callable[[], object] = call
@@ -46,14 +57,17 @@ class LiteRtInterpreter:
             raise Refused(f"LiteRT: the model has {len(details)} {kind}s, the job {len(wanted)}")
         found = []
         for number, (detail, (_, name)) in enumerate(zip(details, wanted, strict=True)):
-            shape = tuple(int(n) for n in detail["shape_signature"])
+            if name not in buffers:
+                continue
+            shape = tuple(int(n) for n in detail["shape"])
             check_tensor(f"{kind} {number}", buffers[name], np.dtype(detail["dtype"]).name, shape)
             found.append((detail["index"], buffers[name]))
         return found
 
     def where(self) -> list[dict[str, Any]]:
-        """All of it on the one kind of kernels."""
-        return [{"operators": list(range(self._count)), "backend": self._mode}]
+        """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not told."""
+        taken = self._mode != "xnnpack" or delegated(self._interpreter)
+        return [{"operators": list(range(self._count)), "backend": self._mode if taken else NOTHING_TAKEN}]
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """One row of the whole graph: the interpreter has no profiler."""
@@ -64,6 +78,22 @@ class LiteRtInterpreter:
         """Drop the interpreter."""
         self.call = _closed
         self._interpreter = None
+
+
+def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Fix the inputs that the file leaves open to the shapes that they will be fed with."""
+    changed = False
+    for detail, shape in zip(interpreter.get_input_details(), shapes, strict=False):
+        if -1 in detail["shape_signature"] and tuple(int(n) for n in detail["shape"]) != shape:
+            interpreter.resize_tensor_input(detail["index"], list(shape), strict=True)
+            changed = True
+    if changed:
+        interpreter.allocate_tensors()
+
+
+def delegated(interpreter: Any) -> bool:
+    """Whether a delegate took a part of the graph."""
+    return any("DELEGATE" in op["op_name"].upper() for op in interpreter._get_ops_details())
 
 
 def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[dict[str, Any]]:
@@ -85,11 +115,15 @@ def threads_of(segment: dict[str, Any]) -> int:
 
 
 def open_interpreter(segment: dict[str, Any]) -> Any:
-    """The classic interpreter on builtin or reference kernels, ready to run."""
+    """The classic interpreter, ready to run."""
     from ai_edge_litert import interpreter as package
 
     kinds = package.OpResolverType
-    kernels = {"builtin": kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "reference": kinds.BUILTIN_REF}
+    kernels = {
+        "xnnpack": kinds.BUILTIN,
+        "builtin": kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "reference": kinds.BUILTIN_REF,
+    }
     try:
         made = package.Interpreter(
             model_path=segment["model"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Buffers
+from .arrays import Buffers, output_array
 from .driver import Refused
 from .tvm_library import Library
 
@@ -47,16 +47,17 @@ class TvmModel:
     def _fetcher(self, library: Library, segment: dict[str, Any], buffers: Buffers) -> Callable[[Any], None]:
         """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
         places = {name: k for k, name in enumerate(library.outputs)}
-        wanted: list[tuple[int, str, Array]] = []
+        wanted: list[tuple[int, str, str]] = []
         for name, buffer in segment["outputs"]:
             if name not in places:
                 raise Refused(f"TVM: the model has no output {name!r}; it has {', '.join(places)}")
-            wanted.append((places[name], name, buffers[buffer]))
+            wanted.append((places[name], name, buffer))
         several = len(library.outputs) > 1
 
         def fetch(made: Any) -> None:
-            for place, name, array in wanted:
+            for place, name, buffer in wanted:
                 value = np.from_dlpack(made[place] if several else made)
+                array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
                     raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
                 np.copyto(array, value, casting="unsafe")

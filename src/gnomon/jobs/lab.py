@@ -24,7 +24,7 @@ from gnomon.jobs.kernels import Sources
 from gnomon.jobs.links import link_to, machine_of
 from gnomon.jobs.metering import NOTE as ENERGY_NOTE
 from gnomon.jobs.metering import protocol_of, with_counters
-from gnomon.jobs.modelling import check_feeds, models_for, place_model, read_model
+from gnomon.jobs.modelling import ReadModel, check_feeds, models_for, place_model, read_model
 from gnomon.jobs.request import Request
 from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, support_key
 from gnomon.measure.campaign import CampaignRunner, Question
@@ -35,7 +35,7 @@ from gnomon.measure.progress import Watch
 from gnomon.measure.recorded import RecordedRunner
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
-from gnomon.runtimes.registry import chosen_runtimes
+from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.store.sqlite import SqliteStore
 
 _TWO_STEPS = 2 / 127
@@ -46,7 +46,8 @@ _TWO_STEPS = 2 / 127
 class Lab:
     """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it.
 
-    `folder` is on this machine and goes away with the lab. `push` brings a file or folder to the device. `link` is None
+    `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, by which results are
+    judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
     asked for. `missing` and `doubts` are added to by the job
     as it finds out.
@@ -56,6 +57,7 @@ class Lab:
     folder: Path
     model: Model
     source: Path
+    own: Path
     placed: PlacedModel
     device: DeviceInfo
     push: Callable[[Path, str], str]
@@ -80,12 +82,18 @@ class Lab:
         return self.placed.graph
 
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
-        """The agent's job for a chain of segments; `inner` are the tensors between them."""
+        """The agent's job for a chain of segments; `inner` are the tensors between them.
+
+        An output whose shape is not known is left open: the runtime that computes it tells.
+        """
         graph = self.graph
         tensors: dict[str, dict[str, Any]] = {}
         for index in (*graph.inputs, *graph.outputs):
             tensor = graph.tensors[index]
-            tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
+            tensors[tensor.name] = {
+                "shape": None if tensor.shape is None else list(tensor.shape),
+                "dtype": tensor.dtype,
+            }
         feeds: dict[str, dict[str, Any]] = {name: {} for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
             feeds[name] = {"file": self.push(path, path.name)}
@@ -115,10 +123,15 @@ def open_lab(
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
-        model, source = read_model(request, stack)
-        runtimes = chosen_runtimes(request.runtimes, model.graph.format)
+        read = read_model(request, stack)
+        runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
         asked = _Asked(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on)
-        lab = (_live if request.measure else _recorded)(request, model, source, runtimes, stack, asked)
+        lab = (_live if request.measure else _recorded)(request, read, runtimes, stack, asked)
+        lab.missing += [
+            Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
+            for name in (() if request.runtimes else by_name_only(read.model.graph.format))
+        ]
+        lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
         try:
             yield lab
         except DeviceError as error:
@@ -137,10 +150,18 @@ class _Asked:
     goes_on: bool
 
 
-def _live(
-    request: Request, model: Model, source: Path, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
-) -> Lab:
+def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
+    written = ",".join(map(str, shape))
+    return Doubt(
+        kind="assumed-shape",
+        message=f"the file leaves the first dimension of input {name!r} open; it was taken as 1: {written}",
+        hint=f"Another batch is given by --shape {name}=N{written.removeprefix('1')}.",
+    )
+
+
+def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
     """A lab on the device itself."""
+    model, source = read.model, read.source
     store = stack.enter_context(SqliteStore.open(request.record))
     device = stack.enter_context(opened(request.device, on_wait=asked.tell))
     machine = machine_of(request.device)
@@ -187,6 +208,7 @@ def _live(
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
         model=model,
         source=source,
+        own=read.own,
         placed=placed,
         device=link.info,
         push=device.push,
@@ -199,10 +221,9 @@ def _live(
     )
 
 
-def _recorded(
-    request: Request, model: Model, source: Path, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
-) -> Lab:
+def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
     """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
+    model, source = read.model, read.source
     placed = place_model(model, source, _nowhere)
     check_feeds(request, placed)
     store = stack.enter_context(SqliteStore.open(request.record))
@@ -234,6 +255,7 @@ def _recorded(
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
         model=model,
         source=source,
+        own=read.own,
         placed=placed,
         device=recalled.device,
         push=_nowhere,

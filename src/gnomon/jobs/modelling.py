@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+from gnomon.core.graph import Tensor
 from gnomon.devices.guard import guarded_folder
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.jobs.request import Request
@@ -19,7 +21,21 @@ from gnomon.runtimes.base import PlacedModel, Runtime
 Push = Callable[[Path, str], str]
 
 
-def read_model(request: Request, stack: ExitStack) -> tuple[Model, Path]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadModel:
+    """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
+
+    `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
+    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1.
+    """
+
+    model: Model
+    source: Path
+    own: Path
+    assumed: Mapping[str, tuple[int, ...]]
+
+
+def read_model(request: Request, stack: ExitStack) -> ReadModel:
     """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
@@ -27,29 +43,64 @@ def read_model(request: Request, stack: ExitStack) -> tuple[Model, Path]:
     for name in request.shapes:
         if name not in names:
             raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
-    source = model.package.models[0] if model.package else model.path
+    source = own = model.package.models[0] if model.package else model.path
+    assumed: dict[str, tuple[int, ...]] = {}
+    if model.package is None and model.graph.format != "ncnn":
+        assumed = _assumed([t for t in dynamic_inputs(model.graph) if t.name not in request.shapes])
+    shapes = {**assumed, **request.shapes}
     if model.graph.format == "onnx":
         from gnomon.models.onnx_static import fixed_copy
 
-        model, source = fixed_copy(model, dict(request.shapes), stack.enter_context(guarded_folder("gnomon-model-")))
+        model, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+    if model.kind in {"tflite", "circle"} and shapes:
+        from gnomon.models.flat_fix import fixed_flat
+
+        model, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
     if model.graph.format == "ncnn":
         from gnomon.models.ncnn import fixed_ncnn
 
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
-        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | dict(request.shapes), folder)
-        source = folder
+        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
+        source = own = folder
     still = dynamic_inputs(model.graph)
     if still:
-        example = " ".join(f"--shape {t.name}=1,3,224,224" for t in still)
-        raise UsageError(
-            f"the shape of input {still[0].name!r} is {still[0].shape}, which leaves dimensions open",
-            hint=f"Fix every dimension, such as: {example}",
-        )
-    return model, source
+        raise _open_shapes(still)
+    return ReadModel(model=model, source=source, own=own, assumed=assumed)
 
 
-def place_model(model: Model, source: Path, push: Push) -> PlacedModel:
-    """The model as it is, on the device; where `source` is a folder, with all that lies in it."""
+def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:
+    """Shapes for inputs that leave their first dimension alone open, which nearly always is the batch."""
+    found = {}
+    for tensor in inputs:
+        if tensor.shape and tensor.shape[0] == -1 and -1 not in tensor.shape[1:]:
+            found[tensor.name] = (1, *tensor.shape[1:])
+    return found
+
+
+def _open_shapes(inputs: Sequence[Tensor]) -> UsageError:
+    """The error for inputs that stay open: it names each, with what the file tells of it filled in."""
+    first, examples, unknown = inputs[0], [], False
+    for tensor in inputs:
+        if tensor.shape is None:
+            examples.append(f"--shape {tensor.name}=N,..")
+            unknown = True
+            continue
+        filled = ["1" if k == 0 and n == -1 else "N" if n == -1 else str(n) for k, n in enumerate(tensor.shape)]
+        unknown = unknown or "N" in filled
+        examples.append(f"--shape {tensor.name}={','.join(filled)}")
+    shown = "unknown" if first.shape is None else f"({', '.join('?' if n == -1 else str(n) for n in first.shape)})"
+    more = " A number stands for each N." if unknown else ""
+    return UsageError(
+        f"the shape of input {first.name!r} is {shown}, which leaves dimensions open",
+        hint=f"Fix every dimension, such as: {' '.join(examples)}{more}",
+    )
+
+
+def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
+    """The model as it is, on the device; where `source` is a folder, with all that lies in it.
+
+    `beside` begins its name there, where another file of the same name lies there already.
+    """
     if model.package:
         # It is loaded as a folder, so that whatever else its config holds is in effect.
         _check_links(model.path)
@@ -57,9 +108,9 @@ def place_model(model: Model, source: Path, push: Push) -> PlacedModel:
     elif source.is_dir():
         path = f"{push(source, source.name)}/{model.path.name}"
     elif model.graph.format == "onnx":
-        path = _push_onnx(source, push)
+        path = _push_onnx(source, push, beside)
     else:
-        path = push(source, source.name)
+        path = push(source, beside + source.name)
     return PlacedModel(
         graph=model.graph,
         path=path,
@@ -68,15 +119,15 @@ def place_model(model: Model, source: Path, push: Push) -> PlacedModel:
     )
 
 
-def _push_onnx(source: Path, push: Push) -> str:
+def _push_onnx(source: Path, push: Push, beside: str) -> str:
     """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
     from gnomon.models.onnx_static import linked_onnx
 
     with guarded_folder("gnomon-push-") as folder:
         linked = linked_onnx(source, folder)
         if linked is None:
-            return push(source, source.name)
-        where = push(folder, "model")
+            return push(source, beside + source.name)
+        where = push(folder, beside + "model")
         # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
         return str(source) if where == str(folder) else f"{where}/{source.name}"
 
@@ -134,13 +185,36 @@ def models_for(
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:
-    """UsageError where an input is fed that the model has not; ModelError where an output's shape is unknown."""
+    """UsageError where an input is fed that the model has not, or one is not fed that cannot be drawn at random.
+
+    ModelError for an input that is no tensor, or of a type that no array has.
+    """
     for name, path in request.feeds.items():
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
         if not path.is_file():
             raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
-    for index in (*placed.graph.inputs, *placed.graph.outputs):
+    for index in placed.graph.inputs:
         tensor = placed.graph.tensors[index]
-        if tensor.shape is None or -1 in tensor.shape:
-            raise ModelError(f"the shape of output {tensor.name!r} is not known", hint="Fix the inputs with --shape.")
+        if tensor.dtype == "string" and tensor.name not in request.feeds:
+            raise UsageError(
+                f"the input {tensor.name!r} holds text, which cannot be drawn at random",
+                hint=f"Save an array of strings with numpy.save and give it: --input {tensor.name}=FILE.npy",
+            )
+        if tensor.dtype == "unknown":
+            raise ModelError(
+                f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
+                hint="Export the model with tensors as its inputs.",
+            )
+        if tensor.dtype not in FED:
+            raise ModelError(
+                f"the input {tensor.name!r} is of type {tensor.dtype}, which numpy has no arrays of",
+                hint="Export the model with inputs of float32, float16 or a whole-number type.",
+            )
+
+
+FED = frozenset(
+    {"bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""The types of inputs that can be fed, by numpy's names and "string"."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.contender import level
 from gnomon.jobs.lab import Lab
-from gnomon.jobs.reference import reference_here
+from gnomon.jobs.modelling import place_model
+from gnomon.jobs.reference import plain_label, plain_segment, plain_ways, reference_here
 from gnomon.jobs.targets import Target, describe
 from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.recorded import RecordedRunner
+from gnomon.runtimes.base import PlacedModel, Plain, Runtime
+from gnomon.runtimes.registry import all_runtimes, usual
 
 _DRIFT = 0.05
 """Change of speed between profile and proof from which on it is told."""
@@ -32,56 +36,97 @@ _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input
 class Sensitivity(float):
     """How far the reference outputs move when the inputs do, relative to their largest magnitude.
 
-    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1.
+    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` names what
+    computed them, "" where an older record does not tell.
     """
 
     finite_share: float
+    reference: str
 
-    def __new__(cls, relative: float, *, finite_share: float) -> Self:
+    def __new__(cls, relative: float, *, finite_share: float, reference: str = "") -> Self:
         """`relative` with what share of the outputs is finite."""
         made = super().__new__(cls, relative)
         made.finite_share = finite_share
+        made.reference = reference
         return made
 
 
 def reference(lab: Lab) -> Sensitivity:
-    """Outputs to check against, from a clean environment and the plainest way that any runtime here computes.
+    """Outputs to check against: what the plainest way of a runtime makes of the user's own, unmodified file.
 
-    They come from a runtime that loads the user's own file; where the device has only such as need it converted, this
-    machine computes them if it can, so that the conversion is checked too.
+    That is a runtime that has a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels), whether or
+    not it is to be measured; else one that loads the file as it is. Where the device has only runtimes that need the
+    file converted, this machine computes them if it can, so that the conversion is checked too.
     UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
     """
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
+    runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if not t.configuration.environment]
-    own = [t for t in clean if t.placed is lab.placed]
+    loads_it = [t for t in clean if t.placed is lab.placed]
     reasons: list[str] = []
-    for target in own:
-        found, failure = lab.runner.reference(_plain_job(lab, target), timeout_s=lab.request.effort.timeout_s)
+    for label, job in judges(lab, unmodified(lab), loads_it):
+        found, failure = runner.reference(job, timeout_s=timeout_s)
         if found is not None:
-            return _noted(lab.runner, found)
+            return _noted(runner, {**found, "by": label})
         if failure is not None:
             _blame_input(failure)
-        reasons.append(f"{target.configuration.name}: {describe(failure)}")
-    found = None if own else reference_here(lab, lab.runner, reasons)
+        reasons.append(f"{label}: {describe(failure)}")
+    found = None if loads_it else reference_here(lab, runner, reasons)
     if found is not None:
-        return _noted(lab.runner, found)
-    for target in clean if not own else ():
-        found, failure = lab.runner.reference(_plain_job(lab, target), timeout_s=lab.request.effort.timeout_s)
+        return _noted(runner, found)
+    for target in clean if not loads_it else ():
+        job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
+        found, failure = runner.reference(job, timeout_s=timeout_s)
         if found is not None:
             lab.doubts.append(_UNCHECKED)
-            return _noted(lab.runner, {**found, "unchecked": True})
+            label = f"{target.configuration.name}, on the converted file"
+            return _noted(runner, {**found, "unchecked": True, "by": label})
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     raise MeasurementError(
-        f"no runtime computes reference outputs ({'; '.join(reasons)})", hint="Try another model or runtime."
+        f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})",
+        hint="Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime.",
     )
 
 
-def _plain_job(lab: Lab, target: Target) -> dict[str, Any]:
-    """The job that computes a target's outputs in its plainest way."""
-    segment = target.runtime.segment(target.placed, target.configuration, {})
-    segment["options"] = {**segment["options"], "optimise": False}
-    return lab.job([segment])
+def unmodified(lab: Lab) -> PlacedModel:
+    """The user's own file on the device, whose inputs are fixed only by what they are fed with."""
+    if lab.own == lab.source:
+        return lab.placed
+    return replace(place_model(lab.model, lab.own, lab.push, beside="own-"), graph=lab.graph)
+
+
+def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What may compute the reference on the device, the plainest first: its name for people, and the job."""
+    known = {target.runtime.name: target.runtime for target in loads_it}
+    for runtime in known.values():
+        for plain in plain_ways(runtime):
+            yield _plainly(lab, own, runtime, lab.probes[runtime.name].version, plain)
+    for runtime, version in _unmeasured(lab):
+        for plain in plain_ways(runtime):
+            yield _plainly(lab, own, runtime, version, plain)
+    fixed = [] if lab.own == lab.source else [(lab.placed, " with its shapes fixed")]
+    for placed, how in [(own, ", unmodified"), *fixed]:
+        for target in loads_it:
+            segment = target.runtime.segment(placed, target.configuration, {})
+            version = lab.probes[target.runtime.name].version
+            yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
+
+
+def _plainly(lab: Lab, own: PlacedModel, runtime: Runtime, version: str, plain: Plain) -> tuple[str, dict[str, Any]]:
+    return plain_label(runtime, version, plain), lab.job([plain_segment(runtime, own, plain)])
+
+
+def _unmeasured(lab: Lab) -> Iterator[tuple[Runtime, str]]:
+    """Runtimes on the device that are not asked for and have a plain way to run the user's file; with their version."""
+    if lab.link is None or not lab.link.info.python:
+        return
+    for runtime in all_runtimes()[0]:
+        asked = runtime.name in lab.probes or lab.graph.format not in runtime.formats or not usual(runtime)
+        if not asked and plain_ways(runtime):
+            answer = lab.link.ask({runtime.name: {"do": "probe", "runtime": runtime.name}})[runtime.name]
+            if not isinstance(answer, Failure):
+                yield runtime, str(answer.get("version", ""))
 
 
 def _noted(runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
@@ -91,16 +136,18 @@ def _noted(runner: CampaignRunner, found: Mapping[str, Any]) -> Sensitivity:
             "relative": float(found["relative"]),
             "finite": float(found["finite"]),
             "unchecked": bool(found.get("unchecked")),
+            "by": found["by"],
         },
     )
-    return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]))
+    return Sensitivity(float(found["relative"]), finite_share=float(found["finite"]), reference=found["by"])
 
 
 def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
     data = runner.last("reference") or {"relative": 1.0, "finite": 1.0}
     if data.get("unchecked"):
         lab.doubts.append(_UNCHECKED)
-    return Sensitivity(float(data["relative"]), finite_share=float(data["finite"]))
+    by = str(data.get("by", ""))
+    return Sensitivity(float(data["relative"]), finite_share=float(data["finite"]), reference=by)
 
 
 def _blame_input(failure: Failure) -> None:

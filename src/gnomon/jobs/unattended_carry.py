@@ -47,8 +47,9 @@ def carry_pareto(asked: ParetoRequest, *, picture: Path | None = None, tell: Tel
     """
     request = _checked(asked)
     with ExitStack() as stack:
-        model, source = read_model(request, stack)
-        check_feeds(request, place_model(model, source, lambda path, name: f"/{name}"))
+        read = read_model(request, stack)
+        model = read.model
+        check_feeds(request, place_model(model, read.source, lambda path, name: f"/{name}"))
         runtimes = chosen_runtimes(request.runtimes, model.graph.format)
         folder = stack.enter_context(guarded_folder("gnomon-carry-"))
         load = load_of(asked, model, folder)

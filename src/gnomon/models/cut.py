@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, UsageError
+from gnomon.models.model import is_known
 from gnomon.models.onnx_order import moving_operators, narrow_order, static_operators
 
 
@@ -74,19 +75,31 @@ class Cutter(ABC):
         return tuple(self.graph.tensors[t] for t in self._live(place))
 
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
-        """The places between the first and the last node where at most `max_live` tensors are handed over."""
+        """The places between the first and the last node where at most `max_live` tensors are handed over.
+
+        The shapes of all of them are known: what is handed over lies in a buffer.
+        """
         end = len(self.order)
-        change = [0] * (end + 2)
+        change, hidden = [0] * (end + 2), [0] * (end + 2)
         for t, born in self._born.items():
             if self._last[t] > born:
                 change[born] += 1
                 change[self._last[t]] -= 1
-        alive, found = change[0], []
+                if not is_known(self.graph.tensors[t]):
+                    hidden[born] += 1
+                    hidden[self._last[t]] -= 1
+        alive, unknown, found = change[0], hidden[0], []
         for place in range(1, end):
             alive += change[place]
-            if alive <= max_live:
+            unknown += hidden[place]
+            if alive <= max_live and not unknown:
                 found.append(place)
         return tuple(found)
+
+    def unknown(self) -> Tensor | None:
+        """The first tensor that no cut may go through, as its shape is not known."""
+        handed = (t for t, born in self._born.items() if self._last[t] > born)
+        return next((self.graph.tensors[t] for t in handed if not is_known(self.graph.tensors[t])), None)
 
     def segment(self, first: int, last: int, dest: Path | str) -> Segment:
         """Writes the nodes at the places [first, last) as a model at `dest`.

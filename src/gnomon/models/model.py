@@ -54,7 +54,17 @@ class Model:
     subgraphs: int = 1
 
 
+def is_known(tensor: Tensor) -> bool:
+    """Whether a tensor's shape is."""
+    return tensor.shape is not None and -1 not in tensor.shape
+
+
+def all_known(graph: Graph) -> bool:
+    """Whether the shape of every tensor is known that operators of the graph pass on."""
+    return all(is_known(graph.tensors[index]) for operator in graph.operators for index in operator.outputs)
+
+
 def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
     """The graph's inputs whose shape the file does not fix, in the graph's order."""
     inputs = (graph.tensors[index] for index in graph.inputs)
-    return tuple(tensor for tensor in inputs if tensor.shape is None or -1 in tensor.shape)
+    return tuple(tensor for tensor in inputs if not is_known(tensor))

@@ -1,8 +1,8 @@
-"""Fixes the input shapes of an ONNX model and folds what then is constant, so that every shape is known.
+"""Fixes the input shapes of an ONNX model and folds what then is constant, so that as many shapes as can be are known.
 
 `Constant` nodes become initializers; `Shape` of a tensor of fixed shape, and every node whose inputs are all
-constant, become initializers by the ONNX reference evaluator. Standard operators only, and none that is random or
-has a subgraph; nothing is fused.
+constant, become initializers by the ONNX reference evaluator, as the model's own operator set means them. Standard
+operators only, and none that is random or has a subgraph; nothing is fused. What cannot be folded stays computed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import _op_list
 
-from gnomon.errors import ModelError
 from gnomon.models.onnx_graph import constant_names, node_names
 from gnomon.models.onnx_order import RANDOM_TYPES
 
@@ -25,11 +25,24 @@ MAX_FOLDED_BYTES = 16 << 20
 """A node's results larger than this together stay computed: a small file must not become a huge one."""
 
 
-def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-    """A model that computes the same for inputs of these shapes, with every tensor's shape recorded.
+_SINCE: Mapping[str, int] = {
+    **dict.fromkeys(("Gather", "Identity", "MatMul", "Not", "Size", "Transpose"), 1),
+    "Concat": 4,
+    **dict.fromkeys(("Abs", "Cast", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Sqrt", "Tanh", "Tile"), 6),
+    **dict.fromkeys(("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"), 7),
+    **dict.fromkeys(("Expand", "Max", "Min"), 8),
+    **dict.fromkeys(("ConstantOfShape", "Flatten", "Sign", "Where"), 9),
+    "Mod": 10,
+    **dict.fromkeys(("GatherElements", "GatherND", "Range"), 11),
+}
+"""Operators that mean the same since this version: later ones only added types (docs/Changelog.md of ONNX)."""
 
-    Weights kept in external files stay there; initializers are inputs no more. Raises ModelError where some shape
-    stays unknown.
+
+def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """A model that computes the same for inputs of these shapes, with each tensor's shape recorded that can be told.
+
+    Weights kept in external files stay there; initializers are inputs no more. The shapes of what contrib operators
+    and control flow write, and of what depends on values, stay open.
     """
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
@@ -42,26 +55,25 @@ def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> o
         if value.name in inputs:
             _set_shape(value, inputs[value.name])
     _forget(fixed.graph)
+    opsets = {entry.domain: entry.version for entry in fixed.opset_import}
+    version = opsets.get("", opsets.get("ai.onnx", 1))
+    while True:
+        fixed = _inferred(fixed)
+        if not _fold(fixed.graph, constants, version):
+            break
+    _use_initializers(fixed.graph, constants)
+    return _inferred(fixed)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with what can be told of its shapes: of all tensors, else of those before what inference refuses."""
     try:
-        while True:
-            fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True)
-            if not _fold(fixed.graph, constants):
-                break
-        _use_initializers(fixed.graph, constants)
-        fixed = onnx.shape_inference.infer_shapes(fixed, strict_mode=True)
-    except Exception as error:  # inference and evaluation raise whatever their operators raise
-        raise ModelError(
-            f"the model does not fit these input shapes: {str(error).strip()[:300]}",
-            hint="Give the shapes that the model was made for.",
-        ) from error
-    known = _shapes(fixed.graph)
-    unknown = [name for node in fixed.graph.node for name in node.output if name and name not in known]
-    if unknown:
-        raise ModelError(
-            f"the shapes of {len(unknown)} tensors stay unknown, {unknown[0]!r} the first",
-            hint="Fix every dimension of every input; a shape that depends on values cannot be fixed.",
-        )
-    return fixed
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception:  # inference raises whatever its operators raise
+        try:
+            return onnx.shape_inference.infer_shapes(model)
+        except Exception:
+            return model
 
 
 def _only_true_inputs(model: onnx.ModelProto) -> None:
@@ -103,13 +115,13 @@ def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]]) -> bool:
+def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: int) -> bool:
     """Moves the nodes that are constant now into `constants`; says whether there was one."""
     shapes = _shapes(graph)
     outputs = {v.name for v in graph.output}
     kept: list[onnx.NodeProto] = []
     for node in graph.node:
-        results = _value_of(node, shapes, constants)
+        results = _value_of(node, shapes, constants, version)
         if results is None or outputs & set(node.output):
             kept.append(node)
             continue
@@ -125,21 +137,54 @@ def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]]) -> bool:
 
 
 def _value_of(
-    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, NDArray[Any]]
+    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, NDArray[Any]], version: int
 ) -> list[NDArray[Any]] | None:
     if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
         return [np.array(shapes[node.input[0]], np.int64)]
     if any(name not in constants for name in node.input if name) or node.domain not in {"", "ai.onnx"}:
         return None
-    if node.op_type in RANDOM_TYPES:
+    if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version):
         return None
     if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
         return None
     if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
         return None
     feeds = {name: constants[name] for name in node.input if name}
-    results = [np.asarray(r) for r in ReferenceEvaluator(node).run(None, feeds)]
-    return results if sum(r.nbytes for r in results) <= MAX_FOLDED_BYTES else None
+    results = _evaluated(node, feeds, version)
+    if results is None or sum(r.nbytes for r in results) > MAX_FOLDED_BYTES:
+        return None
+    return results
+
+
+def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
+    """What a node makes of constants, None where the evaluator fails: then the runtime computes it, or refuses it."""
+    # A value without a type takes whatever is fed.
+    values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
+    made = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
+    graph = helper.make_graph([node], "constant", values, [value for value in made if value.name])
+    alone = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(r) for r in ReferenceEvaluator(alone).run(None, dict(feeds))]
+    except Exception:  # the evaluator raises whatever its operators raise
+        return None
+
+
+def _known_meaning(op_type: str, version: int) -> bool:
+    """Whether the reference evaluator computes an operator as this version of the operator set defines it.
+
+    It has an implementation of the newest definition of each, and older ones of some.
+    """
+    try:
+        since = onnx.defs.get_schema(op_type, version).since_version
+        newest = onnx.defs.get_schema(op_type, onnx.defs.onnx_opset_version()).since_version
+    except onnx.defs.SchemaError:
+        return False
+    return since == newest or since >= _SINCE.get(op_type, newest) or _has_own_class(op_type, since)
+
+
+def _has_own_class(op_type: str, since: int) -> bool:
+    return any(hasattr(_op_list, f"{op_type}_{version}") for version in range(1, since + 1))
 
 
 def _is_small(shape: tuple[int, ...] | None) -> bool:

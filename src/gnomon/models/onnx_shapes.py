@@ -19,17 +19,25 @@ Shapes = dict[str, tuple[int, tuple[int, ...] | None]]
 """Element type and shape of each tensor by its name."""
 
 _SMALL_ELEMENTS = 4096
+REFUSED = 3
+"""The status with which the child ends where inference itself refuses the model."""
+
 _CHILD = Path(__file__).with_name("onnx_infer_child.py")
 
 
 def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
-    """Element type and shape of every tensor that is known. Raises ModelError where inference crashes."""
+    """Element type and shape of every tensor that is known: what inference refuses to tell stays open.
+
+    Raises ModelError where inference crashes, or takes too long or too much memory.
+    """
     graph = model.graph
     shapes = _recorded(graph)
     written = [name for node in graph.node for name in node.output if name]
     if all(_is_fixed(shapes.get(name)) for name in written):
         return shapes
     inferred = _infer(_skeleton(model), limits)
+    if inferred is None:
+        return shapes
     return {**shapes, **_of_values((*inferred.graph.value_info, *inferred.graph.output))}
 
 
@@ -83,7 +91,8 @@ def _skeleton(model: onnx.ModelProto) -> bytes:
         ) from error
 
 
-def _infer(data: bytes, limits: Limits) -> onnx.ModelProto:
+def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
+    """The model with what inference tells; None where it raises an error of its own, as unlike types are to it."""
     hint = "the file is broken or hostile: check it with onnx.checker where it came from"
     # The interpreter and its libraries map some memory of their own.
     command = [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes + (2 << 30))]
@@ -93,6 +102,8 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto:
         raise ModelError(
             f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint
         ) from None
+    if done.returncode == REFUSED:
+        return None
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[-1][:300] if said else f"the process ended with {done.returncode}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
 from gnomon.models.load import load
-from gnomon.models.model import Limits, Model
+from gnomon.models.model import Limits, Model, all_known
 from gnomon.models.onnx_file import read_onnx
 
 if TYPE_CHECKING:
@@ -23,19 +23,21 @@ def fixed_copy(
 ) -> tuple[Model, Path]:
     """The model, and the file to load, with inputs of `shapes` and operators named as in the graph.
 
-    Runtimes tell by name where an operator ran, so each must have one. Returns what was given where nothing needs
-    to change; a copy is written into `folder` under the name of the user's file, and keeps the digest of that
+    Runtimes tell by name where an operator ran, so each must have one, and cuts need shapes: where some are not known
+    the copy has what inference tells of them. Returns what was given where nothing needs to
+    change; a copy is written into `folder` under the name of the user's file, and keeps the digest of that
     file. UsageError where a shape contradicts the file.
     """
     limits = limits or Limits()
     read = read_onnx(model.path, limits)
     proto = read.model
     named = [node.name for node in proto.graph.node]
-    if not shapes and named == [op.name for op in model.graph.operators]:
+    wants_shapes = bool(shapes) or not all_known(model.graph)
+    if not wants_shapes and named == [op.name for op in model.graph.operators]:
         return model, model.path
     for node, operator in zip(proto.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
-    if shapes:
+    if wants_shapes:
         from gnomon.models.onnx_fix import fix_shapes
 
         for value in proto.graph.input:
@@ -46,7 +48,7 @@ def fixed_copy(
     target.write_bytes(proto.SerializeToString())
     for name, file in read.external.items():
         _link(file, target.parent / name)
-    if not shapes:  # names are all that changed, and the graph has them already
+    if not wants_shapes:  # names are all that changed, and the graph has them already
         return replace(model, path=target), target
     copy = load(target, limits)
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
@@ -97,6 +99,8 @@ def _link(file: Path, beside: Path) -> None:
 
 def _check(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
     """UsageError where a shape contradicts what the model says of an input."""
+    if not value.type.tensor_type.HasField("shape"):
+        return
     known = [d.dim_value or None for d in value.type.tensor_type.shape.dim]
     if len(known) != len(shape) or any(k not in (None, s) for k, s in zip(known, shape, strict=True)):
         shown = ", ".join("?" if k is None else str(k) for k in known)

@@ -62,6 +62,14 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """A way in which a runtime computes with as little done to the model as it can: `label` says it for people."""
+
+    label: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedModel:
     """A model on a device: its graph, the path there, and the tensors of a job that it reads and writes, in order.
 
@@ -94,8 +102,9 @@ class Runtime(Protocol):
     """The host's side of a runtime. Stateless; it never imports the runtime, which lives on the device.
 
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
-    then `segment` and `package` as often as wanted. Everything that may crash or hang happens in the agent's
-    processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
+    first: results are judged by what it then makes of the user's own file. Everything that may crash or hang happens
+    in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 
     name: str

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.copy_file import copy_model
-from gnomon.models.model import Model
+from gnomon.models.model import Model, is_known
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
     Configuration,
     PlacedModel,
+    Plain,
     Probe,
     Runtime,
     Support,
@@ -31,6 +33,10 @@ class LiteRt:
     formats = frozenset({"tflite"})
     requirement = "gnomon[litert]"
     wheels: tuple[str, ...] = ("ai-edge-litert>=2.1.6",)
+    plain: tuple[Plain, ...] = (
+        Plain(label="reference kernels", options={"kernels": "reference"}),
+        Plain(label="builtin kernels", options={"kernels": "builtin", "interpreted": True}),
+    )
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """A configuration for each kind of kernels, in an environment each; the clean ones first."""
@@ -60,14 +66,7 @@ class LiteRt:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
         backend = configuration.backends[0]
-        for index in model.graph.inputs:
-            tensor = model.graph.tensors[index]
-            if tensor.shape is None or -1 in tensor.shape:
-                # LiteRT itself would take the size that the file has as its default, without a word.
-                message = f"the shape of input {tensor.name!r} is left open; export the model with fixed shapes"
-                failure = Failure(stage="probe", kind="refused", transient=False, message=message)
-                return Support(operators={}, failures={backend: failure})
-        segment = whole_segment(self.name, model, configuration.options)
+        segment = self.segment(model, configuration, {})
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})
@@ -75,7 +74,7 @@ class LiteRt:
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole model; there is nothing to assign."""
-        return whole_segment(self.name, model, configuration.options)
+        return whole_segment(self.name, model, _options(model.graph, configuration))
 
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
@@ -83,7 +82,15 @@ class LiteRt:
         """A copy of the model file."""
         source = model.package.models[0] if model.package else model.path
         copy_model(source, folder / source.name)
-        return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
+        return {"runtime": self.name, "model": source.name, "options": _options(model.graph, configuration)}
+
+
+def _options(graph: Graph, configuration: Configuration) -> dict[str, Any]:
+    """The configuration's options; only the classic interpreter runs a model of whose outputs the shapes are open."""
+    options = dict(configuration.options)
+    if not all(is_known(graph.tensors[index]) for index in graph.outputs):
+        options["interpreted"] = True
+    return options
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What runtimes have in common that take an ONNX model whole."""
+"""What runtimes have in common that take a model whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
+from gnomon.models.copy_file import copy_model
 from gnomon.models.model import Model
 from gnomon.models.onnx_static import copy_onnx
 from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Support, Wish, whole_segment
@@ -36,8 +37,12 @@ class WholeModelRuntime:
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
     ) -> dict[str, Any]:
         """A copy of the model file, and of the weights that it keeps beside it."""
-        copy_onnx(model.path, folder / model.path.name)
-        return {"runtime": self.name, "model": model.path.name, "options": dict(configuration.options)}
+        source = model.package.models[0] if model.package else model.path
+        if model.graph.format == "onnx":
+            copy_onnx(source, folder / source.name)
+        else:
+            copy_model(source, folder / source.name)
+        return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
 
 
 def refuse_other_backends(runtime: str, wish: Wish) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
 
 
@@ -14,6 +14,7 @@ class OnnxRuntime(WholeModelRuntime):
     name = "onnxruntime"
     requirement = "gnomon[onnxruntime]"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
+    plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32 on the CPU provider, an environment each."""

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, in float32 unless a lower precision is wished."""
+"""OpenVINO on the CPU: ONNX and TFLite models, in float32 unless a lower precision is wished."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO."""
 
     name = "openvino"
+    formats = frozenset({"onnx", "tflite"})
     requirement = "gnomon[openvino]"
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
 

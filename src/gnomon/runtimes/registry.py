@@ -39,6 +39,12 @@ def usual(runtime: Runtime) -> bool:
     return not getattr(runtime, "by_name_only", False)
 
 
+def by_name_only(model_format: str) -> tuple[str, ...]:
+    """The names of runtimes that load a format, or one that it can be converted to, and are tried only where named."""
+    formats = reachable(model_format)
+    return tuple(r.name for r in all_runtimes()[0] if formats & r.formats and not usual(r))
+
+
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
     """The named runtimes, or all that load the format or one that it can be converted to (and are `usual`).
 
