@@ -162,6 +162,7 @@ def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int
         model.start_profiler()
         run()
         found = model.events()
+        run()  # an output whose size is found out in the first call has no place for the second
     finally:
         model.close()
     return (None if found is None else on_builtin(_events(*found), count)), count
@@ -191,6 +192,18 @@ def _left_in_another_process(path: str) -> frozenset[int] | None:
     return None if found is None else frozenset(found)
 
 
+def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
+    """Run the model on zeros by the classic interpreter; Refused where it does not."""
+    interpreter = open_interpreter(segment)
+    if kernels_of(segment) == "xnnpack" and not delegated(interpreter):
+        raise Refused(_NOTHING)
+    try:
+        interpreter.invoke()
+    except (ValueError, RuntimeError) as error:
+        raise Refused(f"LiteRT: {error}") from error
+    return {"whole": True}
+
+
 class LiteRtDriver:
     """LiteRT's part of the agent."""
 
@@ -209,15 +222,15 @@ class LiteRtDriver:
         """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
         For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not told);
-        one that it leaves everything to is refused.
+        one that it leaves everything to is refused. `interpreted` says that only the classic interpreter runs it.
         """
         mode = kernels_of(segment)
         if _interpreted(segment):
-            interpreter = open_interpreter(segment)
-            if mode == "xnnpack" and not delegated(interpreter):
-                raise Refused(_NOTHING)
-            return {"whole": True}
-        left, count = left_to_builtin(segment["model"], mode)
+            return {**_by_interpreter(segment), "interpreted": bool(segment.get("options", {}).get("interpreted"))}
+        try:
+            left, count = left_to_builtin(segment["model"], mode)
+        except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes
+            return {**_by_interpreter(segment), "interpreted": True, "compiled": str(error)}
         if mode == "builtin":
             return {"whole": True}
         if left is not None and len(left) == count:

@@ -158,7 +158,7 @@ class AcrossPlacer:
         if prior is None:
             hidden = cutter.unknown()
             if hidden is not None:
-                return unmixed(f"not cut: the shape of {hidden.name!r} is unknown, so the model is measured whole")
+                return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
             return unmixed("the graph has no cut that is narrow enough")
         ideal = float(prior.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:

@@ -26,7 +26,7 @@ from gnomon.jobs.metering import NOTE as ENERGY_NOTE
 from gnomon.jobs.metering import protocol_of, with_counters
 from gnomon.jobs.modelling import ReadModel, check_feeds, models_for, place_model, read_model
 from gnomon.jobs.request import Request
-from gnomon.jobs.targets import Missing, Target, find_targets, nothing_runs, support_key
+from gnomon.jobs.targets import FindSupport, Missing, Target, find_targets, nothing_runs, support_key
 from gnomon.measure.campaign import CampaignRunner, Question
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
@@ -181,7 +181,15 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         supports[support_key(configuration)] = found
         return found
 
+    before = len(missing)
     targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
+    unfixed = _as_it_is(runtimes, probes, targets, ask, read, device.push, stack)
+    if unfixed is not None:
+        (model, source, placed), refused = unfixed, missing[before:]
+        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
+        models, missing[before:] = {**models, **own}, []
+        targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
+        missing += [replace(m, name=f"{m.name}, the model with its shapes fixed") for m in refused]
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
     converted = recall.digests(models, model)
@@ -200,7 +208,8 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         fresh=request.fresh,
         sources=Sources(model.graph),
     )
-    runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | {"converted": converted})
+    noted = {"converted": converted, "unfixed": unfixed is not None}
+    runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
     if counters is not None:
         runner.note(ENERGY_NOTE, counters)
     return Lab(
@@ -221,6 +230,34 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     )
 
 
+def _as_it_is(
+    runtimes: tuple[Runtime, ...],
+    probes: Mapping[str, Probe],
+    targets: tuple[Target, ...],
+    ask: FindSupport,
+    read: ReadModel,
+    push: Callable[[Path, str], str],
+    stack: ExitStack,
+) -> tuple[Model, Path, PlacedModel] | None:
+    """The model with its shapes open, if a runtime takes only that: inference may refuse a branch that never runs.
+
+    It then is what all runtimes run that load the user's own format.
+    """
+    taking = {t.runtime.name for t in targets}
+    refusing = [
+        r for r in runtimes if r.name in probes and r.name not in taking and read.model.graph.format in r.formats
+    ]
+    made = read.unfixed(stack) if refusing else None
+    if made is None:
+        return None
+    placed = place_model(*made, push, beside="named-")
+    for runtime in refusing:
+        configuration = runtime.configurations(probes[runtime.name], Wish())[0]
+        if any(ask(runtime, placed, configuration).operators.values()):
+            return (*made, placed)
+    return None
+
+
 def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
     """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
     model, source = read.model, read.source
@@ -233,6 +270,12 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
     missing: list[Missing] = []
     models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
+    unfixed = read.unfixed(stack) if recalled.unfixed else None
+    if unfixed is not None:
+        model, source = unfixed
+        placed = place_model(model, source, _nowhere)
+        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
+        models = {**models, **own}
     recall.check_converted(recalled, recall.digests(models, model))
 
     def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:

@@ -26,13 +26,27 @@ class ReadModel:
     """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
-    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1.
+    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
+    that were given.
     """
 
     model: Model
     source: Path
     own: Path
     assumed: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
+        """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
+
+        Only what feeds it then says which shapes its inputs have.
+        """
+        if self.own == self.source or self.model.graph.format != "onnx":
+            return None
+        from gnomon.models.onnx_static import named_copy
+
+        folder = stack.enter_context(guarded_folder("gnomon-named-"))
+        return named_copy(load(self.own), self.shapes, folder)
 
 
 def read_model(request: Request, stack: ExitStack) -> ReadModel:
@@ -65,7 +79,7 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)
-    return ReadModel(model=model, source=source, own=own, assumed=assumed)
+    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes)
 
 
 def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:

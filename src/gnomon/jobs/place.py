@@ -19,6 +19,7 @@ from gnomon.jobs.inside import InsideResult
 from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.patience import patiently
+from gnomon.jobs.precision import precision_hints
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
 from gnomon.jobs.request import Request
 from gnomon.jobs.rows import OperatorRow, operator_rows, unattributed
@@ -58,7 +59,7 @@ class Placement:
     across: AcrossResult | None
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
-    sensitivity: float
+    sensitivity: Sensitivity
     package: Path
     campaign: str
     resumed: bool
@@ -147,6 +148,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     wholes = [across.whole(target) for target in whole]
     alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
     clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    lab.doubts += precision_hints(lab, alive, clock)
     results: list[InsideResult] = []
     problems: list[MeasurementError] = []
     for placer in within:

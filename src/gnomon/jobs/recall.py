@@ -27,13 +27,17 @@ _CHOSEN_ANEW = frozenset({"backends", "precisions"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take."""
+    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take.
+
+    `unfixed` says that the model's file was run as it is, as some runtime refused it with its shapes fixed.
+    """
 
     campaign: Campaign
     device: DeviceInfo
     probes: Mapping[str, Probe]
     supports: Mapping[str, Support]
     converted: Mapping[str, str]
+    unfixed: bool = False
 
     def support(self, key: str) -> Support:
         """What was found of a runtime's backends. MeasurementError where that was never asked."""
@@ -62,6 +66,7 @@ def noted(
             name: {
                 "operators": {backend: sorted(indices) for backend, indices in s.operators.items()},
                 "failures": {backend: [f.stage, f.kind, f.transient, f.message] for backend, f in s.failures.items()},
+                "options": dict(s.options),
             }
             for name, s in supports.items()
         },
@@ -183,7 +188,7 @@ def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
             for backend, (stage, kind, transient, message) in found["failures"].items()
         }
         operators = {backend: frozenset(indices) for backend, indices in found["operators"].items()}
-        supports[name] = Support(operators=operators, failures=failures)
+        supports[name] = Support(operators=operators, failures=failures, options=found.get("options", {}))
     return Recalled(
         campaign=campaign,
         device=DeviceInfo(name=data["device"], fingerprint=campaign.context.device, python=data["python"]),
@@ -193,4 +198,5 @@ def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
         },
         supports=supports,
         converted=data.get("converted", {}),
+        unfixed=bool(data.get("unfixed")),
     )

@@ -109,6 +109,7 @@ def find_targets(
             taken = frozenset[int]().union(*found.operators.values())
             lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
             if lacking is None:
+                configuration = replace(configuration, options={**configuration.options, **found.options})
                 targets.append(
                     Target(runtime=runtime, configuration=configuration, support=found, placed=placed, model=model)
                 )

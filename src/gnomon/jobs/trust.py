@@ -63,7 +63,7 @@ def reference(lab: Lab) -> Sensitivity:
         return _recalled(lab, lab.runner)
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if not t.configuration.environment]
-    loads_it = [t for t in clean if t.placed is lab.placed]
+    loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
     for label, job in judges(lab, unmodified(lab), loads_it):
         found, failure = runner.reference(job, timeout_s=timeout_s)
@@ -98,19 +98,19 @@ def unmodified(lab: Lab) -> PlacedModel:
 
 def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What may compute the reference on the device, the plainest first: its name for people, and the job."""
-    known = {target.runtime.name: target.runtime for target in loads_it}
-    for runtime in known.values():
+    loading = {t.runtime.name: t.runtime for t in lab.targets if lab.graph.format in t.runtime.formats}
+    for runtime in loading.values():
         for plain in plain_ways(runtime):
             yield _plainly(lab, own, runtime, lab.probes[runtime.name].version, plain)
     for runtime, version in _unmeasured(lab):
         for plain in plain_ways(runtime):
             yield _plainly(lab, own, runtime, version, plain)
-    fixed = [] if lab.own == lab.source else [(lab.placed, " with its shapes fixed")]
-    for placed, how in [(own, ", unmodified"), *fixed]:
-        for target in loads_it:
-            segment = target.runtime.segment(placed, target.configuration, {})
-            version = lab.probes[target.runtime.name].version
-            yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
+    for target in loads_it:
+        for placed, how in [(own, ", unmodified"), (target.placed, " with its shapes fixed")]:
+            if placed is own or lab.own != lab.source:
+                segment = target.runtime.segment(placed, target.configuration, {})
+                version = lab.probes[target.runtime.name].version
+                yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
 
 
 def _plainly(lab: Lab, own: PlacedModel, runtime: Runtime, version: str, plain: Plain) -> tuple[str, dict[str, Any]]:
@@ -122,7 +122,11 @@ def _unmeasured(lab: Lab) -> Iterator[tuple[Runtime, str]]:
     if lab.link is None or not lab.link.info.python:
         return
     for runtime in all_runtimes()[0]:
-        asked = runtime.name in lab.probes or lab.graph.format not in runtime.formats or not usual(runtime)
+        asked = (
+            any(t.runtime.name == runtime.name for t in lab.targets)
+            or lab.graph.format not in runtime.formats
+            or not usual(runtime)
+        )
         if not asked and plain_ways(runtime):
             answer = lab.link.ask({runtime.name: {"do": "probe", "runtime": runtime.name}})[runtime.name]
             if not isinstance(answer, Failure):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gnomon.errors import ModelError, PackageError, UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Limits, Model, all_known
-from gnomon.models.onnx_file import read_onnx
+from gnomon.models.onnx_file import OnnxFile, read_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -44,14 +44,37 @@ def fixed_copy(
             if value.name in shapes:
                 _check(value, shapes[value.name])
         proto = fix_shapes(proto, shapes)
-    target = folder / model.path.name
-    target.write_bytes(proto.SerializeToString())
-    for name, file in read.external.items():
-        _link(file, target.parent / name)
+    target = _written(read, proto, folder / model.path.name)
     if not wants_shapes:  # names are all that changed, and the graph has them already
         return replace(model, path=target), target
     copy = load(target, limits)
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
+
+
+def named_copy(
+    model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, limits: Limits | None = None
+) -> tuple[Model, Path]:
+    """The model as it is but for names of its operators, for runtimes that refuse it with its shapes fixed.
+
+    Its graph has the inputs' `shapes`, which the file leaves open; what they are fed with fixes them when it is loaded.
+    """
+    limits = limits or Limits()
+    read = read_onnx(model.path, limits)
+    for node, operator in zip(read.model.graph.node, model.graph.operators, strict=True):
+        node.name = operator.name
+    target = _written(read, read.model, folder / model.path.name)
+    tensors = tuple(
+        replace(t, shape=shapes[t.name]) if k in model.graph.inputs and t.name in shapes else t
+        for k, t in enumerate(model.graph.tensors)
+    )
+    return replace(model, path=target, graph=replace(model.graph, tensors=tensors)), target
+
+
+def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
+    target.write_bytes(proto.SerializeToString())
+    for name, file in read.external.items():
+        _link(file, target.parent / name)
+    return target
 
 
 def linked_onnx(source: Path, folder: Path, limits: Limits | None = None) -> Path | None:

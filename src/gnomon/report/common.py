@@ -11,6 +11,10 @@ from gnomon.report import units
 from gnomon.report.text import Page
 
 
+_LONGEST = 300
+"""Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
+
+
 def model_line(document: dict[str, Any]) -> str:
     """The model, the machine and the runtimes in one sentence."""
     model = document["model"]
@@ -35,7 +39,8 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
         return
     page.heading("Left out")
     for row in told:
-        page.item(f"{row['name']}: {row['reason']}", row["hint"])
+        reason = " ".join(row["reason"].split())
+        page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
 
 def doubts(rows: list[dict[str, str]], page: Page) -> None:

@@ -113,7 +113,9 @@ def _prediction(document: dict[str, Any], page: Page) -> None:
     if document["why_not_mixed"]:
         ideal = document["ideal_s"]
         told = f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal else ""
-        page.line(f"Not mixed: {document['why_not_mixed']}.{told}")
+        why = document["why_not_mixed"]
+        why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
+        page.line(f"{why}.{told}")
     for name, solution in document["solutions"].items():
         proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
         page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
@@ -174,6 +176,8 @@ def _verified(document: dict[str, Any], page: Page) -> None:
             f"{units.small(off['relative'])} of the largest.",
             indent=1,
         )
+    if document.get("reference"):
+        page.line(f"The reference: {document['reference']}.", indent=1)
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:

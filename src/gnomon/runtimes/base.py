@@ -88,10 +88,12 @@ class Support:
     """Which operators each backend of a configuration takes, and how backends failed.
 
     `operators[backend]` are operator indices. `failures[backend]` says why a backend took none, or which it lacks.
+    `options` are those without which this model does not run in the configuration.
     """
 
     operators: Mapping[str, frozenset[int]]
     failures: Mapping[str, Failure] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: Backend of each operator, by the operator's index; an empty mapping means the default backend everywhere.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.copy_file import copy_model
@@ -66,15 +65,19 @@ class LiteRt:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
         backend = configuration.backends[0]
-        segment = self.segment(model, configuration, {})
+        opened = not all(is_known(model.graph.tensors[index]) for index in model.graph.outputs)
+        options = {**configuration.options, **({"interpreted": True} if opened else {})}
+        segment = whole_segment(self.name, model, options)
         answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
         if isinstance(answer, Failure):
             return Support(operators={}, failures={backend: answer})
-        return Support(operators={backend: frozenset(op.index for op in model.graph.operators)})
+        everything = frozenset(op.index for op in model.graph.operators)
+        options = {"interpreted": True} if answer.get("interpreted") else {}
+        return Support(operators={backend: everything}, options=options)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
         """The whole model; there is nothing to assign."""
-        return whole_segment(self.name, model, _options(model.graph, configuration))
+        return whole_segment(self.name, model, configuration.options)
 
     def package(
         self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
@@ -82,15 +85,7 @@ class LiteRt:
         """A copy of the model file."""
         source = model.package.models[0] if model.package else model.path
         copy_model(source, folder / source.name)
-        return {"runtime": self.name, "model": source.name, "options": _options(model.graph, configuration)}
-
-
-def _options(graph: Graph, configuration: Configuration) -> dict[str, Any]:
-    """The configuration's options; only the classic interpreter runs a model of whose outputs the shapes are open."""
-    options = dict(configuration.options)
-    if not all(is_known(graph.tensors[index]) for index in graph.outputs):
-        options["interpreted"] = True
-    return options
+        return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
 
 
 if TYPE_CHECKING:
