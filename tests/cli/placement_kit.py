@@ -17,6 +17,7 @@ from gnomon.jobs.profile import Column, Profile
 from gnomon.jobs.prove import Verdict, Verified
 from gnomon.jobs.rows import OperatorRow
 from gnomon.jobs.targets import Missing, Target
+from gnomon.jobs.trust import Sensitivity
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
@@ -158,7 +159,7 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         across=None,
         missing=(Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
         doubts=(Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
-        sensitivity=0.5,
+        sensitivity=Sensitivity(0.5, finite_share=1.0, reference="onert 0.1.0 on the model's file, unmodified"),
         package=folder,
         campaign="0123456789abcdef",
         resumed=True,

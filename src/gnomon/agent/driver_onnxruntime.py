@@ -97,15 +97,18 @@ class OnnxRuntimeSession:
                 binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
             else:
                 binding.bind_output(name, "cpu")
-                made.append((number, buffer))
+                made.append((number, name, buffer))
         call = functools.partial(session.run_with_iobinding, binding)
         if not made:
             return call
 
         def call_and_take() -> None:
+            # Bound anew in each call: ONNX Runtime would keep the size that the call before found out.
+            for _, name, _ in made:
+                binding.bind_output(name, "cpu")
             call()
             results = binding.get_outputs()
-            for number, buffer in made:
+            for number, _, buffer in made:
                 buffers[buffer] = results[number].numpy()
 
         return call_and_take

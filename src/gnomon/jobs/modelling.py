@@ -54,6 +54,8 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     model = load(request.model)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     names = {tensor.name for tensor in inputs}
+    for tensor in inputs:
+        _check_type(tensor)
     for name in request.shapes:
         if name not in names:
             raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
@@ -199,10 +201,7 @@ def models_for(
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:
-    """UsageError where an input is fed that the model has not, or one is not fed that cannot be drawn at random.
-
-    ModelError for an input that is no tensor, or of a type that no array has.
-    """
+    """UsageError where an input is fed that the model has not, or one is not fed that cannot be drawn at random."""
     for name, path in request.feeds.items():
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
@@ -215,16 +214,20 @@ def check_feeds(request: Request, placed: PlacedModel) -> None:
                 f"the input {tensor.name!r} holds text, which cannot be drawn at random",
                 hint=f"Save an array of strings with numpy.save and give it: --input {tensor.name}=FILE.npy",
             )
-        if tensor.dtype == "unknown":
-            raise ModelError(
-                f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
-                hint="Export the model with tensors as its inputs.",
-            )
-        if tensor.dtype not in FED:
-            raise ModelError(
-                f"the input {tensor.name!r} is of type {tensor.dtype}, which numpy has no arrays of",
-                hint="Export the model with inputs of float32, float16 or a whole-number type.",
-            )
+
+
+def _check_type(tensor: Tensor) -> None:
+    """ModelError for an input that is no tensor, or of a type that no array has."""
+    if tensor.dtype == "unknown":
+        raise ModelError(
+            f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
+            hint="Export the model with tensors as its inputs.",
+        )
+    if tensor.dtype not in FED:
+        raise ModelError(
+            f"the input {tensor.name!r} is of type {tensor.dtype}, which numpy has no arrays of",
+            hint="Export the model with inputs of float32, float16 or a whole-number type.",
+        )
 
 
 FED = frozenset(

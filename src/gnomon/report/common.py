@@ -10,7 +10,6 @@ from typing import Any
 from gnomon.report import units
 from gnomon.report.text import Page
 
-
 _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 
