@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.litertkit import tflite
@@ -65,3 +66,30 @@ def test_a_chain_of_tflite_segments_computes_what_the_whole_does(zoo_model: Zoo,
             assert load(segment["model"]).kind == "tflite"
         told = [{row["backend"] for row in rows} for rows in measured.fact("where")]
         assert told == [{("xnnpack", "builtin")[k % 2]} for k in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
+@pytest.mark.parametrize("shape", [None, (2, 4, 4, 8)], ids=["nothing given", "another batch"])
+def test_an_open_batch_is_measured_on_all_that_load_the_file(
+    small: Effort, tmp_path: Path, shape: tuple[int, ...] | None
+) -> None:
+    """Every Keras export leaves its batch open; OpenVINO reads TFLite too."""
+    model = tmp_path / "m.tflite"
+    model.write_bytes(tflite("conv", "floor_mod", "conv", signature=(-1, 4, 4, 8)))
+    shapes = {} if shape is None else {"input": shape}
+    found = place(Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes=shapes), tmp_path / "out")
+    singles = {p.contender.label: p for p in found.verdict.proved if p.contender.kind == "single"}
+    assert set(singles) == KERNELS | {"openvino"}
+    assert all(p.ok for p in singles.values()), [p.measured.failure for p in singles.values()]
+    assert found.verified.ok, found.verified
+    assert "reference kernels on the model's file, unmodified" in found.sensitivity.reference
+    assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ([] if shape else ["assumed-shape"])
+    assert all(row.times_s["openvino"] is not None for row in found.rows)
+    (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
+    assert tensor == (shape or (1, 4, 4, 8))
+
+
+def _job(package: Path) -> dict[str, Any]:
+    job: dict[str, Any] = json.loads((package / "plan.json").read_text())["job"]
+    return job

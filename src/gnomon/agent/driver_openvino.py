@@ -41,6 +41,8 @@ class OpenVinoModel:
         core = ov.Core()
         try:
             model = core.read_model(segment["model"])
+            if segment["model"].endswith(".tflite"):
+                _name_by_tensors(model)
             shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
             self._compiled = core.compile_model(_with_shapes(model, shapes), "CPU", config)
         except Exception as error:
@@ -127,6 +129,27 @@ class OpenVinoModel:
         self._request = None
         self._compiled = None
         self._keep.clear()
+
+
+def _name_by_tensors(model: Any) -> None:
+    """Name the operations of a TFLite model after the file's tensors, as its reader numbers them instead.
+
+    Of the several operations that stand for one of the file (a convolution between two transposes, with its bias and
+    activation) the last writes the file's tensor; those before it that only lead there are named after it too.
+    """
+    named: dict[str, str] = {}
+    for operation in reversed(model.get_ordered_ops()):
+        number = operation.get_friendly_name()
+        told = sorted(name for output in operation.outputs() for name in output.get_names())
+        if operation.get_type_name() in {"Constant", "Parameter", "Result"}:
+            continue
+        after = [
+            target.get_node().get_friendly_name() for out in operation.outputs() for target in out.get_target_inputs()
+        ]
+        name = told[0] if told else next((named[reader] for reader in after if reader in named), "")
+        if name:
+            operation.set_friendly_name(name if told else f"{name}/{number}")
+            named[operation.get_friendly_name()] = name
 
 
 def _with_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
