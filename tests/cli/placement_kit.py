@@ -10,7 +10,7 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.solve import Solution
 from gnomon.core.stats import Comparison, summarise
-from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, versus
+from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, level, versus
 from gnomon.jobs.kernels import Kernel
 from gnomon.jobs.place import Placement
 from gnomon.jobs.profile import Column, Profile
@@ -127,7 +127,7 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         ),
     ]
     chosen = made[2] if mixed else made[0]
-    reason = "Mix: the plan is faster." if mixed else "Do not mix: onert:cpu alone is the fastest."
+    reason = "Mix: the plan is faster." if mixed else "Use onert:cpu: it alone is the fastest."
     planned = chosen.contender.backends
     rows = tuple(
         OperatorRow(
@@ -193,6 +193,8 @@ def profiled() -> Profile:
     runs = measured("cpu", 220)
     column = Column(
         label="onert:cpu",
+        level_s=level(runs, "cpu"),
+        against_fastest=None,
         wall=summarise(blocks(runs, "wall")),
         cpu=summarise(blocks(runs, "cpu")),
         load_s=0.01,
@@ -203,13 +205,22 @@ def profiled() -> Profile:
         times_s={0: 100e-6, 1: 20e-6, 2: 70e-6, 3: 5e-6},
         unattributed_s=15e-6,
     )
-    slower = summarise(blocks(measured("ruy", 360), "wall"))
+    slow = measured("ruy", 360)
+    slower = replace(
+        column,
+        label="onert:ruy",
+        level_s=level(slow, "cpu"),
+        against_fastest=versus(slow, runs, "cpu"),
+        wall=summarise(blocks(slow, "wall")),
+        cpu=summarise(blocks(slow, "cpu")),
+    )
     return Profile(
         model=Path("hand.circle"),
         graph=model,
         device="local",
         versions={"onert": "0.1.0"},
-        columns=(replace(column, label="onert:ruy", wall=slower), column),
+        clock="cpu",
+        columns=(slower, column),
         missing=(),
         doubts=(),
         campaign="0123456789abcdef",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from gnomon.core.stats import (
 
 TIMES = st.lists(st.floats(1e-7, 1e3), min_size=1, max_size=60)
 Bias = Callable[[np.random.Generator], float]
+Sides = tuple[list[Block], list[Block]]
+Make = Callable[..., Sides]
 
 
 def simulate(
@@ -175,6 +178,80 @@ def test_three_percent_are_seen_by_ten_processes() -> None:
     assert sum(c.verdict == "slower" for c in seen) >= 190
     assert all(c.pairs == 10 and c.unit == "process" for c in seen)
     assert median([c.ratio for c in seen]) == pytest.approx(1.03, rel=0.005)
+
+
+def beside_neighbours(rng: np.random.Generator, processes: int, *, effect: float = 1.0) -> Sides:
+    """A busy machine: luck of 1.5 % a process, drift that lasts (AR(1)), neighbours that lengthen single blocks, and
+    now and then a process that is disturbed from its first block to its last.
+    """
+    sides: Sides = ([], [])
+    drift = 0.0
+    for process in range(processes):
+        own = [0.015 * rng.standard_normal() + (rng.random() < 0.1) * abs(rng.normal(0.4, 0.2)) for _ in sides]
+        for block in range(5):
+            drift = 0.8 * drift + 0.05 * rng.standard_normal()
+            for side, luck, factor in zip(sides, own, (effect, 1.0), strict=True):
+                neighbour = (rng.random() < 0.2) * rng.exponential(0.3)
+                level = 1e-3 * factor * math.exp(luck + drift + neighbour)
+                side.append(Block(process=process, block=block, values_s=tuple(level * (1 + 0.01 * rng.random(3)))))
+    return sides
+
+
+def lucky(rng: np.random.Generator, processes: int, *, effect: float = 1.0) -> Sides:
+    """A quiet machine, where memory layout makes each process a little faster or slower for good."""
+    return simulate(rng, processes, bias=lambda r: 0.013 * r.standard_normal(), effect=effect)
+
+
+def until_known(make: Make, rng: np.random.Generator, **more: float) -> Sides:
+    """What the stop rule leaves of six processes: three, and more until both medians are known within 2 %."""
+    sides = make(rng, 6, **more)
+    for processes in range(3, 6):
+        a, b = ([x for x in side if x.process < processes] for side in sides)
+        bounds = (median_interval(a), median_interval(b))
+        if all(high - low <= 0.04 * math.sqrt(low * high) for low, high in bounds):
+            return a, b
+    return sides
+
+
+@pytest.mark.parametrize("make", [beside_neighbours, lucky])
+def test_equal_candidates_are_hardly_ever_called_faster(make: Make) -> None:
+    rng = np.random.default_rng(21)
+    found = [compare(*until_known(make, rng)) for _ in range(600)]
+    assert sum(c.verdict == "faster" for c in found) <= 26  # 2.5 % nominal of 600; 26 are too many one time in 200
+    assert sum(c.low <= 1 <= c.high for c in found) >= 552  # 92 %; 95 % nominal
+
+
+def test_one_disturbed_process_of_six_does_not_decide() -> None:
+    rng = np.random.default_rng(8)
+    a, b = simulate(rng, 6, bias=lambda r: 0.005 * r.standard_normal(), effect=0.66)
+    disturbed = [replace(x, values_s=tuple(2.2 * v for v in x.values_s)) if x.process == 4 else x for x in a]
+    found = compare(disturbed, b)
+    assert (found.verdict, found.trimmed) == ("faster", True)
+    assert found.ratio == pytest.approx(0.66, rel=0.01)
+    logs = [math.log(0.66)] * 5 + [math.log(0.66 * 2.2)]
+    plain = scipy.stats.t.interval(0.95, 5, np.mean(logs), scipy.stats.sem(logs))
+    assert plain[1] > 0  # Student's interval alone would find no gain
+    assert not compare(a, b).trimmed
+
+
+def test_gains_are_seen_beside_neighbours() -> None:
+    rng = np.random.default_rng(9)
+    gains = [compare(*until_known(beside_neighbours, rng, effect=0.66)) for _ in range(200)]
+    assert sum(c.verdict == "faster" for c in gains) >= 180
+
+
+@pytest.mark.parametrize("processes", [5, 6, 10, 15])
+def test_a_trimmed_interval_is_scipys(processes: int) -> None:
+    logs = np.random.default_rng(processes).normal(0, 0.01, processes)
+    logs[0] = 3.0
+    a = [Block(process=p, block=0, values_s=(math.exp(x),)) for p, x in enumerate(logs)]
+    b = [Block(process=p, block=0, values_s=(1.0,)) for p in range(processes)]
+    found = compare(a, b)
+    cut = max(1, processes // 5) / processes + 1e-9
+    assert found.trimmed
+    assert math.log(found.ratio) == pytest.approx(scipy.stats.trim_mean(logs, cut))
+    low, high = scipy.stats.mstats.trimmed_mean_ci(logs, limits=(cut, cut))
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((low, high))
 
 
 def test_what_slows_both_cancels() -> None:

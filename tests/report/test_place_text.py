@@ -54,7 +54,7 @@ def test_lines_fit_but_for_commands_and_paths(width: int) -> None:
 
 def test_the_answer_comes_first() -> None:
     assert place_text(document(), 80).startswith("Mix: the plan is faster.\n")
-    assert place_text(document(mixed=False), 80).startswith("Do not mix: onert:cpu alone is the fastest.\n")
+    assert place_text(document(mixed=False), 80).startswith("Use onert:cpu: it alone is the fastest.\n")
 
 
 def test_a_package_that_failed_is_not_recommended() -> None:
@@ -99,8 +99,13 @@ def test_unknown_intervals_and_empty_parts_are_said() -> None:
 
 def test_kernels_that_the_runtime_added_are_said() -> None:
     text = profile_text(100)
-    assert text.startswith("onert:cpu has the least wall time: 221 us.\n")
     assert "added by the runtime" in text
+
+
+def test_a_profile_names_the_winner_with_its_interval() -> None:
+    assert profile_text(120).startswith(
+        "onert:cpu is fastest: 220 us of CPU time, 1.64 times as fast as onert:ruy [1.63, 1.64].\n"
+    )
 
 
 def test_a_package_for_another_device_is_to_be_copied_there() -> None:

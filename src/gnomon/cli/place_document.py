@@ -69,6 +69,8 @@ def _decision(found: Placement) -> dict[str, Any]:
         "reason": found.verdict.reason,
         "best_single": best.contender.label,
         "speedup_vs_best_single": speedup,
+        "tied": list(found.verdict.tied),
+        "chosen_for": list(found.verdict.chosen_for),
     }
 
 

@@ -20,7 +20,9 @@ def profile_document(found: Profile, record: Path) -> dict[str, Any]:
         "model": summaries.model(found.model, found.graph),
         "device": found.device,
         "versions": dict(found.versions),
-        "fastest": min(found.columns, key=lambda c: c.wall.median_s).label,
+        "clock": found.clock,
+        "fastest": found.fastest.label,
+        "tied": [c.label for c in found.columns if c.against_fastest and c.against_fastest.verdict == "tie"],
         "columns": [_column(column) for column in found.columns],
         "operators": [
             {
@@ -44,6 +46,8 @@ def profile_document(found: Profile, record: Path) -> dict[str, Any]:
 def _column(column: Column) -> dict[str, Any]:
     return {
         "label": column.label,
+        "level_s": column.level_s,
+        "against_fastest": summaries.comparison(column.against_fastest),
         "wall": summaries.summary(column.wall),
         "cpu": summaries.summary(column.cpu),
         "load_s": column.load_s,

@@ -3,8 +3,9 @@
 Timings are not independent: calls of one process share its memory layout, its threads and its luck. So the
 unit that counts is the fresh **process**, and intervals of several processes are Student intervals over
 one number a process, on the logarithm of time. A bootstrap over three to ten processes, the usual choice,
-covers far less than it says (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015); the
-tests measure the false alarms of what is used here.
+covers far less than it says (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015). One disturbed
+process must not decide either: in comparisons of five and more, where one lies far off, the interval is that of a
+trimmed mean. The tests measure the false alarms of what is used here, with disturbed processes and the stop rule.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ Array = NDArray[np.float64]
 
 UNKNOWN = (0.0, math.inf)
 """The interval of a time of which too little was seen to say anything."""
+
+_TRIMMED_FROM = 5
+"""Processes from which on a comparison trims: below, two ends less leave nothing to tell a spread from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,8 @@ class Comparison:
 
     `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the
     interval and `unit` says what they are: "process", or "block" where only one process was seen, whose
-    luck then stays unseen.
+    luck then stays unseen. `trimmed` says that a process lay so far off that the outer fifth at either end counts
+    only as much as the next.
     """
 
     ratio: float
@@ -79,6 +84,7 @@ class Comparison:
     verdict: Literal["faster", "slower", "tie"]
     pairs: int
     unit: Literal["process", "block"]
+    trimmed: bool = False
 
 
 def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:
@@ -204,6 +210,21 @@ def _student_interval(logs: Array, confidence: float) -> tuple[float, float]:
     return math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
 
 
+def _trimmed_interval(logs: Array, confidence: float) -> tuple[float, float, float]:
+    """Geometric mean without the outer fifth at either end (at least one value), and its interval.
+
+    Student's interval with the winsorised variance: Tukey and McLaughlin, "Less Vulnerable Confidence and Significance
+    Procedures for Location Based on a Single Sample", 1963.
+    """
+    ordered = np.sort(logs)
+    cut = max(1, logs.size // 5)
+    kept = ordered[cut : logs.size - cut]
+    spread = float(np.clip(ordered, kept[0], kept[-1]).std(ddof=1))
+    half = student_quantile((1 + confidence) / 2, kept.size - 1) * spread * math.sqrt(logs.size) / kept.size
+    centre = float(kept.mean())
+    return math.exp(centre), math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
+
+
 def _by_process(blocks: Iterable[Block]) -> dict[int, list[Block]]:
     groups: dict[int, list[Block]] = {}
     for block in sorted(blocks, key=lambda b: (b.process, b.block)):
@@ -297,8 +318,9 @@ def compare(
     """Compare two candidates that were measured interleaved: block r of process p of both stood side by side.
 
     One number a process: the median, over the blocks both have, of the logarithm of the ratio of the
-    block medians, which cancels what slowed both. Student's interval over these numbers. The verdict is a
-    tie if the interval holds 1, or the ratio is within `relevant` of 1: by default 1 %, and 5 % where
+    block medians, which cancels what slowed both. Student's interval over these numbers; if there are five or more
+    and `outliers` flags one, that of their trimmed mean, so that one disturbed process does not decide. The verdict is
+    a tie if the interval holds 1, or the ratio is within `relevant` of 1: by default 1 %, and 5 % where
     only one process was seen. Without two pairs the interval is (0, infinity) and the verdict a tie.
     Raises ValueError if nothing pairs.
     """
@@ -312,10 +334,14 @@ def compare(
         raise ValueError("the two candidates share no block of positive times")
     unit: Literal["process", "block"] = "process" if len(paired) > 1 else "block"
     logs = np.asarray([median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values())))
-    low, high = _student_interval(logs, confidence)
     ratio = math.exp(float(logs.mean()))
+    low, high = _student_interval(logs, confidence)
+    trimmed = unit == "process" and logs.size >= _TRIMMED_FROM and any(outliers(logs.tolist()))
+    if trimmed:
+        ratio, low, high = _trimmed_interval(logs, confidence)
     threshold = relevant if relevant is not None else (0.01 if unit == "process" else 0.05)
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if abs(math.log(ratio)) >= math.log1p(threshold):
         verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
-    return Comparison(ratio=ratio, low=low, high=high, verdict=verdict, pairs=int(logs.size), unit=unit)
+    pairs = int(logs.size)
+    return Comparison(ratio=ratio, low=low, high=high, verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed)

@@ -23,12 +23,12 @@ from gnomon.core.stats import quantile
 from gnomon.errors import ModelError
 from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
-from gnomon.jobs.contender import QUANTILE, Contender, Kind, Part, level, trace_of
+from gnomon.jobs.contender import Contender, Kind, Part, level, trace_of
 from gnomon.jobs.kernels import kernels
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate
-from gnomon.measure.clock import Clock
+from gnomon.measure.clock import QUANTILE, Clock
 from gnomon.measure.effort import Effort
 from gnomon.models.cut import Cutter
 from gnomon.models.cutters import open_cutter

@@ -11,7 +11,7 @@ from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, me
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Target
 from gnomon.measure.campaign import Candidate, Measured
-from gnomon.measure.clock import Clock, cpu_tells
+from gnomon.measure.clock import QUANTILE, Clock, cpu_tells, levels
 from gnomon.runtimes.base import Configuration
 
 Kind = Literal["single", "plan", "greedy"]
@@ -95,17 +95,19 @@ def cpu_summary(measured: Measured) -> Summary | None:
 
 def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
     """The interleaved comparison of two candidates, by the same number of each block."""
-    return compare(_levels(a, clock), _levels(b, clock))
+    return compare(levels(a.runs, clock), levels(b.runs, clock))
 
 
-def _levels(measured: Measured, clock: Clock) -> list[Block]:
-    return [
-        Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
-        for b in blocks(measured, clock)
-    ]
-
-
-QUANTILE = {"cpu": 0.5, "wall": 0.2}
+def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
+    """The key of the fastest of what ran interleaved: the least level, unless another is surely faster than that."""
+    best = min(field, key=lambda key: level(field[key], clock))
+    for _ in field:
+        compared = {key: versus(found, field[best], clock) for key, found in field.items() if key != best}
+        faster = [key for key, found in compared.items() if found.verdict == "faster" and found.unit == "process"]
+        if not faster:
+            break
+        best = min(faster, key=lambda key: compared[key].ratio)
+    return best
 
 
 def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:

@@ -10,9 +10,9 @@ from typing import Literal
 
 from gnomon.core.stats import Block, compare, median, quantile, summarise
 from gnomon.errors import UsageError
-from gnomon.jobs.contender import QUANTILE, blocks, level
+from gnomon.jobs.contender import blocks, level
 from gnomon.measure.campaign import Measured
-from gnomon.measure.clock import Clock, cpu_tells
+from gnomon.measure.clock import QUANTILE, Clock, cpu_tells
 from gnomon.measure.energy import ENERGY, joules_of
 
 RELEVANT = 0.01

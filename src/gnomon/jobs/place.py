@@ -103,7 +103,8 @@ def _place(
         clock = across.clock if across else inside[0].clock
         contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
         lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
-        verdict = prove(lab, contenders, clock)
+        priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
+        verdict = prove(lab, contenders, clock, priced=priced)
         clock = verdict.clock
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
@@ -175,11 +176,11 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
         single = verdict.best_single.contender.label
-        verdict = replace(verdict, reason=f"Do not mix: the plan's package was refused ({told}); use {single}.")
+        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused ({told}).")
     raise AssertionError("unreachable")
 
 
 def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
-    return (*doubts(lab, sensitivity), *([drifted] if drifted else []))
+    return (*verdict.warnings, *doubts(lab, sensitivity), *([drifted] if drifted else []))

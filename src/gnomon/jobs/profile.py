@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.core.stats import Summary, summarise
+from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.devices.guard import guarded_folder
 from gnomon.jobs.across import AcrossPlacer
-from gnomon.jobs.contender import Contender, blocks, cpu_summary, trace_of
+from gnomon.jobs.clock_warnings import clock_warnings
+from gnomon.jobs.contender import Contender, blocks, choose_clock, cpu_summary, fastest_of, level, trace_of, versus
 from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
 from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.patience import patiently
@@ -20,6 +21,8 @@ from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing
 from gnomon.jobs.transferring import inside_placer
 from gnomon.jobs.trust import doubts, reference
+from gnomon.measure.campaign import Measured
+from gnomon.measure.clock import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 
@@ -28,12 +31,16 @@ from gnomon.measure.progress import Watch
 class Column:
     """One way to run the whole model.
 
+    `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
+    quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
     `wall` and `cpu` sum up the runs without any profiler; `kernels` and `times_s` (operator index -> seconds) are from
     the profiled ones, never mixed with them. `unattributed_s` is what the kernels leave of wall time, negative where
     profiling itself costs more. `difference` is the largest one of the outputs from the reference.
     """
 
     label: str
+    level_s: float
+    against_fastest: Comparison | None
     wall: Summary
     cpu: Summary | None
     load_s: float
@@ -47,18 +54,27 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What `profile` found: a column for each way to run the model that gives right outputs."""
+    """What `profile` found: a column for each way to run the model that gives right outputs.
+
+    `clock` is what the columns are compared by, as in a placement.
+    """
 
     model: Path
     graph: Graph
     device: str
     versions: dict[str, str]
+    clock: Clock
     columns: tuple[Column, ...]
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     campaign: str
     resumed: bool
     seconds: float
+
+    @property
+    def fastest(self) -> Column:
+        """The fastest column by the clock, which others may equal."""
+        return next(c for c in self.columns if c.against_fastest is None)
 
 
 def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
@@ -77,18 +93,22 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
     ):
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
-        alive = profile_singles(lab, contenders)
-        columns = tuple(_column(lab, c) for c in alive)
-        fastest = min(columns, key=lambda c: c.wall.median_s)
-        lab.runner.finish({"fastest": fastest.label, "median_s": fastest.wall.median_s})
+        alive = profile_singles(lab, contenders, settle=True)
+        field = {c.label: lab.runner.known(c.key) for c in alive}
+        clock = choose_clock(lab, field.values())
+        best = fastest_of(field, clock)
+        columns = tuple(_column(lab, c, field[best], clock) for c in alive)
+        fastest = next(c for c in columns if c.against_fastest is None)
+        lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
         return Profile(
             model=request.model,
             graph=lab.graph,
             device=lab.device.name,
             versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=clock,
             columns=columns,
             missing=tuple(lab.missing),
-            doubts=doubts(lab, sensitivity),
+            doubts=(*clock_warnings(field, best, clock), *doubts(lab, sensitivity)),
             campaign=lab.runner.campaign.id,
             resumed=lab.runner.resumed,
             seconds=time.monotonic() - start,
@@ -104,12 +124,14 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     return made
 
 
-def _column(lab: Lab, contender: Contender) -> Column:
+def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Column:
     known = lab.runner.known(contender.key)
     found = kernels(contender.graph, lab.runner.known(trace_of(contender).key))
     wall = summarise(blocks(known, "wall"))
     return Column(
         label=contender.label,
+        level_s=level(known, clock),
+        against_fastest=None if known.key == best.key else versus(known, best, clock),
         wall=wall,
         cpu=cpu_summary(known),
         load_s=known.fact("load_ns") * 1e-9,

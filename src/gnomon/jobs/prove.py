@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.core.sample import Failure
 from gnomon.core.stats import summarise
 from gnomon.errors import MeasurementError
-from gnomon.jobs.contender import Contender, Proved, blocks, choose_clock, cpu_summary, level, traced_candidate, versus
+from gnomon.jobs.clock_warnings import EQUAL, clock_warnings, interval
+from gnomon.jobs.contender import (
+    Contender,
+    Proved,
+    blocks,
+    choose_clock,
+    cpu_summary,
+    fastest_of,
+    level,
+    traced_candidate,
+    versus,
+)
 from gnomon.jobs.lab import Lab
 from gnomon.jobs.packages import read_plan
 from gnomon.jobs.targets import describe
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import Clock
+from gnomon.measure.environment import Doubt
 from gnomon.measure.recorded import UNMEASURED
 
 _FAR = 1.5
@@ -24,13 +36,18 @@ _FAR = 1.5
 _WORTH = 1.02
 """The least predicted gain for which a plan that was not measured is chosen."""
 
+_LESS = 1.02
+"""How many times as much memory another must take for one to be chosen for less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the proof says: all contenders, the best single one, and the one to use.
 
     `reason` is one sentence for people. `clock` is what decided: the one that was asked for, or wall time where the
-    CPU time of some contender does not tell its whole story.
+    CPU time of some contender does not tell its whole story. `tied` are the labels of the other single contenders that
+    may be as fast as the best one, and `chosen_for` what that was chosen for among those equally fast. `warnings` say
+    where other calls or the other clock name another winner.
     """
 
     proved: tuple[Proved, ...]
@@ -38,6 +55,9 @@ class Verdict:
     chosen: Proved
     reason: str
     clock: Clock
+    tied: tuple[str, ...] = ()
+    chosen_for: tuple[str, ...] = ()
+    warnings: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +81,7 @@ class Verified:
         return self.failure is None and not self.moved and not self.skipped
 
 
-def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
+def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bool = False) -> Verdict:
     """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`.
 
     A single contender that the profile showed to be hopeless is not run again: it was interleaved there with the best.
@@ -80,7 +100,8 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> Verdict:
     if clock == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
         clock = choose_clock(lab, results.values())
-    verdict = judge_contenders(contenders, results, clock, far)
+    converted = {c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)}
+    verdict = judge_contenders(contenders, results, clock, far, converted=converted, priced=priced)
     return verdict if lab.link else predicted_verdict(verdict)
 
 
@@ -117,37 +138,116 @@ def judge_contenders(
     results: Mapping[str, Measured],
     clock: Clock,
     beside: Mapping[str, Measured] | None = None,
+    *,
+    converted: Collection[str] = (),
+    priced: bool = False,
 ) -> Verdict:
     """Choose from what was measured of each contender, by its key.
 
-    `beside` has what a contender is compared with, where it was not measured beside the best single one.
+    `beside` has what a contender is compared with, where it was not measured beside the best single one. `converted`
+    are the keys of those that run the model as it was converted. `priced` says that mixes were thought of, so that
+    without a plan none promised a gain.
 
-    A mix is chosen only if it is faster than the best single contender by more than the noise, and several processes
-    were seen: one process cannot tell a gain from its luck. MeasurementError if no single contender is left.
+    A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
+    were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
+    be told, one without a conversion is chosen, then the one of least memory. MeasurementError if none is left.
     """
     singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
-    best = min(singles, key=lambda c: level(results[c.key], clock))
     other = beside or {}
-    proved = {c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clock) for c in contenders}
+
+    def against(best: Contender) -> dict[str, Proved]:
+        return {c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clock) for c in contenders}
+
+    by_key = {c.key: c for c in singles}
+    beside_each_other = {key: results[key] for key in by_key if key not in other}
+    best = by_key[fastest_of(beside_each_other or {key: results[key] for key in by_key}, clock)]
+    proved = against(best)
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
     mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
-    chosen = proved[best.key]
+    equal: list[Proved] = []
     if mixes:
         chosen = min(mixes, key=lambda p: level(p.measured, clock))
         # What else is faster must be surely faster than the plan, which is the one that was solved for.
         plan = next((p for p in mixes if p.contender.kind == "plan"), chosen)
         if plan is not chosen and versus(chosen.measured, plan.measured, clock).verdict != "faster":
             chosen = plan
+    else:
+        equal = _equal([p for key, p in proved.items() if key not in other], proved[best.key], clock)
+        preferred = _preferred(equal, converted, clock).contender
+        proved = proved if preferred is best else against(preferred)
+        best = preferred
+        chosen = proved[best.key]
+    ties = [p for p in proved.values() if p.contender.kind == "single" and _may_be_as_fast(p)]
+    for_what = _chosen_for(chosen, [p for p in equal if p.contender.key != best.key], converted)
+    field = {p.contender.label: p.measured for key, p in proved.items() if p.ok and key not in other}
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
         chosen=chosen,
-        reason=_reason(list(proved.values()), proved[best.key], chosen),
+        reason=_reason(list(proved.values()), proved[best.key], chosen, for_what, priced=priced),
         clock=clock,
+        tied=tuple(p.contender.label for p in ties),
+        chosen_for=for_what,
+        warnings=clock_warnings(field, chosen.contender.label, clock),
     )
+
+
+def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
+    """The single contenders that are equally fast as far as can be told: the fastest, and those less than 2 % behind
+    and inside the noise, than which nothing is surely faster.
+    """
+
+    def beaten(one: Proved) -> bool:
+        rivals = [p for p in proved if p.ok and p.contender.key != one.contender.key]
+        return any(versus(p.measured, one.measured, clock).verdict == "faster" for p in rivals)
+
+    near = [
+        p
+        for p in proved
+        if p.contender.kind == "single"
+        and p.against_best is not None
+        and p.against_best.unit == "process"
+        and p.against_best.verdict == "tie"
+        and p.against_best.ratio < EQUAL
+    ]
+    return [fastest, *(p for p in near if not beaten(p))]
+
+
+def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
+    """Of equally fast contenders the one to use: one without a conversion, then that of least memory, then the first by
+    time.
+    """
+    pool = [p for p in equal if p.contender.key not in converted] or list(equal)
+    known = [p for p in pool if _memory(p)]
+    if known:
+        least = min(map(_memory, known))
+        pool = [p for p in known if _memory(p) <= _LESS * least]
+    return min(pool, key=lambda p: level(p.measured, clock))
+
+
+def _memory(proved: Proved) -> int:
+    """Its peak memory in bytes; 0 where that is not known."""
+    return int(proved.measured.fact("peak_rss_bytes") or 0)
+
+
+def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[str]) -> tuple[str, ...]:
+    """What it has over others that are equally fast."""
+    found = []
+    if chosen.contender.key not in converted and any(p.contender.key in converted for p in others):
+        found.append("no conversion")
+    known = [_memory(p) for p in others if _memory(p)]
+    if known and 0 < _memory(chosen) * _LESS < min(known):
+        found.append("less memory")
+    return tuple(found)
+
+
+def _may_be_as_fast(proved: Proved) -> bool:
+    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is no tie."""
+    compared = proved.against_best
+    return compared is not None and compared.verdict == "tie" and compared.ratio < _FAR
 
 
 def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clock) -> Proved:
@@ -162,37 +262,46 @@ def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clo
     )
 
 
-def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved) -> str:
+def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Sequence[str], *, priced: bool) -> str:
     """The answer in one sentence."""
     alone = best.contender.label
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
         return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."
-    others = _others(proved, best)
-    plan = next((p for p in proved if p.contender.kind == "plan"), None)
-    if plan is None:
-        return f"Do not mix: use {alone}{others}."
-    if plan.against_best is None:
-        return f"Do not mix: the plan was refused ({describe(plan.measured.failure)}); use {alone}{others}."
-    if plan.against_best.verdict == "faster":
-        return f"Do not mix yet: one process cannot tell the plan's gain from its luck; use {alone}{others}."
-    if plan.against_best.verdict == "slower":
-        return f"Do not mix: the plan is slower; use {alone}{others}."
-    return f"Do not mix: what the plan gains is inside the noise; use {alone}{others}."
+    parts = [part for part in (_standing(proved, for_what), _mixing(proved, priced=priced)) if part]
+    return f"Use {alone}{': ' if parts else ''}{'; '.join(parts)}."
 
 
-def _others(proved: Sequence[Proved], best: Proved) -> str:
-    """How the best single contender stands to the others, as the end of a sentence."""
+def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
+    """How the best single contender stands to the others."""
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
-    # One process bounds nothing, but what is far slower in it is no tie for that.
-    ties = [label for label, versus in compared if versus.verdict == "tie" and versus.ratio < _FAR]
+    ties = [p for p in proved if p.contender.kind == "single" and _may_be_as_fast(p)]
     if ties:
-        return f", though {' and '.join(ties)} may be as fast: the difference is inside the noise"
+        labels = " and ".join(p.contender.label for p in ties)
+        only = ties[0].against_best if len(ties) == 1 else None
+        ratio = f" (ratio {only.ratio:.2f} {interval(only.low, only.high)})" if only else ""
+        return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
     label, versus = min(compared, key=lambda item: item[1].ratio)
-    unsure = " as far as the few processes tell" if versus.verdict == "tie" else ""
-    return f", {versus.ratio:.2f} times as fast as {label}{unsure}"
+    told = f"{versus.ratio:.2f} times as fast as {label}"
+    if versus.verdict == "tie":
+        return f"{told} as far as the few processes tell"
+    return f"{told} {interval(versus.low, versus.high)}"
+
+
+def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
+    """Why no mix is chosen."""
+    plan = next((p for p in proved if p.contender.kind == "plan"), None)
+    if plan is None:
+        return "a mix would not be faster" if priced else ""
+    if plan.against_best is None:
+        return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
+    if plan.against_best.verdict == "faster":
+        return "one process cannot tell whether a mix is faster"
+    if plan.against_best.verdict == "slower":
+        return "a mix is slower"
+    return "what a mix gains is inside the noise"
 
 
 def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:

@@ -11,15 +11,17 @@ from gnomon.jobs.lab import Lab
 from gnomon.jobs.targets import Missing, describe
 
 
-def profile_singles(lab: Lab, contenders: Sequence[Contender]) -> list[Contender]:
+def profile_singles(lab: Lab, contenders: Sequence[Contender], *, settle: bool = False) -> list[Contender]:
     """Measure all of them interleaved; return those that run with right outputs, which then are traced.
 
     The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
-    campaign, under the contenders' keys.
+    campaign, under the contenders' keys. With `settle` they are the answer, and the stop rule decides when they are
+    known well enough.
     """
     # Enough to price from; how sure the answer is, the proof's stop rule decides.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
-    measured = lab.runner.measure("profile", [c.candidate for c in contenders], effort)
+    candidates = [c.candidate for c in contenders]
+    measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
     alive = []
     for contender in contenders:
         if measured[contender.key].ok:

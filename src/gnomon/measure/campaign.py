@@ -12,8 +12,8 @@ from typing import Any
 from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, question_key
 from gnomon.core.campaign import Event as CampaignEvent
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
-from gnomon.core.stats import blocks_of, summarise
-from gnomon.measure.clock import Clock, cpu_tells
+from gnomon.core.stats import Block, blocks_of, compare, median, summarise
+from gnomon.measure.clock import Clock, cpu_tells, levels
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import AgentLink, Event, failure_of
@@ -180,11 +180,12 @@ class CampaignRunner(Known):
         start = time.monotonic()
         meter = Meter(stage, effort.processes_least * sum(_visits(c, effort) for c in candidates), self._watch)
         for process in range(effort.processes_most):
-            if process >= effort.processes_least and self._enough(candidates, effort, start):
+            rivals = self._rivals(candidates, effort) if process >= effort.processes_least else []
+            if process >= effort.processes_least and self._enough(candidates, rivals, effort, start):
                 break
             trying = list(candidates)
             for _ in range(2):
-                wanted = {c.key: self._wanted(c, candidates, process, effort) for c in trying}
+                wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in trying}
                 todo = sum(map(len, wanted.values()))
                 meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
                 for group in _groups([c for c in trying if wanted[c.key]], effort.together):
@@ -196,14 +197,19 @@ class CampaignRunner(Known):
         meter.finish()
         return {c.key: self.known(c.key) for c in candidates}
 
-    def _wanted(self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort) -> list[int]:
-        """The visits that a candidate still needs in a process: none once it failed, few once it lags."""
+    def _wanted(
+        self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort, *, rival: bool
+    ) -> list[int]:
+        """The visits that a candidate still needs in a process: none once it failed, few once it lags.
+
+        A `rival` that seems to lag, but not surely, gets all of them.
+        """
         known = self.known(candidate.key)
         if known.failure is not None:
             return []
         most = _visits(candidate, effort)
         behind = self._behind(candidate, field, effort)
-        if behind > effort.laggard:
+        if behind > effort.laggard and not rival:
             hopeless = _HOPELESS_PROFILED if candidate.profiled else _HOPELESS_VISITS
             visits = hopeless if behind > effort.hopeless else _LAGGARD_VISITS
             visits = _KNOWN_VISITS if candidate.laggard else visits
@@ -226,15 +232,33 @@ class CampaignRunner(Known):
             return effort.laggard * 1.01 if candidate.laggard else 1.0
         return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
-    def _enough(self, candidates: Sequence[Candidate], effort: Effort, start: float) -> bool:
+    def _rivals(self, candidates: Sequence[Candidate], effort: Effort) -> list[Candidate]:
+        """The candidates that work and may still be as fast as the fastest, by what is known.
+
+        What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
+        """
+        known = {c.key: self.known(c.key) for c in candidates if not c.profiled}
+        known = {key: found for key, found in known.items() if found.ok}
+        if not known:
+            return []
+        clock: Clock = "cpu" if all(cpu_tells(found.runs) for found in known.values()) else "wall"
+        numbers = {key: levels(found.runs, clock) for key, found in known.items()}
+        fastest = min(numbers.values(), key=lambda blocks: median([v for b in blocks for v in b.values_s]))
+        rivals = []
+        for candidate in candidates:
+            if candidate.key not in known:
+                continue
+            behind = self._behind(candidate, candidates, effort)
+            if behind <= effort.laggard or (behind <= effort.hopeless and _open(numbers[candidate.key], fastest)):
+                rivals.append(candidate)
+        return rivals
+
+    def _enough(
+        self, candidates: Sequence[Candidate], rivals: Sequence[Candidate], effort: Effort, start: float
+    ) -> bool:
         """Whether every candidate that works is known well enough, none has a rival left, or the budget is over."""
         if time.monotonic() - start > effort.budget_s:
             return True
-        rivals = [
-            c
-            for c in candidates
-            if not c.profiled and self.known(c.key).ok and self._behind(c, candidates, effort) <= effort.laggard
-        ]
         if len(rivals) == 1 < len(candidates):
             return True
         for candidate in rivals:
@@ -337,6 +361,12 @@ class CampaignRunner(Known):
         """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
         found = (s if isinstance(s, int) else self.sources(s) for s in sources)
         return tuple(dict.fromkeys(i for i in found if i is not None))
+
+
+def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
+    """Whether a candidate is not surely slower than the fastest."""
+    shared = {(b.process, b.block) for b in a} & {(b.process, b.block) for b in fastest}
+    return not shared or compare(a, fastest).verdict != "slower"
 
 
 def _visits(candidate: Candidate, effort: Effort) -> int:

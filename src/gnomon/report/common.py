@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection
 from pathlib import Path
@@ -42,8 +43,63 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
 
 
+_FIRST = frozenset({"clocks-disagree", "medians-disagree"})
+"""Kinds of doubts about the answer itself, which stand under it."""
+
+_NARROW = 1.04
+"""How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
+
+
+CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
+"""Names of the clocks that decide."""
+
+
+def bounds(found: dict[str, Any]) -> str:
+    """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
+    low, high = found["low"], found["high"]
+    if low is None or high is None or not math.isfinite(high):
+        return "[unknown]"
+    return f"[{units.digits(low)}, {units.digits(high)}]"
+
+
+def counted(summaries: list[dict[str, Any]]) -> str:
+    """How many processes and samples each of several summaries is of: "3 to 6 processes, 40 to 900 samples each"."""
+    processes, samples = ([s[key] for s in summaries] for key in ("processes", "n"))
+    return f"{_range(processes, 'process', 'processes')}, {_range(samples, 'sample', 'samples')} each"
+
+
+def _range(counts: list[int], one: str, many: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low} to {high} {many}" if low < high else f"{high} {one if high == 1 else many}"
+
+
+def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
+    """The doubts about the answer itself, which stand in the first lines."""
+    for row in rows:
+        if row["kind"] in _FIRST:
+            page.item(f"Warning: {row['message']}.", row["hint"])
+
+
+def certainty(compared: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
+    """Which differences from the best stay open, by label and comparison, and how to get certainty.
+
+    A tie whose interval is narrow is certain: the two are equally fast.
+    """
+    unsure = [label for label, found in compared if found and found["verdict"] == "tie" and not _is_narrow(found)]
+    if unsure:
+        page.item(
+            f"Not certain: whether {' or '.join(unsure)} is as fast as {best} or faster.",
+            f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine.",
+        )
+
+
+def _is_narrow(found: dict[str, Any]) -> bool:
+    return bool(found["low"] and found["high"] and found["high"] <= _NARROW * found["low"])
+
+
 def doubts(rows: list[dict[str, str]], page: Page) -> None:
-    """What speaks against trusting the figures."""
+    """What speaks against trusting the figures, but for what stands in the first lines."""
+    rows = [row for row in rows if row["kind"] not in _FIRST]
     if not rows:
         return
     page.heading("Doubts")

@@ -6,11 +6,21 @@ import shlex
 from typing import Any
 
 from gnomon.report import units
-from gnomon.report.common import closing, doubts, failure_text, missing, model_line
+from gnomon.report.common import (
+    CLOCKS,
+    bounds,
+    certainty,
+    closing,
+    counted,
+    doubts,
+    failure_text,
+    first_warnings,
+    missing,
+    model_line,
+)
 from gnomon.report.spans import assignment_text, numbers
 from gnomon.report.text import Column, Page
 
-_CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 _EXPENSIVE = 10
 
 
@@ -23,6 +33,7 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     speedup = document["decision"]["speedup_vs_best_single"]
     if speedup:
         page.line(f"95 % interval of the gain: {_times(speedup['low'])} to {_times(speedup['high'])} times as fast.")
+    first_warnings(document["doubts"], page)
     page.line(model_line(document))
     _contenders(document, page)
     _prediction(document, page)
@@ -41,7 +52,7 @@ def _times(value: float | None) -> str:
 
 def _contenders(document: dict[str, Any], page: Page) -> None:
     clock = document["clock"]
-    page.heading(f"One inference, decided by {_CLOCKS[clock]} (median, [95 % interval])")
+    page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
     main = "cpu" if clock == "cpu" else "measured"
     columns = [
         Column(title="way to run", number=False, least=20),
@@ -65,8 +76,11 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
     if clock == "wall":
-        notes.append("order and ratio are of the lower fifth of the calls, which nothing else interrupted")
+        notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
+    notes.append(counted([c[main] for c in alive]))
     page.line("; ".join(notes) + ".", indent=1, style="dim")
+    best = document["decision"]["best_single"]
+    certainty([(c["label"], c["against_best"]) for c in alive], best, max(c[main]["processes"] for c in alive), page)
     for contender in document["contenders"]:
         if contender["failure"]:
             page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
@@ -95,9 +109,7 @@ def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
 def _verdict(ratio: dict[str, Any] | None) -> str:
     if ratio is None:
         return ""
-    if ratio["low"] is None or ratio["high"] is None:
-        return "[unknown]"
-    return f"[{units.digits(ratio['low'])}, {units.digits(ratio['high'])}] {ratio['verdict']}"
+    return f"{bounds(ratio)} {ratio['verdict']}"
 
 
 def _prediction(document: dict[str, Any], page: Page) -> None:
