@@ -141,6 +141,7 @@ def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:
         (1, [measured(1000, 1900)], "wall"),  # threads that nobody asked for
         (1, [measured(1000, 990), measured(1000, 1900)], "wall"),  # one such is enough
         (1, [measured(1000, 100, waits=6)], "wall"),  # another processor does the work
+        (1, [measured(1000, 999, waits=15)], "cpu"),  # another thread of the process does it while the caller waits
     ],
 )
 def test_the_clock_is_the_one_that_tells_the_whole_story(threads: int, field: list[Measured], clock: str) -> None:

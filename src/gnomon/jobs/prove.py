@@ -294,7 +294,7 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
     """Why no mix is chosen."""
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
-        return "a mix would not be faster" if priced else ""
+        return "by the profile a mix would not be faster" if priced else ""
     if plan.against_best is None:
         return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
     if plan.against_best.verdict == "faster":
