@@ -11,7 +11,7 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.solve import Solution
 from gnomon.core.stats import Comparison, summarise
 from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, level, versus
-from gnomon.jobs.kernels import Kernel
+from gnomon.jobs.kernels import Kernel, breakdown, divided
 from gnomon.jobs.place import Placement
 from gnomon.jobs.profile import Column, Profile
 from gnomon.jobs.prove import Verdict, Verified
@@ -138,9 +138,19 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
             planned=planned[op.index],
             ran_on=planned[op.index],
             times_s={backend: PRICES_S[backend][op.index] for backend in PRICES_S},
+            within={},
         )
         for op in MODEL.operators
     )
+    breakdowns = {
+        p.contender.label: divided(
+            {i: PRICES_S[backend][i] or 0.0 for i, backend in p.contender.backends.items()},
+            (),
+            level(p.measured, clock),
+        )
+        for p in made
+        if p.ok
+    }
     return Placement(
         model=Path("models/hand\x07.circle"),
         graph=MODEL,
@@ -151,7 +161,7 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         verdict=Verdict(proved=tuple(made), best_single=made[0], chosen=chosen, reason=reason, clock=clock),
         verified=Verified(places=planned, moved=(), difference={"absolute": 1e-7, "relative": 2e-7}, failure=None),
         rows=rows,
-        unattributed_s={"onert:cpu": 5e-6, "onert:ruy (+cpu for 1 of 4)": -6e-6},
+        breakdowns=breakdowns,
         solutions={"onert": solution()},
         why_not_mixed="",
         ideal_s=None,
@@ -202,8 +212,7 @@ def profiled() -> Profile:
         peak_rss_bytes=None,
         difference={"absolute": 0.0, "relative": 0.0},
         kernels=kernels,
-        times_s={0: 100e-6, 1: 20e-6, 2: 70e-6, 3: 5e-6},
-        unattributed_s=15e-6,
+        breakdown=breakdown(model, kernels, 220e-6),
     )
     slow = measured("ruy", 360)
     slower = replace(

@@ -17,7 +17,7 @@ from gnomon.cli.profile_document import profile_document
 from gnomon.jobs.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s"}
+FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s", "within"}
 """Objects whose keys are names of runtimes, contenders or configurations."""
 
 

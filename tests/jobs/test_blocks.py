@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from gnomon.core.graph import Tensor
 from gnomon.core.sample import Run, Samples
 from gnomon.jobs.across import merge
-from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
+from gnomon.jobs.blocks import (
+    Blocks,
+    SegmentFiles,
+    choose_blocks,
+    kernel_spans,
+    least_times,
+    node_times,
+    random_chains,
+    split_places,
+)
 from gnomon.jobs.contender import choose_clock
 from gnomon.jobs.kernels import Kernel
 from gnomon.jobs.lab import Lab
@@ -121,6 +130,61 @@ def test_the_nodes_times_add_up_to_the_kernels(cutter: OnnxCutter, data: st.Data
     )
     found = [Kernel(name=str(k), operators=tuple(ops), backend="b", time_s=t) for k, (ops, t) in enumerate(rows)]
     assert sum(node_times(cutter, found)) == pytest.approx(sum(t for _, t in rows))
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=30)
+def test_blocks_take_at_least_what_is_surely_theirs(cutter: OnnxCutter, data: st.DataObject) -> None:
+    rows = data.draw(
+        st.lists(st.tuples(st.sets(st.sampled_from(cutter.order), max_size=3), st.floats(0, 1)), max_size=8)
+    )
+    inner = data.draw(st.sets(st.integers(1, len(cutter.order) - 1), max_size=5))
+    places = (0, *sorted(inner), len(cutter.order))
+    found = [Kernel(name=str(k), operators=tuple(ops), backend="b", time_s=t) for k, (ops, t) in enumerate(rows)]
+    least = least_times(kernel_spans(cutter, found), places)
+    told = node_times(cutter, found)
+    for block, (a, b) in enumerate(pairwise(places)):
+        assert least[block] <= sum(told[a:b]) + 1e-9
+    assert sum(least_times(kernel_spans(cutter, found), (0, len(cutter.order)))) == pytest.approx(sum(told))
+
+
+def test_what_reaches_over_a_cut_is_no_blocks_for_sure(cutter: OnnxCutter) -> None:
+    a, b, c, d = cutter.order[:4]
+    found = [
+        Kernel(name="a", operators=(a,), backend="k", time_s=1.0),
+        Kernel(name="reorder within", operators=(), backend="k", time_s=2.0),
+        Kernel(name="a again", operators=(), backend="k", time_s=4.0, named=(a,)),
+        Kernel(name="reorder at the cut", operators=(), backend="k", time_s=8.0),
+        Kernel(name="over the cut", operators=(b, c), backend="k", time_s=16.0),
+        Kernel(name="d", operators=(d,), backend="k", time_s=32.0),
+    ]
+    spans = kernel_spans(cutter, found)
+    assert least_times(spans, (0, 2, 4)) == [7.0, 32.0]
+    assert least_times(spans, (0, 1, 3, 4)) == [7.0, 16.0, 32.0]
+
+
+def test_what_the_runtime_did_not_name_has_no_time_unless_it_computes(cutter: OnnxCutter) -> None:
+    macs = [cutter.graph.operators[i].macs for i in cutter.order]
+    light = next(k for k in range(1, len(macs)) if macs[k - 1] and macs[k] == 0)
+    conv, after = cutter.order[light - 1 : light + 1]
+    heavy = next(i for i in cutter.order[light + 1 :] if cutter.graph.operators[i].macs)
+    places = (0, light, len(macs))
+    for others, least in (((after,), [1.0, 0.0]), ((after, heavy), [0.0, 0.0])):
+        found = [Kernel(name="k", operators=(conv, *others), backend="k", time_s=1.0, named=(conv,))]
+        assert least_times(kernel_spans(cutter, found), places) == least
+        assert light in split_places(cutter, found)
+    whole = [Kernel(name="k", operators=tuple(cutter.order), backend="k", time_s=1.0)]
+    assert split_places(cutter, whole) == set()
+    assert least_times(kernel_spans(cutter, whole), places) == [0.0, 0.0]
+
+
+def test_kernels_are_not_cut_where_there_is_another_place(cutter: OnnxCutter) -> None:
+    weight = [1.0] * len(cutter.order)
+    usual = choose_blocks(cutter, weight, 4).places
+    others = choose_blocks(cutter, weight, 4, usual).places
+    assert len(others) == len(usual)
+    assert not set(others[1:-1]) & set(usual)
+    assert choose_blocks(cutter, weight, 4, range(len(weight))).places == usual
 
 
 def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:

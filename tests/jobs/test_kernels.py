@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,11 @@ from hypothesis import strategies as st
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import OperatorSamples, Run, Samples
-from gnomon.jobs.kernels import Kernel, Sources, _absorb, kernels, operator_times
+from gnomon.jobs.kernels import Kernel, Sources, _absorb, breakdown, by_clock, kernels
 from gnomon.measure.campaign import Measured
 
 
-def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int]) -> Graph:
+def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int], kinds: Sequence[str] = ()) -> Graph:
     """Operators, each reading what the ones named before it write (none: the input)."""
     tensors = [Tensor(name="x", shape=(1,), dtype="float32", size_bytes=4)]
     tensors += [Tensor(name=f"t{k}", shape=(1,), dtype="float32", size_bytes=4) for k in range(len(feeds))]
@@ -22,7 +23,7 @@ def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int]) -> Graph:
         Operator(
             index=k,
             name=f"op{k}",
-            type="Conv",
+            type=kinds[k] if kinds else "Conv",
             inputs=tuple(i + 1 for i in sources) or (0,),
             outputs=(k + 1,),
             macs=macs[k],
@@ -104,10 +105,129 @@ def test_every_operator_finds_a_home_where_the_graph_hangs_together(data: st.Dat
     assert set(home.values()) == set(known.values())
 
 
-def test_a_fused_kernels_time_goes_to_its_operators_by_their_work() -> None:
-    found = [Kernel(name="k", operators=(0, 1), backend="b", time_s=1.0)]
-    times = operator_times(line(3, [2, 0, 0]), found)
-    assert times == pytest.approx({0: 0.75, 1: 0.25})
+def test_a_fused_kernels_time_is_that_of_the_operator_which_makes_it() -> None:
+    graph = line(4, [2, 0, 0, 9])
+    found = [Kernel(name="k", operators=(0, 1), backend="b", time_s=1.0, named=(1, 0))]
+    assert breakdown(graph, found, 3.0).times_s == {0: 1.0}  # no second of it is invented for 1
+    assert breakdown(graph, found, 3.0).within == {1: 0}
+    # Of what the runtime did not name there is no time, however much it computes.
+    found = [Kernel(name="k", operators=(0, 3), backend="b", time_s=1.0, named=(0,))]
+    assert breakdown(graph, found, 3.0).times_s == {0: 1.0}
+    assert breakdown(graph, found, 3.0).within == {3: 0}
+
+
+def test_all_kernels_that_name_an_operator_count_for_it() -> None:
+    found = [
+        Kernel(name="conv", operators=(0, 1), backend="b", time_s=1.0, named=(0, 1)),
+        Kernel(name="reorder of conv", operators=(), backend="b", time_s=0.5, named=(1,)),
+        Kernel(name="Reorder", operators=(), backend="b", time_s=0.25),
+    ]
+    made = breakdown(line(3, [2, 0, 0]), found, 2.0)
+    assert made.times_s == {0: 1.5}
+    assert [kernel.name for kernel in made.own] == ["Reorder"]
+    assert made.unattributed_s == pytest.approx(0.25)
+
+
+def test_a_kernel_of_the_whole_graph_tells_of_no_operator() -> None:
+    found = kernels(line(3), profiled([("whole graph", (0, 1, 2), (3000,))]))
+    made = breakdown(line(3), found, 4e-6)
+    assert not made.times_s
+    assert not made.within
+    assert [kernel.name for kernel in made.own] == ["whole graph"]
+    assert made.own[0].time_s == pytest.approx(3e-6)
+    assert breakdown(line(1), [Kernel(name="k", operators=(0,), backend="b", time_s=1.0)], 1.0).times_s == {0: 1.0}
+
+
+@given(st.data(), st.integers(1, 8), st.floats(0, 10))
+def test_operators_kernels_and_the_rest_are_the_whole(data: st.DataObject, count: int, whole_s: float) -> None:
+    feeds = [[], *([k] for k in range(count - 1))]
+    macs = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    sources = st.lists(st.integers(0, count - 1), max_size=3, unique=True).map(tuple)
+    rows = data.draw(st.lists(st.tuples(sources, st.integers(1, 10**9)), max_size=8))
+    graph = graph_of(feeds, macs)
+    traced = profiled([(f"Reorder {k}", named, (ns,)) for k, (named, ns) in enumerate(rows)])
+    found = kernels(graph, traced)
+    made = breakdown(graph, found, whole_s)
+    assert made.whole_s == pytest.approx(whole_s)
+    assert made.unattributed_s >= 0
+    assert made.overhead_s == pytest.approx(max(0.0, sum(kernel.time_s for kernel in found) - whole_s))
+    assert not made.within.keys() & made.times_s.keys()
+    assert set(made.within.values()) <= made.times_s.keys()
+
+
+def test_kernels_times_are_brought_to_the_deciding_clock() -> None:
+    traced = profiled([("k", (0,), (9000,))])
+    run = replace(traced.runs[0], samples=Samples(wall_ns=(10_000,), cpu_ns=(5_000,)))
+    traced = replace(traced, runs=(run,))
+    found = kernels(line(1), traced)
+    assert by_clock(found, traced, "wall") == found
+    assert by_clock(found, traced, "cpu")[0].time_s == pytest.approx(4.5e-6)
+    several = replace(run, samples=Samples(wall_ns=(10_000,), cpu_ns=(20_000,)))
+    assert by_clock(found, replace(traced, runs=(several,)), "cpu") == found
+
+
+EEG = graph_of(
+    [[], [0], [1], [2], [3], [4]], [900, 0, 0, 0, 0, 50], ["Conv", "Relu", "LSTM", "Squeeze", "LSTM", "MatMul"]
+)
+"""Like a detector of seizures: its LSTMs have no multiply-accumulates that could be counted."""
+
+
+def openvino_like(*names: str) -> Measured:
+    """A profile in which the LSTMs' kernels have names that the runtime made up."""
+    made_up = [(name, (), (400_000 + k,)) for k, name in enumerate(names)]
+    rows = [("Convolution op0", (0, 1), (20_000,)), ("Reorder op0_abc_acb", (), (5_000,)), *made_up]
+    return profiled([*rows, ("FullyConnected op5", (5,), (7_000,))])
+
+
+def test_an_lstm_under_a_made_up_name_has_its_kernels_time() -> None:
+    found = kernels(EEG, openvino_like("LSTMSequence LSTMSequence_71", "LSTMSequence LSTMSequence_131"))
+    assert [(k.operators, k.named) for k in found] == [
+        ((0, 1), (0, 1)),
+        ((), ()),
+        ((2, 3), (2,)),
+        ((4,), (4,)),
+        ((5,), (5,)),
+    ]
+    made = breakdown(EEG, found, 900e-6)
+    assert made.times_s == pytest.approx({0: 20e-6, 2: 400e-6, 4: 400.001e-6, 5: 7e-6})
+    assert made.within == {1: 0, 3: 2}
+    assert [kernel.name for kernel in made.own] == ["Reorder op0_abc_acb"]
+
+
+def test_kernels_that_could_be_mixed_up_are_left_alone_but_never_lost() -> None:
+    found = kernels(EEG, openvino_like("LSTMSequence LSTMSequence_71"))
+    made = breakdown(EEG, found, 900e-6)
+    assert [kernel.name for kernel in made.own] == ["Reorder op0_abc_acb", "LSTMSequence LSTMSequence_71"]
+    assert made.times_s.keys() == {0, 5}
+    assert made.whole_s == pytest.approx(900e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("LSTMSequence LSTMSequence_71", "LSTM"),
+        ("GRUSequence GRUSequence_5", "GRU"),
+        ("RNNSequence r", "RNN"),
+        ("lstm", "LSTM"),
+        ("layernorm layernorm_3", "LayerNormalization"),
+        ("Reduce Reduce_3", "ReduceMean"),
+        ("MaxPool p", "MaxPool"),
+    ],
+)
+def test_a_kernels_kind_leads_to_its_operator(name: str, kind: str) -> None:
+    graph = graph_of([[], [0], [1]], [0, 0, 0], ["Conv", kind, "Max"])
+    found = kernels(graph, profiled([("c", (0,), (1,)), (name, (), (1,)), ("m", (2,), (1,))]))
+    assert found[1].operators == (1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("Reorder x", "Or"), ("Convert c", "Conv"), ("MatMul m", "Mul"), ("Expand e", "Exp"), ("", "LSTM")],
+)
+def test_a_kind_is_whole_words(name: str, kind: str) -> None:
+    graph = graph_of([[], [0]], [0, 0], ["Other", kind])
+    found = kernels(graph, profiled([("c", (0,), (1,)), (name, (), (1,))]))
+    assert found[1].operators == ()
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_the_svg_is_well_formed_with_hatches_and_text(tmp_path: Path) -> None:
     assert patterns, "backends are told apart by hatches too"
     assert "onert: plan" in words
     assert "ruy: 2 operators, 34.0 us" in words
-    assert "in no operator" in words
+    assert "unattributed time" in words
     assert png.startswith(b"\x89PNG")
 
 
@@ -81,7 +81,7 @@ def test_rows_keep_the_time_whatever_is_merged() -> None:
     for row, contender in zip(rows_of(many(2000)), ["onert:cpu", "onert:ruy (+cpu for 1 of 4)"], strict=False):
         source = next(c for c in many(2000)["contenders"] if c["label"] == contender)
         assert row.label == contender
-        assert row.drawn_s == pytest.approx(min(sum(source["operators_s"]), row.measured_s))
+        assert row.drawn_s == pytest.approx(sum(source["operators_s"]))
         assert sum(len(s.operators) for s in row.stretches) == 2000
         assert sum(n for n, _ in row.totals.values()) == 2000
 
@@ -90,14 +90,38 @@ def test_the_best_single_is_first_and_the_failed_one_absent() -> None:
     assert [row.label for row in rows_of(document())] == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
 
 
-def test_operators_that_exceed_the_whole_are_scaled() -> None:
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_rows_end_with_the_documents_unattributed_time(clock: str) -> None:
+    found = document(clock=clock)
+    told = {c["label"]: c for c in found["contenders"]}
+    for row in rows_of(found):
+        assert row.rest_s == told[row.label]["unattributed_s"] == found["unattributed_s"][row.label]
+        assert row.whole_s == pytest.approx(told[row.label]["level_s"])
+
+
+def test_operators_that_were_scaled_are_said(tmp_path: Path) -> None:
     found = document()
-    plan = found["contenders"][2]
-    plan["operators_s"] = [t * 10 for t in plan["operators_s"]]
-    row = rows_of(found)[2]
-    assert row.scaled
-    assert row.drawn_s == pytest.approx(row.measured_s)
-    assert row.rest_s == pytest.approx(0, abs=1e-12)
+    assert not any(row.scaled for row in rows_of(found))
+    found["contenders"][2]["profiler_overhead_s"] = 50e-6
+    assert rows_of(found)[2].scaled
+    assert "in proportion where the profiler itself takes time" in drawn(found, tmp_path)[0]
+
+
+def test_kernels_of_no_operator_are_drawn_apart(tmp_path: Path) -> None:
+    found = document()
+    assert "kernels of no operator" not in drawn(found, tmp_path)[0]
+    kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 20e-6}
+    found["contenders"][0]["kernels"] = [kernel]
+    assert rows_of(found)[0].own_s == 20e-6
+    assert "kernels of no operator" in drawn(found, tmp_path)[0]
+
+
+def test_a_converted_model_is_drawn_whole() -> None:
+    found = document()
+    found["contenders"][1] |= {"assignment": [], "operators_s": []}
+    row = rows_of(found)[1]
+    assert [s.backend for s in row.stretches] == found["contenders"][1]["configurations"]
+    assert row.whole_s == pytest.approx(found["contenders"][1]["level_s"])
 
 
 def test_small_stretches_are_drawn_together_on_the_backend_of_most_of_their_time() -> None:

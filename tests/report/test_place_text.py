@@ -90,7 +90,8 @@ def test_unknown_intervals_and_empty_parts_are_said() -> None:
         for key in ("measured", "cpu"):
             if contender[key]:
                 contender[key] |= {"low_s": None, "high_s": None}
-    found |= {"missing": [], "doubts": [], "solutions": {}, "unattributed_s": {}}
+        contender |= {"unattributed_s": None}
+    found |= {"missing": [], "doubts": [], "solutions": {}}
     text = place_text(found, 80)
     assert "[unknown]" in text
     assert "Doubts" not in text
@@ -99,7 +100,40 @@ def test_unknown_intervals_and_empty_parts_are_said() -> None:
 
 def test_kernels_that_the_runtime_added_are_said() -> None:
     text = profile_text(100)
-    assert "added by the runtime" in text
+    assert "(no operator)" in text
+
+
+def rows_with(text: str, word: str) -> list[list[str]]:
+    """The cells of the table rows that hold a word."""
+    return [line.split() for line in text.splitlines() if word in line]
+
+
+def test_kernels_of_no_operator_are_rows_of_their_own() -> None:
+    found = document(mixed=False)
+    kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 50e-6}
+    for row in found["operators"]:
+        row["times_s"] = {"onert:cpu": row["times_s"]["cpu"], "other": None}
+    found["contenders"][0] |= {"kernels": [kernel], "assignment": ["onert:cpu"] * 4}
+    text = place_text(found, 100)
+    assert rows_with(text, "Reorder r") == [["Reorder", "r", "(no", "operator)", "-", "50.0", "us", "-"]]
+    assert "The 5 most expensive operators and kernels" in text
+
+
+def test_what_is_computed_with_another_operator_has_no_time_of_its_own() -> None:
+    found = document()
+    found["operators"][1]["times_s"]["ruy"] = None
+    found["operators"][1]["within"] = {"ruy": 0}
+    text = place_text(found, 100)
+    assert rows_with(text, "1 pool")[0][-2:] == ["with", "0"]
+    assert "with 3: in one kernel with operator 3" in " ".join(text.split())
+
+
+def test_time_beyond_the_call_is_overhead_and_never_negative() -> None:
+    found = document()
+    found["contenders"][1] |= {"unattributed_s": 0.0, "profiler_overhead_s": 6e-6}
+    text = place_text(found, 80)
+    assert rows_with(text, "onert:ruy (+cpu")[-1][-4:] == ["0", "s", "6.00", "us"]
+    assert "-6" not in text
 
 
 def test_a_profile_names_the_winner_with_its_interval() -> None:

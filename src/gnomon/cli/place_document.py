@@ -37,7 +37,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
             "failure": summaries.failure(found.verified.failure),
         },
         "solutions": {name: _solution(solution) for name, solution in found.solutions.items()},
-        "unattributed_s": dict(found.unattributed_s),
+        "unattributed_s": {label: parts.unattributed_s for label, parts in found.breakdowns.items()},
         "ideal_s": found.ideal_s,
         "why_not_mixed": found.why_not_mixed or None,
         "sensitivity": float(found.sensitivity),
@@ -80,7 +80,7 @@ def _contender(found: Placement, proved: Proved) -> dict[str, Any]:
     predicted_s = contender.predicted_s
     error = predicted_s / level_s - 1 if predicted_s is not None and level_s else None
     backends = contender.backends
-    columns = _columns(found, proved)
+    parts = found.breakdowns.get(contender.label)
     # A model that was converted has operators of its own, which are not those of the rows.
     rows = found.rows if contender.graph is found.graph else ()
     return {
@@ -97,19 +97,11 @@ def _contender(found: Placement, proved: Proved) -> dict[str, Any]:
         "peak_rss_bytes": proved.measured.fact("peak_rss_bytes"),
         "failure": summaries.failure(proved.measured.failure),
         "assignment": [backends.get(row.index) for row in rows],
-        "operators_s": [row.times_s.get(columns.get(row.index, "")) for row in rows],
+        "operators_s": [parts.times_s.get(row.index) if parts else None for row in rows],
+        "unattributed_s": parts.unattributed_s if parts else None,
+        "profiler_overhead_s": parts.overhead_s if parts else None,
+        "kernels": [summaries.kernel(kernel) for kernel in (parts.own if parts else ())],
     }
-
-
-def _columns(found: Placement, proved: Proved) -> dict[int, str]:
-    """Operator index -> the name in `times_s` under which its time on this contender's backend is."""
-    known = {name for row in found.rows for name in row.times_s}
-    made: dict[int, str] = {}
-    for part in proved.contender.parts:
-        for index, backend in part.backends.items():
-            qualified = f"{part.configuration.name}:{backend}"
-            made[index] = qualified if qualified in known else backend
-    return made
 
 
 def _operator(row: OperatorRow) -> dict[str, Any]:
@@ -121,6 +113,7 @@ def _operator(row: OperatorRow) -> dict[str, Any]:
         "planned": row.planned or None,
         "ran_on": row.ran_on,
         "times_s": dict(row.times_s),
+        "within": dict(row.within),
     }
 
 

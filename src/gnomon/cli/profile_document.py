@@ -30,7 +30,10 @@ def profile_document(found: Profile, record: Path) -> dict[str, Any]:
                 "name": op.name,
                 "type": op.type,
                 "macs": op.macs,
-                "times_s": {column.label: column.times_s.get(op.index) for column in found.columns},
+                "times_s": {column.label: column.breakdown.times_s.get(op.index) for column in found.columns},
+                "within": {
+                    c.label: c.breakdown.within[op.index] for c in found.columns if op.index in c.breakdown.within
+                },
             }
             for op in found.graph.operators
         ],
@@ -54,9 +57,7 @@ def _column(column: Column) -> dict[str, Any]:
         "first_call_s": column.first_call_s,
         "peak_rss_bytes": column.peak_rss_bytes,
         "difference": summaries.difference(column.difference),
-        "unattributed_s": column.unattributed_s,
-        "kernels": [
-            {"name": k.name, "operators": list(k.operators), "backend": k.backend, "time_s": k.time_s}
-            for k in column.kernels
-        ],
+        "unattributed_s": column.breakdown.unattributed_s,
+        "profiler_overhead_s": column.breakdown.overhead_s,
+        "kernels": [summaries.kernel(kernel) for kernel in column.kernels],
     }

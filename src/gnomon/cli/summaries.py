@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gnomon.core.graph import Graph
     from gnomon.core.sample import Failure
     from gnomon.core.stats import Comparison, Summary
+    from gnomon.jobs.kernels import Kernel
     from gnomon.jobs.targets import Missing
     from gnomon.measure.environment import Doubt
 
@@ -44,6 +45,16 @@ def difference(found: Mapping[str, float] | None) -> dict[str, float | None] | N
     if found is None:
         return None
     return {"absolute": found.get("absolute"), "relative": found.get("relative")}
+
+
+def kernel(found: Kernel) -> dict[str, Any]:
+    """A kernel, with the indices of the operators that it computes."""
+    return {
+        "name": found.name,
+        "operators": list(found.operators),
+        "backend": found.backend,
+        "time_s": found.time_s,
+    }
 
 
 def missing(found: Iterable[Missing]) -> list[dict[str, str]]:

@@ -22,7 +22,16 @@ from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
 from gnomon.errors import ModelError
 from gnomon.jobs.anchor import Anchor, measure_beside
-from gnomon.jobs.blocks import Blocks, SegmentFiles, choose_blocks, node_times, random_chains
+from gnomon.jobs.blocks import (
+    Blocks,
+    SegmentFiles,
+    choose_blocks,
+    kernel_spans,
+    least_times,
+    node_times,
+    random_chains,
+    split_places,
+)
 from gnomon.jobs.contender import Contender, Kind, Part, level, trace_of
 from gnomon.jobs.kernels import kernels
 from gnomon.jobs.lab import Lab
@@ -43,7 +52,8 @@ class AcrossResult:
     """What pricing and solving across runtimes gave.
 
     `names` are the configurations; `blocks`, `prices` and `solution` are None where nothing could be mixed, and
-    `why` says why not. `ideal_s` is what the best runtime of each block would take together if cuts were free.
+    `why` says why not. `ideal_s` is what the best runtime of each block would take together if cuts were free, counting
+    only kernels that are surely within a block (at least so much); None where the profilers tell nothing of blocks.
     """
 
     names: tuple[str, ...]
@@ -125,6 +135,8 @@ class AcrossPlacer:
     def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
         """Decide from the profiled wholes whether mixing can pay at all, and if so price chains and solve.
 
+        That it cannot is said from what each block takes at least, never from time that was shared out within a kernel.
+
         `always` prices chains even where the times inside the graph say that it cannot pay.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
@@ -145,6 +157,8 @@ class AcrossPlacer:
             )
 
         mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
+        slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
+        mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
         if len(mixable) < 2:
             return unmixed("there are no two configurations that give right results and tell their times")
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
@@ -154,13 +168,14 @@ class AcrossPlacer:
             cutter = open_cutter(self.lab.source, self.lab.graph.format)
         except ModelError as error:
             return unmixed(error.message)
-        prior = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
-        if prior is None:
+        found = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
+        if found is None:
             hidden = cutter.unknown()
             if hidden is not None:
                 return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
             return unmixed("the graph has no cut that is narrow enough")
-        ideal = float(prior.min(axis=1).sum())
+        prior, least = found
+        ideal = float(least.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
@@ -178,7 +193,7 @@ class AcrossPlacer:
             blocks=self.files.blocks,
             prices=prices,
             solution=solution,
-            ideal_s=ideal,
+            ideal_s=ideal or None,
             why="",
         )
 
@@ -187,17 +202,30 @@ class AcrossPlacer:
         as_it_is = target.placed is self.lab.placed and not target.configuration.environment
         return as_it_is and self.lab.runner.known(trace_of(whole).key).ok
 
-    def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> Array | None:
-        """Choose the blocks; their times inside the whole graph, scaled so that they add up to the unprofiled total."""
+    def _reports_parts(self, whole: Contender) -> bool:
+        """Whether its profiler tells parts of the model apart. Where not, chains alone could tell what they take, which
+        a configuration that has lost as a whole is not worth.
+        """
+        known = self.lab.runner.known(trace_of(whole).key)
+        return any(0 < len(kernel.named) < len(whole.backends) for kernel in kernels(self.lab.graph, known))
+
+    def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
+        """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
+
+        First as far as they can be told, a kernel that reaches over a cut shared out; then what they take at least.
+        """
         found = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in found])
-        per_node *= (totals / np.maximum(per_node.sum(axis=1), 1e-12))[:, None]
-        blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks)
+        scale = totals / np.maximum(per_node.sum(axis=1), 1e-12)
+        per_node *= scale[:, None]
+        split = {place for k in found for place in split_places(cutter, k)}
+        blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
         if blocks.count < 2:
             return None
         self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.push, self.lab.cut_files)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
-        return np.asarray(sums)
+        least = np.asarray([least_times(kernel_spans(cutter, k), blocks.places) for k in found]) * scale[:, None]
+        return np.asarray(sums), least.T
 
     def price_chains(self, anchor: Anchor, count: int | None = None) -> list[SegmentTime]:
         """Times of segments inside random real chains, each in a process of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,11 +28,12 @@ class Blocks:
         return len(self.places) - 1
 
 
-def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int) -> Blocks:
+def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> Blocks:
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
 
     `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
-    live tensor, or with as few as give two blocks for each one wanted, up to four.
+    live tensor, or with as few as give two blocks for each one wanted, up to four. Places in `split` would cut
+    through a kernel, and are taken only where there is no other.
     """
     total = max(float(sum(weight)), 1e-12)
     before = np.concatenate([[0.0], np.cumsum(weight)]) / total
@@ -47,6 +48,7 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int) -> Blocks:
     for number in range(1, most):
         wanted = number / most
         near = [p for p in candidates if abs(before[p] - wanted) < 0.5 / most and p not in places]
+        near = [p for p in near if p not in split] or near
         if near:
             places.append(min(near, key=lambda p: (abs(before[p] - wanted) * most + 0.5 * size[p] / largest, p)))
     return Blocks(places=(0, *sorted(places), len(cutter.order)))
@@ -62,7 +64,7 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     times = [0.0] * len(cutter.order)
     last = 0
     for kernel in kernels:
-        known = [place[i] for i in kernel.operators if i in place]
+        known = [place[i] for i in kernel.operators or kernel.named if i in place]
         if not known:
             times[last] += kernel.time_s
             continue
@@ -71,6 +73,42 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
             times[k] += kernel.time_s * share / sum(macs)
         last = max(known)
     return times
+
+
+def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, int, float]]:
+    """For each kernel the first and last node that its time can belong to, in the cutter's order, and its seconds.
+
+    These are the operators that the runtime named, and others of multiply-accumulates that the kernel computes. A
+    kernel that the runtime added itself belongs to the one before it or to the one after it, nobody knows to which.
+    """
+    place = {index: k for k, index in enumerate(cutter.order)}
+    operators = cutter.graph.operators
+    known = [
+        [place[i] for i in place if i in k.named or (i in k.operators and (not k.named or operators[i].macs != 0))]
+        for k in kernels
+    ]
+    spans: list[tuple[int, int, float]] = []
+    for number, kernel in enumerate(kernels):
+        before = next((nodes for nodes in reversed(known[: number + 1]) if nodes), [0])
+        after = next((nodes for nodes in known[number:] if nodes), [len(cutter.order) - 1])
+        spans.append((min(*before, *after), max(*before, *after), kernel.time_s))
+    return spans
+
+
+def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
+    """The places in the cutter's order where a cut would go through a kernel; one of the whole model does not count."""
+    place = {index: k for k, index in enumerate(cutter.order)}
+    found: set[int] = set()
+    for kernel in kernels:
+        nodes = [place[i] for i in kernel.operators if i in place]
+        if nodes and len(nodes) < len(place):
+            found.update(range(min(nodes) + 1, max(nodes) + 1))
+    return found
+
+
+def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
+    """Seconds that each block takes at least: of the kernels that are surely within it, see `kernel_spans`."""
+    return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
 
 
 class SegmentFiles:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gnomon.core.graph import Graph
 from gnomon.core.stats import median, quantile
 from gnomon.measure.campaign import Measured
+from gnomon.measure.clock import Clock
 
 CALLS_QUANTILE = 0.3
 
@@ -16,13 +18,38 @@ CALLS_QUANTILE = 0.3
 class Kernel:
     """What a runtime executed as one: the operators it computes (none: the runtime added it), where, how long.
 
-    `time_s` is the lower third of the calls (what nothing interrupted), then the median over processes.
+    `named` are the operators that the runtime named, or that were matched by kind; the other `operators` were found
+    from the graph. One that several kernels name is among the `operators` of the first of them only. `time_s` is
+    the lower third of the calls (what nothing interrupted), then the median over processes.
     """
 
     name: str
     operators: tuple[int, ...]
     backend: str
     time_s: float
+    named: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """Where the time of one call of the whole model goes: operators, kernels of no operator, and the rest.
+
+    `times_s` has the operators that have a kernel, by index. `within` maps an operator that was computed together
+    with another one to that, whose time has its own. `own` are the kernels that belong to no operator.
+    `unattributed_s` is what is left of the whole, never below 0: the three add up to it. What the operators and
+    kernels took beyond the whole (the profiler takes time as well) is `overhead_s`; they are then scaled down to it.
+    """
+
+    times_s: Mapping[int, float]
+    within: Mapping[int, int]
+    own: tuple[Kernel, ...]
+    unattributed_s: float
+    overhead_s: float
+
+    @property
+    def whole_s(self) -> float:
+        """The time of the whole call."""
+        return sum(self.times_s.values()) + sum(kernel.time_s for kernel in self.own) + self.unattributed_s
 
 
 def source_names(graph: Graph) -> dict[str, int]:
@@ -56,7 +83,8 @@ class Sources:
 def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     """The kernels in order of execution, every operator of the graph in exactly one where that can be told.
 
-    Runtimes name a fused kernel after one of its operators. The others are found from the graph: see `_absorb`.
+    Runtimes name a fused kernel after one of its operators. A kernel with a name that the runtime made up is matched
+    by kind first (`_matched`); the other operators are found from the graph: see `_absorb`.
     """
     runs = [run for run in profiled.runs if run.operators]
     if not runs:
@@ -71,6 +99,8 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     for number, row in enumerate(rows):
         for index in row.sources:
             home.setdefault(index, number)
+    matched = _matched(graph, {number: row.name for number, row in enumerate(rows) if not row.sources}, home)
+    home.update({index: number for number, index in matched.items()})
     _absorb(graph, home)
     members: dict[int, list[int]] = {}
     for index, number in sorted(home.items()):
@@ -81,9 +111,48 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
             operators=tuple(members.get(number, ())),
             backend=row.backend,
             time_s=median(times[row.name, row.sources]),
+            named=row.sources or ((matched[number],) if number in matched else ()),
         )
         for number, row in enumerate(rows)
     )
+
+
+def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) -> dict[int, int]:
+    """Operators without a kernel for kernels without an operator, by kind: the kernel's number -> the operator.
+
+    `names` are the kernels by number, in order of execution. Where a kind has as many of the ones as of the others,
+    they are matched in order; else they could be mixed up, and none is.
+    """
+    types = {op.type for op in graph.operators}
+    kernels_of: dict[str, list[int]] = {}
+    for number, name in names.items():
+        likeness, kind = max(((_likeness(name, kind), kind) for kind in types), default=((0, 0), ""))
+        if likeness > (0, 0):
+            kernels_of.setdefault(kind, []).append(number)
+    found: dict[int, int] = {}
+    for kind, numbers in kernels_of.items():
+        free = [op.index for op in graph.operators if op.type == kind and op.index not in home]
+        found.update(zip(numbers, free, strict=True) if len(free) == len(numbers) else ())
+    return found
+
+
+_SHORTENED = 6
+"""The fewest letters that may stand for a longer kind ("layernorm"): fewer begin too many others ("conv")."""
+
+
+def _likeness(name: str, kind: str) -> tuple[int, int]:
+    """How well a kernel's first word ("LSTMSequence lstm_3") says the kind of an operator: (0, 0) is not at all.
+
+    Best where it begins with the kind, whole words only ("Convert" is not "Conv"), the more the better; else where it
+    is a shortened form of it.
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", (name.split() or [""])[0])
+    said = ["".join(words[:count]).lower() for count in range(1, len(words) + 1)]
+    wanted = "".join(re.findall(r"[a-z]+", kind.lower()))
+    if wanted and wanted in said:
+        return 2, len(wanted)
+    shortened = said and len(said[-1]) >= _SHORTENED and wanted.startswith(said[-1])
+    return (1, len(said[-1])) if shortened else (0, 0)
 
 
 def _absorb(graph: Graph, home: dict[int, int]) -> None:
@@ -117,16 +186,54 @@ def _absorb(graph: Graph, home: dict[int, int]) -> None:
             return
 
 
-def operator_times(graph: Graph, found: Sequence[Kernel]) -> dict[int, float]:
-    """Seconds of each operator: a fused kernel's time goes to its operators by their multiply-accumulates."""
+def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdown:
+    """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
+
+    A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
+    multiply-accumulates. How much of it the others take nobody knows. A kernel of the whole graph tells of no operator.
+    """
     times: dict[int, float] = {}
+    leaders: dict[int, int] = {}
+    own: list[Kernel] = []
     for kernel in found:
-        macs: Mapping[int, float] = {i: float(graph.operators[i].macs or 0) + 1.0 for i in kernel.operators}
-        for index, share in macs.items():
-            times[index] = times.get(index, 0.0) + kernel.time_s * share / sum(macs.values())
-    return times
+        named = kernel.named or kernel.operators
+        if not named or (len(set(named)) == len(graph.operators) > 1):
+            own.append(kernel)
+            continue
+        leader = max(named, key=lambda index: (graph.operators[index].macs or 0, -index))
+        # What a kernel before it has is that one's: a reorder of a convolution is part of it.
+        leader = leaders.setdefault(leader, leader)
+        times[leader] = times.get(leader, 0.0) + kernel.time_s
+        for index in kernel.operators:
+            leaders.setdefault(index, leader)
+    within = {index: leader for index, leader in leaders.items() if index != leader}
+    return divided(times, own, whole_s, within)
 
 
-def unattributed_s(found: Sequence[Kernel], wall_s: Sequence[float]) -> float:
-    """Wall time of a call without profiler that no kernel accounts for; negative where profiling costs more."""
-    return quantile(wall_s, CALLS_QUANTILE) - sum(kernel.time_s for kernel in found)
+def divided(
+    times_s: Mapping[int, float], own: Sequence[Kernel], whole_s: float, within: Mapping[int, int] | None = None
+) -> Breakdown:
+    """A call of `whole_s` divided into operators, kernels of no operator, and unattributed time."""
+    total = sum(times_s.values()) + sum(kernel.time_s for kernel in own)
+    scale = min(1.0, whole_s / total) if total > 0 else 1.0
+    return Breakdown(
+        times_s={index: time_s * scale for index, time_s in times_s.items()},
+        within=dict(within or {}),
+        own=tuple(replace(kernel, time_s=kernel.time_s * scale) for kernel in own),
+        unattributed_s=max(0.0, whole_s - total),
+        overhead_s=max(0.0, total - whole_s),
+    )
+
+
+def by_clock(found: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
+    """The kernels of a profiled run, whose times are wall time, by another clock.
+
+    All are scaled as the profiled calls are: a busy machine interrupts kernels too, which CPU time does not count.
+    """
+    shares = [
+        quantile(run.samples.cpu_s, CALLS_QUANTILE) / quantile(run.samples.wall_s, CALLS_QUANTILE)
+        for run in profiled.runs
+        if clock == "cpu" and run.samples is not None and any(run.samples.wall_ns) and any(run.samples.cpu_ns)
+    ]
+    share = min(1.0, median(shares)) if shares else 1.0
+    return tuple(replace(kernel, time_s=kernel.time_s * share) for kernel in found)

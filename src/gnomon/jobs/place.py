@@ -16,13 +16,14 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.contender import choose_clock
 from gnomon.jobs.inside import InsideResult
+from gnomon.jobs.kernels import Breakdown
 from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.precision import precision_hints
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
 from gnomon.jobs.request import Request
-from gnomon.jobs.rows import OperatorRow, operator_rows, unattributed
+from gnomon.jobs.rows import OperatorRow, breakdowns, operator_rows
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing, describe
 from gnomon.jobs.transferring import inside_placer
@@ -36,10 +37,9 @@ from gnomon.measure.progress import Watch
 class Placement:
     """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
 
-    `unattributed_s` is, for each single contender, the measured time that no operator accounts for (negative where
-    profiling itself costs more). `solutions` are the solver's certificates, by configuration or "across".
-    `inside` and `across` are the prices behind them. `fingerprint` is the device's. `resumed` says that an interrupted
-    campaign was taken up.
+    `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
+    certificates, by configuration or "across". `inside` and `across` are the prices behind them. `fingerprint` is the
+    device's. `resumed` says that an interrupted campaign was taken up.
     """
 
     model: Path
@@ -51,7 +51,7 @@ class Placement:
     verdict: Verdict
     verified: Verified
     rows: tuple[OperatorRow, ...]
-    unattributed_s: dict[str, float]
+    breakdowns: Mapping[str, Breakdown]
     solutions: dict[str, Solution]
     why_not_mixed: str
     ideal_s: float | None
@@ -109,6 +109,7 @@ def _place(
         verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
         chosen = verdict.chosen.contender
         lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
+        parts = breakdowns(lab, verdict, inside, across)
         solutions = {r.target.configuration.name: r.solution for r in inside}
         if across and across.solution:
             solutions["across"] = across.solution
@@ -121,8 +122,8 @@ def _place(
             clock=clock,
             verdict=verdict,
             verified=verified,
-            rows=operator_rows(lab, verdict, verified, inside, across),
-            unattributed_s=unattributed(lab, verdict),
+            rows=operator_rows(verdict, verified, parts, inside, across),
+            breakdowns=parts,
             solutions=solutions,
             why_not_mixed=across.why if across else next((r.why for r in inside if r.why), ""),
             ideal_s=across.ideal_s if across else None,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.core.stats import Comparison, Summary, summarise
+from gnomon.core.stats import Comparison, Summary, quantile, summarise
 from gnomon.devices.guard import guarded_folder
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.clock_warnings import clock_warnings
 from gnomon.jobs.contender import Contender, blocks, choose_clock, cpu_summary, fastest_of, level, trace_of, versus
-from gnomon.jobs.kernels import Kernel, kernels, operator_times, unattributed_s
+from gnomon.jobs.kernels import CALLS_QUANTILE, Breakdown, Kernel, breakdown, kernels
 from gnomon.jobs.lab import Lab, open_lab
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.request import Request
@@ -33,9 +33,9 @@ class Column:
 
     `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
     quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
-    `wall` and `cpu` sum up the runs without any profiler; `kernels` and `times_s` (operator index -> seconds) are from
-    the profiled ones, never mixed with them. `unattributed_s` is what the kernels leave of wall time, negative where
-    profiling itself costs more. `difference` is the largest one of the outputs from the reference.
+    `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
+    `breakdown` is where the wall time of a call without profiler goes by them. `difference` is the largest one of the
+    outputs from the reference.
     """
 
     label: str
@@ -48,8 +48,7 @@ class Column:
     peak_rss_bytes: int | None
     difference: dict[str, float]
     kernels: tuple[Kernel, ...]
-    times_s: dict[int, float]
-    unattributed_s: float
+    breakdown: Breakdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +127,7 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
     known = lab.runner.known(contender.key)
     found = kernels(contender.graph, lab.runner.known(trace_of(contender).key))
     wall = summarise(blocks(known, "wall"))
+    calls_s = [value for block in blocks(known, "wall") for value in block.values_s]
     return Column(
         label=contender.label,
         level_s=level(known, clock),
@@ -139,6 +139,5 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         peak_rss_bytes=known.fact("peak_rss_bytes"),
         difference=known.fact("difference"),
         kernels=found,
-        times_s=operator_times(contender.graph, found),
-        unattributed_s=unattributed_s(found, [v for b in blocks(known, "wall") for v in b.values_s]),
+        breakdown=breakdown(contender.graph, found, quantile(calls_s, CALLS_QUANTILE)),
     )

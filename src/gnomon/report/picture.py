@@ -30,7 +30,8 @@ _LOOKS = (
     ("#D55E00", "++++"),
     ("#999999", "oo"),
 )
-_REST = "#dedede"
+_REST = "#e4e4e4"
+_OWN = "#7a7a7a"
 _SETTINGS = {
     "svg.hashsalt": "gnomon",
     "svg.fonttype": "none",
@@ -64,7 +65,7 @@ def _figure(document: dict[str, Any]) -> Figure:
     rows = rows_of(document)
     backends = list(dict.fromkeys(s.backend for row in rows for s in row.stretches))
     looks = {name: _LOOKS[number % len(_LOOKS)] for number, name in enumerate(backends)}
-    longest_s = max(max(row.drawn_s, row.measured_s, min(row.high_s or 0.0, 2 * row.measured_s)) for row in rows)
+    longest_s = max(max(row.whole_s, row.measured_s, min(row.high_s or 0.0, 2 * row.measured_s)) for row in rows)
     scale, unit = _scale(longest_s)
     figure = Figure(figsize=(10.0, 1.5 + 0.62 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -83,7 +84,7 @@ def _figure(document: dict[str, Any]) -> Figure:
     name = shorten(Path(document["model"]["path"]).name, 50)
     title = f"{name} on {shorten(document['device'], 30)}. {shorten(document['decision']['reason'], 200)}"
     axes.set_title("\n".join(textwrap.wrap(title, 105)), loc="left", fontsize=10.5)
-    _legend(figure, looks, rows)
+    _legend(figure, looks, rows, wall=document["clock"] == "wall")
     return figure
 
 
@@ -108,8 +109,11 @@ def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tu
             linewidth=0.4,
         )
         axes.vlines([b * scale for b in stretch.borders_s], place - 0.28, place + 0.28, colors="white", linewidth=0.5)
-    if row.rest_s > 0:
-        axes.barh(place, row.rest_s * scale, left=row.drawn_s * scale, height=0.56, color=_REST, linewidth=0)
+    left_s = row.drawn_s
+    for part_s, colour in ((row.own_s, _OWN), (row.rest_s, _REST)):
+        if part_s > 0:
+            axes.barh(place, part_s * scale, left=left_s * scale, height=0.56, color=colour, linewidth=0)
+        left_s += part_s
     middle = row.measured_s * scale
     axes.vlines(middle, place - 0.36, place + 0.36, colors="black", linewidth=1.4, zorder=4)
     told = units.time(row.measured_s)
@@ -127,7 +131,7 @@ def _draw_row(axes: Any, row: Row, place: int, scale: float, looks: dict[str, tu
     )
 
 
-def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Row]) -> None:
+def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Row], *, wall: bool) -> None:
     totals = next((row.totals for row in rows if row.chosen), {})
     handles: list[Any] = []
     labels: list[str] = []
@@ -137,18 +141,24 @@ def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Ro
         operators = "operator" if number == 1 else "operators"
         used = f"{number} {operators}, {units.time(sum_s)}" if number else "not in the choice"
         labels.append(f"{shorten(backend, 40)}: {used}")
-    if any(row.rest_s > 0.004 * max(r.measured_s for r in rows) for row in rows):
-        handles.append(Patch(facecolor=_REST))
-        labels.append("in no operator")
+    visible_s = 0.004 * max(row.measured_s for row in rows)
+    for parts, colour, text in (
+        ([row.own_s for row in rows], _OWN, "kernels of no operator"),
+        ([row.rest_s for row in rows], _REST, "unattributed time"),
+    ):
+        if any(part_s > visible_s for part_s in parts):
+            handles.append(Patch(facecolor=colour))
+            labels.append(text)
     handles.append(Line2D([], [], color="black", linewidth=1.4, marker="|", markersize=9, markeredgewidth=1.4))
     labels.append("the whole, with 95 % interval")
     handles.append(Line2D([], [], linestyle="none"))
     labels.append("\u2714 the choice")
     legend = figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
+    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] if wall else []
     if any(row.scaled for row in rows):
-        legend.set_title(
-            "Operators as traced, in proportion where the profiler itself takes time.", FontProperties(size=8.5)
-        )
+        notes.append("Operators as traced, in proportion where the profiler itself takes time.")
+    if notes:
+        legend.set_title("\n".join(notes), FontProperties(size=8.5))
         legend.set_alignment("left")
 
 

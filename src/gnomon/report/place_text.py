@@ -140,32 +140,52 @@ def _plan(document: dict[str, Any], page: Page) -> None:
     columns = list(document["operators"][0]["times_s"]) if document["operators"] else []
     if not columns:
         return
-    cost = {row["index"]: chosen["operators_s"][k] or 0.0 for k, row in enumerate(document["operators"])}
-    total = sum(cost.values())
-    top = sorted(document["operators"], key=lambda row: -cost[row["index"]])[:_EXPENSIVE]
-    share = f", {units.share(sum(cost[row['index']] for row in top) / total)} of all" if total > 0 else ""
-    page.heading(f"The {len(top)} most expensive operators{share}, by the runtimes' own traces")
     used = set(chosen["assignment"])
     first = sorted(columns, key=lambda name: name not in used and name.rpartition(":")[2] not in used)
     shown = [name for name in columns if name in first[: 3 if page.width < 100 else 5]]
+    # Each with its time in the choice; a kernel of no operator has one only where the choice is the column's own.
+    rows: list[tuple[float, float, list[str]]] = [
+        (
+            time_s or 0.0,
+            time_s or 0.0,
+            [f"{row['index']} {row['name']}", row["type"], row["planned"] or "-", *(_cell(row, n) for n in shown)],
+        )
+        for row, time_s in zip(document["operators"], chosen["operators_s"], strict=True)
+    ]
+    for label, kernel in _own_kernels(document, shown):
+        cells = [units.time(kernel["time_s"]) if name == label else "-" for name in shown]
+        counted_s = kernel["time_s"] if label == chosen["label"] else 0.0
+        rows.append((kernel["time_s"], counted_s, [kernel["name"], "(no operator)", "-", *cells]))
+    top = sorted(rows, key=lambda row: -row[0])[:_EXPENSIVE]
+    whole_s = chosen["level_s"]
+    share = f", {units.share(sum(row[1] for row in top) / whole_s)} of the whole" if whole_s else ""
+    kind = "operators and kernels" if any(row[2][1] == "(no operator)" for row in top) else "operators"
+    page.heading(f"The {len(top)} most expensive {kind}{share} ({CLOCKS[document['clock']]})")
     heads = [
         Column(title="operator", number=False, least=16),
         Column(title="type", number=False, most=20),
         Column(title="planned", number=False, least=8, most=32),
         *(Column(title=name) for name in shown),
     ]
-    rows = [
-        [
-            f"{row['index']} {row['name']}",
-            row["type"],
-            row["planned"] or "-",
-            *(units.time(row["times_s"][name]) for name in shown),
-        ]
-        for row in top
-    ]
-    page.table(heads, rows)
+    page.table(heads, [row[2] for row in top])
+    notes = ["traced by the runtimes, scaled to calls without profiler"]
+    if any(cell.startswith("with ") for row in top for cell in row[2][3:]):
+        notes.append("with 3: in one kernel with operator 3, whose time has its own")
+    if kind != "operators":
+        notes.append("(no operator): a kernel that belongs to no single operator of the model")
+    page.line("Times: " + "; ".join(notes) + ".", indent=1, style="dim")
     if len(shown) < len(columns):
         page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    other = row["within"].get(name)
+    return units.time(row["times_s"][name]) if other is None else f"with {other}"
+
+
+def _own_kernels(document: dict[str, Any], shown: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The kernels of no operator, by the column that they stand in."""
+    return [(c["label"], kernel) for c in document["contenders"] if c["label"] in shown for kernel in c["kernels"]]
 
 
 def _verified(document: dict[str, Any], page: Page) -> None:
@@ -193,12 +213,17 @@ def _verified(document: dict[str, Any], page: Page) -> None:
 
 
 def _unattributed(document: dict[str, Any], page: Page) -> None:
-    gaps = document["unattributed_s"]
-    if not gaps:
+    found = [c for c in document["contenders"] if c["unattributed_s"] is not None]
+    if not found:
         return
-    page.heading("Profiled wall time in no operator (below 0: the profiler itself takes it)")
-    rows = [[label, units.time(gap)] for label, gap in gaps.items()]
-    page.table([Column(title="way to run", number=False), Column(title="time")], rows)
+    page.heading(f"Unattributed time ({CLOCKS[document['clock']]} in no operator and no kernel)")
+    heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
+    rows = [[c["label"], units.time(c["unattributed_s"]), units.time(c["profiler_overhead_s"] or None)] for c in found]
+    overhead = any(c["profiler_overhead_s"] for c in found)
+    kept = len(heads) if overhead else len(heads) - 1
+    page.table(heads[:kept], [row[:kept] for row in rows])
+    if overhead:
+        page.line("Operators that take longer with the profiler are scaled down.", indent=1, style="dim")
 
 
 def _files(document: dict[str, Any], page: Page) -> None:

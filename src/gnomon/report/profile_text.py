@@ -42,7 +42,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
         Column(title="load"),
         Column(title="first call"),
         Column(title="peak memory"),
-        Column(title="in no kernel"),
+        Column(title="unattributed"),
         Column(title="outputs off by"),
     ]
     page.table(heads, [_row(column) for column in columns], split=6)
@@ -50,6 +50,10 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     restless = [c["label"] for c in columns if c["wall"]["trend"]]
     if restless:
         page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+    slowed = [c for c in columns if c["profiler_overhead_s"]]
+    if slowed:
+        told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
+        page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
     for column in columns:
         _kernels(column, document, page)
     missing(document["missing"], page)
@@ -144,7 +148,7 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
             units.time(kernel["time_s"]),
             units.share(kernel["time_s"] / total),
             numbers(kernel["operators"], most=3) or "-",
-            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "added by the runtime",
+            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "(no operator)",
             kernel["backend"],
         ]
         for kernel in top

@@ -29,14 +29,16 @@ class Stretch:
 class Row:
     """One contender: its stretches, and what was measured of it as a whole, with the interval where it is known.
 
-    `scaled` says that its operators took longer under the profiler than the whole without it; their times are then
-    drawn in proportion, ending where the whole ends. `totals` are, for each backend, how many operators it has and
-    their seconds together, as drawn.
+    After its operators come `own_s`, the kernels of no operator, and `rest_s`, the unattributed time; together they are
+    the whole. `scaled` says that its operators took longer under the profiler than the whole without it, and are drawn
+    in proportion. `totals` are, for each backend, how many operators it has and their seconds together, as drawn.
     """
 
     label: str
     chosen: bool
     stretches: tuple[Stretch, ...]
+    own_s: float
+    rest_s: float
     measured_s: float
     low_s: float | None
     high_s: float | None
@@ -49,9 +51,9 @@ class Row:
         return sum(stretch.time_s for stretch in self.stretches)
 
     @property
-    def rest_s(self) -> float:
-        """What was measured and is in no operator; 0 where the operators add up to more."""
-        return max(0.0, self.measured_s - self.drawn_s)
+    def whole_s(self) -> float:
+        """Where the row ends."""
+        return self.drawn_s + self.own_s + self.rest_s
 
 
 def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
@@ -70,21 +72,24 @@ def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
 
 
 def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, *, chosen: bool) -> Row:
-    times_s = [t or 0.0 for t in contender["operators_s"]]
-    total_s = sum(times_s)
-    scaled = total_s > measured["median_s"]
-    if scaled:
-        times_s = [t * measured["median_s"] / total_s for t in times_s]
+    assignment, times_s = contender["assignment"], [t or 0.0 for t in contender["operators_s"]]
+    own_s = sum(kernel["time_s"] for kernel in contender["kernels"])
+    rest_s = contender["unattributed_s"]
+    if not assignment:
+        # A model that was converted has operators of its own, which the document does not list.
+        assignment, times_s = [contender["configurations"][0]], [contender["level_s"] - own_s - rest_s]
     return Row(
         label=contender["label"],
         chosen=chosen,
-        stretches=tuple(stretches(contender["assignment"], times_s, visible_s)),
+        stretches=tuple(stretches(assignment, times_s, visible_s)),
+        own_s=own_s,
+        rest_s=rest_s,
         measured_s=measured["median_s"],
         low_s=measured["low_s"],
         high_s=measured["high_s"],
         # A part of a percent is noise of the two measurements and needs no remark.
-        scaled=total_s > 1.01 * measured["median_s"],
-        totals=_totals(contender["assignment"], times_s),
+        scaled=contender["profiler_overhead_s"] > 0.01 * measured["median_s"],
+        totals=_totals(assignment, times_s),
     )
 
 
