@@ -277,9 +277,11 @@ def test_a_second_one_waits_and_names_the_first(tmp_path: Path) -> None:
         pid = json.loads(hear(first)[1])["pid"]
         assert (tmp_path / "leases" / "lease-local.lock").read_text() == f"{pid}\n"
         say(second, **OPEN)
-        assert json.loads(hear(second)[1]) == {"event": "waiting", "owner": str(pid)}
+        told = json.loads(hear(second)[1])
+        assert told["event"] == "waiting"
+        assert told["owner"].startswith(f"{pid}, since ")
         busy = json.loads(hear(second)[1])
-        assert (busy["end"], busy["error"], busy["reason"]) == (1, "busy", str(pid))
+        assert (busy["end"], busy["error"], busy["reason"]) == (1, "busy", told["owner"])
 
 
 def test_a_linked_folder_of_leases_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.cli.progress_file import ProgressFile
+from gnomon.devices.lease import Waiting
 from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
 
@@ -86,14 +87,14 @@ class ShowFleet:
         return watch
 
     def tell(self, name: str, sentence: str) -> None:
-        """Show a sentence about a device."""
+        """Show a sentence about a device; also where all is quiet, if it tells for whom it is waited."""
         if self._bar is not None:
             self._bar.console.print(f"{clean(name)}: {clean(sentence)}", markup=False)
         else:
-            self._print(name, sentence)
+            self._print(name, sentence, always=isinstance(sentence, Waiting))
 
-    def _print(self, name: str, sentence: str) -> None:
-        if not self._quiet:
+    def _print(self, name: str, sentence: str, *, always: bool = False) -> None:
+        if always or not self._quiet:
             with self._lock:  # whole lines, whichever lane writes them
                 sys.stderr.write(f"gnomon: {clean(name)}: {clean(sentence)}\n")
                 sys.stderr.flush()
@@ -137,8 +138,8 @@ class Show:
             print(f"gnomon: {progress.stage} ({progress.total} steps)", file=sys.stderr, flush=True)
 
     def tell(self, sentence: str) -> None:
-        """Show a sentence."""
+        """Show a sentence; also where all is quiet, if it tells for whom it is waited."""
         if self._bar is not None:
             self._bar.console.print(clean(sentence), markup=False)
-        elif not self._quiet:
+        elif isinstance(sentence, Waiting) or not self._quiet:
             print(f"gnomon: {clean(sentence)}", file=sys.stderr, flush=True)

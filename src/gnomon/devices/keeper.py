@@ -220,17 +220,18 @@ class Keeper:
         if not message.get("lease", True):
             self._settle()
             return
-        try:
-            self._lease = Lease()
-        except OSError as error:
-            self._fail(f"lease: {error.filename or ''}", error)
-            return
         self._waits_until_s = time.monotonic() + float(message["wait_s"])
         self._take_lease()
 
     def _take_lease(self) -> None:
-        assert self._lease is not None and self._waits_until_s is not None  # noqa: S101
-        owner = self._lease.take()
+        assert self._waits_until_s is not None  # noqa: S101
+        try:
+            self._lease = self._lease or Lease()
+            owner = self._lease.take()
+        except OSError as error:
+            self._waits_until_s = None
+            self._fail(f"lease: {error.filename or ''}", error)
+            return
         if owner is None:
             self._waits_until_s = None
             self._settle()

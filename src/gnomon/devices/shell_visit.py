@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from gnomon.devices.lease import Waiting
 from gnomon.devices.shell_link import ShellLink, ShellSettings
 from gnomon.devices.ssh_plain_sh import quoted
 from gnomon.errors import DeviceError
@@ -30,7 +31,8 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
             raise refusal(settings, rest, "the lease of the device")
         if kind == "busy" and not told and on_wait is not None and rest != "nobody":
             told = True
-            on_wait(f"another gnomon (process {rest} there) measures on {settings.name}: waiting for it to end")
+            told_who = f"another gnomon (process {rest} there) measures on {settings.name}: waiting for it to end"
+            on_wait(Waiting(told_who))
         if time.monotonic() > deadline_s:
             raise DeviceError(
                 f"device {settings.name!r} is in use by process {rest} there",

@@ -22,6 +22,7 @@ from gnomon.devices.base import (
 )
 from gnomon.devices.guard import Guard
 from gnomon.devices.keeper_run import STDIN_WINDOW_BYTES
+from gnomon.devices.lease import Waiting
 from gnomon.devices.process import Lines, Tail
 from gnomon.devices.pushed import Digests, contents
 from gnomon.devices.ssh_answers import NonsenseError, count_of, field_of, message_of
@@ -298,9 +299,8 @@ class SshDevice:
         message = message_of(payload)
         if message.get("event") == "waiting" and self._on_wait is not None:
             owner = field_of(message, "owner", str)
-            self._on_wait(
-                f"another gnomon (process {owner} there) measures on {self._config.name}: waiting for it to end"
-            )
+            told = f"another gnomon (process {owner} there) measures on {self._config.name}: waiting for it to end"
+            self._on_wait(Waiting(told))
         if message.get("end") != self._last_id:
             return None
         if "error" in message:
