@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,10 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_plan(folder: Path, environment: dict[str, str]) -> None:
+def write_plan(folder: Path, environment: dict[str, str], options: dict[str, Any] | None = None, **more: Any) -> None:
     tensor = {"shape": [2, 2], "dtype": "float32"}
     inputs, outputs = [["x", "x"]], [["y", "y"]]
-    segment = {"runtime": "rogue:Rogue", "model": "", "options": {}, "inputs": inputs, "outputs": outputs}
+    segment = {"runtime": "rogue:Rogue", "model": "", "options": options or {}, "inputs": inputs, "outputs": outputs}
     job = {
         "tensors": {"x": tensor, "y": tensor},
         "feeds": {"x": {}},
@@ -38,13 +39,13 @@ def write_plan(folder: Path, environment: dict[str, str]) -> None:
         "segments": [segment],
         "environment": environment,
     }
-    (folder / "plan.json").write_text(json.dumps({"job": job}))
+    (folder / "plan.json").write_text(json.dumps({"job": job, **more}))
 
 
-def run(folder: Path, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *more: str, seconds: str = "0", **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [sys.executable, "gnomon-agent.pyz", "run", "plan.json", "--seconds", "0", *more],
+        [sys.executable, "gnomon-agent.pyz", "run", "plan.json", "--seconds", seconds, *more],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -89,6 +90,81 @@ def test_it_starts_again_at_most_once(package: Path) -> None:
 def test_no_numpy_before_the_environment() -> None:
     code = "import sys, gnomon.agent.deployed; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_no_seconds_are_one_call(package: Path) -> None:
+    told = json.loads(run(package).stdout)
+    assert told["samples"] == 1
+    assert told["median_ms"] > 0
+    assert json.loads(run(package, seconds="0.01").stdout)["samples"] >= 5
+    for wrong in ("-1", "nan", "inf"):
+        assert run(package, f"--seconds={wrong}").returncode == 2
+
+
+def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def test_a_missing_runtime_is_one_sentence_with_the_pip_line(package: Path) -> None:
+    site = package / "site"
+    (site / "openvino").mkdir(parents=True)
+    (site / "openvino" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'openvino'\")")
+    plan = json.loads((package / "plan.json").read_text())
+    plan["job"] |= {"environment": {"PYTHONPATH": str(site)}}
+    plan["job"]["segments"][0]["runtime"] = "openvino"
+    plan |= {"requirements": ["numpy==2.1", "openvino==2026.4.1"]}
+    (package / "plan.json").write_text(json.dumps(plan))
+    told = one_line(run(package), 5)
+    install = f"{sys.executable} -m pip install numpy==2.1 openvino==2026.4.1"
+    assert told == f"No module named 'openvino', which this plan needs; install it with: {install}"
+    assert "Traceback" in run(package, GNOMON_DEBUG="1").stderr
+
+
+def test_without_numpy_it_is_the_same_sentence(package: Path) -> None:
+    """-S: no package is found at all."""
+    write_plan(package, {}, requirements=["numpy==2.1"])
+    command = [sys.executable, "-I", "-S", "gnomon-agent.pyz", "run", "plan.json"]
+    done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=60)
+    told = one_line(done, 5)
+    assert told.startswith("No module named 'numpy', which this plan needs; install it with: ")
+    assert told.endswith("-m pip install numpy==2.1")
+
+
+def test_a_runtime_that_refuses_is_one_sentence(package: Path) -> None:
+    write_plan(package, {"PYTHONPATH": str(HERE)}, {"how": "raise", "when": "load"})
+    assert one_line(run(package), 7).startswith("the plan does not run here on rogue:Rogue: ")
+    write_plan(package, {"PYTHONPATH": str(HERE)}, {"how": "raise", "when": "run"})
+    assert "Traceback" not in one_line(run(package), 7)
+
+
+def test_a_plan_that_is_none_is_one_sentence(package: Path) -> None:
+    (package / "plan.json").write_text("{}")
+    done = run(package)
+    assert done.returncode == 2
+    assert "plan.json is not a plan" in done.stderr.splitlines()[-1]
+
+
+def test_what_differs_from_what_it_was_proved_with_is_told(package: Path) -> None:
+    proved: dict[str, Any] = {
+        "packages": {"numpy": np.__version__, "not-there": "1"},
+        "python": platform.python_version(),
+    }
+    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with=proved)
+    done = run(package)
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["proved_with"] == proved
+    assert told["found"]["packages"] == {"numpy": np.__version__}
+    proved |= {"packages": {"numpy": "1.0"}, "python": "3.1.7"}
+    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with=proved)
+    done = run(package)
+    assert done.returncode == 0
+    here = ".".join(platform.python_version_tuple()[:2])
+    told = f"proved with numpy 1.0 and Python 3.1, found {np.__version__} and {here}: times and outputs may differ\n"
+    assert done.stderr == told
 
 
 def test_an_input_that_does_not_fit_is_one_line(package: Path) -> None:

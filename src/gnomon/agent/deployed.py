@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
+import shlex
 import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
+
+from .installed import difference, found_here
 
 if TYPE_CHECKING:
     from .arrays import Array
@@ -17,16 +21,20 @@ if TYPE_CHECKING:
 
 _RENEWED = "GNOMON_RENEWED"
 
+_MISSING, _FAILED = 5, 7
+"""The exit statuses of gnomon itself for a runtime that is not there, and for one that cannot run a model."""
 
-def absolute_job(plan_path: str) -> dict[str, Any]:
-    """The job of a plan file, its paths made absolute."""
+_SHOWN = 500
+
+
+def absolute_plan(plan_path: str) -> dict[str, Any]:
+    """A plan from its file, the paths in its job made absolute. OSError, ValueError or KeyError where it is none."""
     with open(plan_path, encoding="utf-8") as file:
-        plan = json.load(file)
-    job: dict[str, Any] = plan["job"]
+        plan: dict[str, Any] = json.load(file)
     folder = os.path.dirname(os.path.abspath(plan_path))
-    for segment in job["segments"]:
+    for segment in plan["job"]["segments"]:
         segment["model"] = os.path.normpath(os.path.join(folder, segment["model"]))
-    return job
+    return plan
 
 
 def renew(environment: dict[str, str]) -> None:
@@ -52,25 +60,51 @@ def run(argv: list[str]) -> int:
     parser.add_argument("plan", help="the package's plan.json")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--output", metavar="FILE.npz", help="where to save the outputs")
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: once)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: one call after the first)")
     given = parser.parse_args(argv)
-    job = absolute_job(given.plan)
+    if not 0 <= given.seconds < math.inf:
+        parser.error(f"--seconds {given.seconds}: give a number from 0 on")
+    try:
+        plan = absolute_plan(given.plan)
+        job = plan["job"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"{given.plan} is not a plan that can be read: {type(error).__name__}: {error}")
     for pair in given.input:
         name, _, file = pair.partition("=")
         if name not in job["feeds"] or not file:
             parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
     renew(job.get("environment", {}))
+    proved = plan.get("proved_with", {})
+    found = found_here(proved)
+    unlike = difference(proved, found)
+    if unlike:
+        sys.stderr.write(f"{unlike}\n")
     try:
         from .arrays import InputError
-    except ImportError as error:
-        sys.stderr.write(f"{error.name} is not installed for {sys.executable}: README.txt says what the plan needs\n")
-        return 5
-    try:
-        print(json.dumps(_timed(job, given.output, given.seconds)))
-    except InputError as error:
-        parser.error(f"--input: {error}")
+
+        try:
+            report = _timed(job, given.output, given.seconds)
+        except InputError as error:
+            parser.error(f"--input: {error}")
+    except Exception as error:  # whatever a runtime raises, its user gets a sentence and not the way to it
+        if os.environ.get("GNOMON_DEBUG") == "1":
+            raise
+        sys.stderr.write(f"{_why_not(error, plan)}\n")
+        return _MISSING if isinstance(error, ImportError) else _FAILED
+    print(json.dumps({**report, "proved_with": proved, "found": found}))
     return 0
+
+
+def _why_not(error: Exception, plan: dict[str, Any]) -> str:
+    """Why a plan did not run, in one line."""
+    said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    if isinstance(error, ImportError):
+        wanted = shlex.join(plan.get("requirements", ()))
+        install = f"install it with: {shlex.quote(sys.executable)} -m pip install {wanted}"
+        return f"{said}, which this plan needs; {install if wanted else 'README.txt says what to install'}"
+    runtimes = " and ".join(dict.fromkeys(segment["runtime"] for segment in plan["job"]["segments"]))
+    return f"the plan does not run here on {runtimes}: {said} (GNOMON_DEBUG=1 shows where)"
 
 
 def _timed(job: dict[str, Any], output: str | None, seconds: float) -> dict[str, Any]:
@@ -82,10 +116,9 @@ def _timed(job: dict[str, Any], output: str | None, seconds: float) -> dict[str,
 
     loaded = Job(job)
     outputs = loaded.outputs(loaded.seed)
-    wall = [0]
     if seconds > 0:
         warm_up(loaded.call, count=3, seconds=seconds / 5)
-        wall, _ = take(loaded.call, inner=1, seconds=seconds, least=5, most=1_000_000)
+    wall, _ = take(loaded.call, inner=1, seconds=seconds, least=5 if seconds > 0 else 1, most=1_000_000)
     report = {name: {"shape": list(v.shape), "dtype": str(v.dtype)} for name, v in outputs.items()}
     if output:
         for name, saved_as in save_arrays(output, outputs).items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import driver_for
 from .energy import Meter, probe
+from .installed import installed
 from .lifeline import die_with_parent
 from .timing import inner_loop, take, warm_up
 
@@ -113,8 +114,9 @@ class Worker:
         return {"wall_ns": wall, "cpu_ns": cpu, "inner": 1, "operators": operators, "peak_rss_bytes": peak_rss_bytes()}
 
     def probe(self, command: dict[str, Any]) -> dict[str, Any]:
-        """What the runtime's driver says of itself."""
-        return driver_for(command["runtime"]).probe()
+        """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
+        found = driver_for(command["runtime"]).probe()
+        return {**found, "packages": installed(command["packages"])} if "packages" in command else found
 
     def energy(self, command: dict[str, Any]) -> dict[str, Any]:
         """Which energy counters the machine has, and how often they move."""

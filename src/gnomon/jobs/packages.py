@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,18 +21,21 @@ import gnomon
 from gnomon.errors import PackageError
 from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
+from gnomon.jobs.targets import pip_names
 from gnomon.measure.pack import packed_agent
 from gnomon.models.copy_file import copy_model
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
 
-Run it with a Python 3.11 or later that has numpy and {runtimes}:
+Run it with a Python 3.11 or later that has what it was proved with{proved}:
 
+    {install}
     python gnomon-agent.pyz run plan.json --output out.npz
     python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz
 
-plan.json says which backend takes which operator, with which settings and in which environment.
+plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
+runs too, and says so: its times and outputs may differ then.
 {more}"""
 _NNPACKAGE = """
 nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
@@ -59,11 +62,17 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         for segment, own in zip(job["segments"], written, strict=True):
             segment.update(own)
         job["environment"] = dict(contender.candidate.environment)
+        runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
+        proved = _proved_with(lab, list(runtimes))
+        wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
+        requirements = requirements_of(wheels, proved["packages"])
         plan = {
             "format": _FORMAT,
             "version": 1,
             "gnomon": gnomon.__version__,
             "model": {"name": lab.model.path.name, "sha256": lab.graph.digest},
+            "proved_with": proved,
+            "requirements": requirements,
             "operators": [
                 {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
                 for op in contender.graph.operators
@@ -75,7 +84,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         script = _environment_script(job)
         if script is not None:
             (folder / "environment.sh").write_text(script, encoding="utf-8")
-        (folder / "README.txt").write_text(_readme(contender, job), encoding="utf-8")
+        (folder / "README.txt").write_text(_readme(contender, plan), encoding="utf-8")
     return destination
 
 
@@ -107,11 +116,41 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[
     return {"model": written["model"], "options": written["options"]}
 
 
-def _readme(contender: Contender, job: dict[str, Any]) -> str:
-    runtimes = " and ".join(sorted({s["runtime"] for s in job["segments"]}))
-    settings = job["segments"][0]["options"].get("settings")
+def _proved_with(lab: Lab, runtimes: Sequence[str]) -> dict[str, Any]:
+    """The versions that a package of these runtimes was measured with, as far as the device told them."""
+    packages: dict[str, str] = {}
+    for name in runtimes:
+        packages |= lab.probes[name].details.get("packages", {})
+    return {
+        "python": lab.device.fingerprint.get("python"),
+        "processor": lab.device.fingerprint.get("cpu_model"),
+        "runtimes": {name: lab.probes[name].version for name in runtimes},
+        "packages": packages,
+    }
+
+
+def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
+    """What pip is to install: numpy and the `wheels`, each in the version that is known, else as it is required."""
+    wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
+    return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
+
+
+def pip_line(requirements: Sequence[str]) -> str:
+    """The shell command that installs them."""
+    return f"python -m pip install {shlex.join(requirements)}"
+
+
+def _readme(contender: Contender, plan: dict[str, Any]) -> str:
+    proved = plan["proved_with"]
+    told = [f"Python {proved['python']}"] if proved["python"] else []
+    told += [proved["processor"]] if proved["processor"] else []
+    settings = plan["job"]["segments"][0]["options"].get("settings")
     return _README.format(
-        version=gnomon.__version__, label=contender.label, runtimes=runtimes, more=_NNPACKAGE if settings else ""
+        version=gnomon.__version__,
+        label=contender.label,
+        proved=f" ({', '.join(told)})" if told else "",
+        install=pip_line(plan["requirements"]),
+        more=_NNPACKAGE if settings else "",
     )
 
 

@@ -21,11 +21,13 @@ from typing import Any
 import gnomon
 from gnomon.errors import PackageError
 from gnomon.formats.stab_config import settings_text, with_placement
+from gnomon.jobs.packages import pip_line, requirements_of
 from gnomon.measure.pack import packed_agent
 from gnomon.models.model import Model
 from gnomon.models.nnpackage import CONFIG, MANIFEST, METADATA, read_nnpackage
 from gnomon.models.nnpackage_write import write_nnpackage
 from gnomon.runtimes.base import PlacedModel, whole_segment
+from gnomon.runtimes.onert import Onert
 
 LAUNCHER = "gnomon"
 _PLAN = "plan.json"
@@ -37,8 +39,9 @@ process: put the same settings into the environment of the process that loads it
 
     . ./gnomon/environment.sh
 
-or start it with a Python 3.11 or later that has numpy and onert:
+or start it with a Python 3.11 or later:
 
+    {install}
     python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz
 """
 
@@ -124,6 +127,7 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict
         "version": 1,
         "gnomon": gnomon.__version__,
         "model": {"name": model.path.name, "sha256": graph.digest},
+        "requirements": requirements_of(Onert.wheels, {}),
         "operators": [
             {"index": op.index, "name": op.name, "type": op.type, "backend": schedule.placement.get(op.index)}
             for op in graph.operators
@@ -151,7 +155,10 @@ def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
     (folder / "environment.sh").write_text(script, encoding="utf-8")
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
-    (folder / "README.txt").write_text(_README.format(version=gnomon.__version__, label=label), encoding="utf-8")
+    (folder / "README.txt").write_text(
+        _README.format(version=gnomon.__version__, label=label, install=pip_line(plan["requirements"])),
+        encoding="utf-8",
+    )
 
 
 def _is_scheduled(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,9 +46,15 @@ class Missing:
     hint: str = ""
 
 
+def pip_names(wheels: Sequence[str]) -> list[str]:
+    """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
+    return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
+
+
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask each runtime on the device for its version and backends; those that do not answer are missing."""
-    answers = link.ask({r.name: {"do": "probe", "runtime": r.name} for r in runtimes})
+    commands = {r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels)} for r in runtimes}
+    answers = link.ask(commands)
     probes: dict[str, Probe] = {}
     missing: list[Missing] = []
     for runtime in runtimes:

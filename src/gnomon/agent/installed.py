@@ -1,0 +1,55 @@
+"""What is installed beside the agent: the versions that a plan was proved with, and those found where it runs."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """The versions of the pip packages of these names; one that is not installed by pip is left out."""
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def processor() -> str | None:
+    """The processor's name; None where the kernel does not tell it, as on Arm, where it tells of the architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            told = file.read()
+    except OSError:
+        return None
+    found = re.search(r"(?m)^model name\s*:[ \t]*(.*?)\s*$", told)
+    return found[1] if found and not re.search(r"(?m)^CPU part\s*:", told) else None
+
+
+def found_here(proved: Mapping[str, Any]) -> dict[str, Any]:
+    """What is here of what a plan was proved with, in the same form."""
+    return {
+        "python": platform.python_version(),
+        "processor": processor(),
+        "packages": installed(proved.get("packages", {})),
+    }
+
+
+def difference(proved: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """In one sentence what differs from what a plan was proved with; empty if nothing does that is known on both sides.
+
+    Of Python the first two numbers count.
+    """
+    pairs = [(name, told, found["packages"].get(name)) for name, told in proved.get("packages", {}).items()]
+    python = [".".join(str(side.get("python") or "").split(".")[:2]) or None for side in (proved, found)]
+    pairs += [("Python", *python), ("the processor", proved.get("processor"), found["processor"])]
+    unlike = [(name, told, here) for name, told, here in pairs if told and here and told != here]
+    if not unlike:
+        return ""
+    told = " and ".join(f"{name} {version}" for name, version, _ in unlike)
+    return f"proved with {told}, found {' and '.join(here for _, _, here in unlike)}: times and outputs may differ"
