@@ -53,6 +53,7 @@ PathLike = str | os.PathLike[str]
 class Options(TypedDict, total=False):
     """How to measure: the options of the command line by their names, in the plural where they may be repeated.
 
+    Each of several `threads` is a configuration of its own, for `place` and `profile` alone.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
     `timeout_s` is killed. `record` is the database of runs (default: the user's own).
@@ -63,7 +64,7 @@ class Options(TypedDict, total=False):
 
     runtimes: Sequence[str]
     backends: Sequence[str]
-    threads: int | None
+    threads: int | Sequence[int] | None
     shapes: Mapping[str, Sequence[int]]
     inputs: Mapping[str, PathLike]
     precisions: Sequence[str]
@@ -81,8 +82,11 @@ class Options(TypedDict, total=False):
     governor: str | None
 
 
-def request_of(model: PathLike, options: Options) -> Request:
-    """The request that the options mean. UsageError for an option that there is not, or a number out of its range."""
+def request_of(model: PathLike, options: Options, *, sweeps: bool = False) -> Request:
+    """The request that the options mean; `sweeps` says that the job takes several numbers of threads.
+
+    UsageError for an option that there is not, or a number out of its range.
+    """
     unknown = sorted(options.keys() - Options.__annotations__.keys())
     if unknown:
         known = ", ".join(Options.__annotations__)
@@ -91,6 +95,7 @@ def request_of(model: PathLike, options: Options) -> Request:
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
             raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
+    threads = _threads_of(options.get("threads"), sweeps=sweeps)
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
     processes = options.get("processes")
     if processes is not None:
@@ -102,7 +107,8 @@ def request_of(model: PathLike, options: Options) -> Request:
         device=device,
         runtimes=tuple(options.get("runtimes") or device.runtimes),
         wish=Wish(
-            threads=options.get("threads") or device.threads or 1,
+            threads=threads[0] if threads else device.threads or 1,
+            more_threads=threads[1:],
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
@@ -115,6 +121,20 @@ def request_of(model: PathLike, options: Options) -> Request:
         fresh=options.get("fresh", False),
         wait_s=options.get("wait_s", WAIT_S),
     )
+
+
+def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int, ...]:
+    """The numbers of threads, each once; none where none is given."""
+    counts = () if given is None else (given,) if isinstance(given, int) else tuple(dict.fromkeys(given))
+    wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
+    if wrong is not None or (given is not None and not counts):
+        raise UsageError(f"threads is {given!r}", hint="Give a whole number above 0, or several.")
+    if len(counts) > 1 and not sweeps:
+        raise UsageError(
+            f"several numbers of threads ({', '.join(map(str, counts))}) are for place and profile alone",
+            hint="Give one. `gnomon pareto` chooses among several with --option threads=1,2.",
+        )
+    return counts
 
 
 def _device_of(options: Options) -> DeviceConfig:
@@ -151,7 +171,7 @@ def place(
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     destination = package_path(model) if out is None else Path(out)
-    request = replace(request_of(model, options), measure=measure)
+    request = replace(request_of(model, options, sweeps=True), measure=measure)
     return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
 
 
@@ -170,7 +190,7 @@ def place_on(
 
     Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
-    made = (request_of(model, {**options, "device": name}) for name in dict.fromkeys(devices))
+    made = (request_of(model, {**options, "device": name}, sweeps=True) for name in dict.fromkeys(devices))
     requests = {request.device.name: replace(request, measure=measure) for request in made}
     destination = package_path(model) if out is None else Path(out)
     found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
@@ -270,7 +290,7 @@ def profile(
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
-    return profile_job(request_of(model, options), watch=watch, tell=tell)
+    return profile_job(request_of(model, options, sweeps=True), watch=watch, tell=tell)
 
 
 def solve(

@@ -45,11 +45,13 @@ def difference(proved: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
     Of Python the first two numbers count.
     """
+    pairs: list[tuple[str, Any, Any]]
     pairs = [(name, told, found["packages"].get(name)) for name, told in proved.get("packages", {}).items()]
-    python = [".".join(str(side.get("python") or "").split(".")[:2]) or None for side in (proved, found)]
-    pairs += [("Python", *python), ("the processor", proved.get("processor"), found["processor"])]
-    unlike = [(name, told, here) for name, told, here in pairs if told and here and told != here]
+    was, here = (".".join(str(side.get("python") or "").split(".")[:2]) for side in (proved, found))
+    pairs += [("Python", was, here), ("the processor", proved.get("processor"), found["processor"])]
+    unlike = [pair for pair in pairs if pair[1] and pair[2] and pair[1] != pair[2]]
     if not unlike:
         return ""
     told = " and ".join(f"{name} {version}" for name, version, _ in unlike)
-    return f"proved with {told}, found {' and '.join(here for _, _, here in unlike)}: times and outputs may differ"
+    there = " and ".join(version for _, _, version in unlike)
+    return f"proved with {told}, found {there}: times and outputs may differ"

@@ -33,7 +33,9 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     from gnomon.jobs.prove_common import CommonProof, prove_best
     from gnomon.store.sqlite import default_path
 
-    made = (api.request_of(model, options_of(values, device)) for device in dict.fromkeys(values["devices"]))
+    made = (
+        api.request_of(model, options_of(values, device), sweeps=True) for device in dict.fromkeys(values["devices"])
+    )
     requests = {request.device.name: replace(request, measure=asked.measure) for request in made}
     out = api.package_path(model) if asked.out is None else asked.out
     with ShowFleet(tuple(requests), quiet=asked.quiet) as show:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, complete_device
+from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, Threads, complete_device
 
 if TYPE_CHECKING:
     from gnomon.api import Options
@@ -32,9 +32,10 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--threads",
         "-n",
-        type=click.IntRange(1, 1024),
-        metavar="N",
-        help="Threads of a runtime.  [default: what the device's table says, else 1]",
+        type=Threads(),
+        metavar="N[,N]",
+        help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
+        "else 1]",
     ),
     _option(
         "--device",

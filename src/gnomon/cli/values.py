@@ -161,6 +161,22 @@ class Cores(click.ParamType[tuple[int, ...]]):
         return tuple(sorted(cores))
 
 
+class Threads(click.ParamType[tuple[int, ...]]):
+    """Numbers of threads."""
+
+    name = "1,2,4"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The numbers in the order given, each once."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        for part in parts:
+            if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
+                self.fail(f"{part!r} is no number of threads from 1 to 1024: give {self.name}", param, ctx)
+        return tuple(dict.fromkeys(map(int, parts)))
+
+
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of the file of devices that begin so; none where the file cannot be read."""
     from gnomon.devices.config import load_devices

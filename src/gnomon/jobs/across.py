@@ -161,6 +161,9 @@ class AcrossPlacer:
         mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
         if len(mixable) < 2:
             return unmixed("there are no two configurations that give right results and tell their times")
+        if len(self._of_equal_threads(mixable, wholes)) < 2:
+            return unmixed("no two configurations have as many threads as the fastest")
+        mixable = self._of_equal_threads(mixable, wholes)
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
@@ -208,6 +211,12 @@ class AcrossPlacer:
         """
         known = self.lab.runner.known(trace_of(whole).key)
         return any(0 < len(kernel.named) < len(whole.backends) for kernel in kernels(self.lab.graph, known))
+
+    def _of_equal_threads(self, mixable: Sequence[int], wholes: Sequence[Contender]) -> list[int]:
+        """Those that have as many threads as the fastest: in one process they would wait for each other's threads."""
+        threads = [t.configuration.options.get("threads") for t in self.targets]
+        fastest = min(mixable, key=lambda i: wholes[i].predicted_s or 0.0)
+        return [i for i in mixable if threads[i] == threads[fastest]]
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
         """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.

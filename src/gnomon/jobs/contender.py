@@ -116,7 +116,7 @@ def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
     several threads (some runtimes start them unasked) or another processor do the work.
     """
-    if lab.request.wish.threads != 1:
+    if lab.request.wish.thread_counts != (1,):
         return "wall"
     return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
 

@@ -226,6 +226,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         probes=probes,
         targets=targets,
         missing=missing,
+        doubts=_too_many_threads(request, link.info),
         counters=counters,
     )
 
@@ -307,8 +308,21 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         probes=recalled.probes,
         targets=targets,
         missing=missing,
+        doubts=_too_many_threads(request, recalled.device),
         counters=runner.last(ENERGY_NOTE),
     )
+
+
+def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
+    """A doubt where more threads are wished than there are cores to measure on."""
+    cores = len(request.device.pin) or device.fingerprint.get("cores")
+    most = max(request.wish.thread_counts)
+    if not isinstance(cores, int) or most <= cores:
+        return []
+    message = (
+        f"{most} threads were measured on {cores} {'core' if cores == 1 else 'cores'}, where they wait for each other"
+    )
+    return [Doubt(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
 
 
 def _nowhere(path: Path, name: str) -> str:
@@ -340,7 +354,7 @@ def options_of(request: Request) -> dict[str, Any]:
     """The settings that the user could choose, as the record keeps them."""
     wish = request.wish
     return {
-        "threads": wish.threads,
+        "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],

@@ -17,6 +17,7 @@ from gnomon.jobs.request import Request
 from gnomon.jobs.targets import Missing, Target
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.tuning import configurations
 from gnomon.store.base import CampaignQuery, EventQuery, Store
 
 NOTE = "lab"
@@ -165,7 +166,7 @@ def narrowed(
     for target in targets:
         runtime, own = target.runtime, target.configuration
         if runtime.name not in wished:
-            made = runtime.configurations(probes[runtime.name], wish)
+            made = configurations(runtime, probes[runtime.name], wish)
             wished[runtime.name] = {c.name: c.backends for c in made}
         left = wished[runtime.name].get(own.name, ())
         taken = {b: taken for b, taken in target.support.operators.items() if b in left}

@@ -11,6 +11,7 @@ from gnomon.errors import AgentError, RuntimeMissingError, UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.tuning import configurations
 
 NOT_INSTALLED = "not installed"
 """Why a runtime is missing that its device simply has not."""
@@ -108,7 +109,7 @@ def find_targets(
             continue
         model, placed = models[runtime.name]
         supports: dict[tuple[str, ...], Support] = {}
-        for configuration in runtime.configurations(probes[runtime.name], wishes[runtime.name]):
+        for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
             found = supports.get(configuration.backends)
             if found is None:  # what backends take does not depend on the environment
                 found = supports[configuration.backends] = support_of(runtime, placed, configuration)

@@ -97,7 +97,8 @@ def _where(document: dict[str, Any]) -> str:
     name, address = noted.get("device"), noted.get("address")
     place = "" if not name else f"{name}, " if name == address else f"{name} ({address}), "
     threads = context["options"].get("threads")
-    told = "" if threads is None else f"; {threads} {'thread' if threads == 1 else 'threads'}"
+    counts = ", ".join(map(str, threads)) if isinstance(threads, list) else str(threads)
+    told = "" if threads is None else f"; {counts} {'thread' if threads == 1 else 'threads'}"
     return f"On {place}{machine}{told}."
 
 

@@ -28,6 +28,7 @@ class Probe:
 class Wish:
     """What the user wants of runtimes.
 
+    `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
     processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
     outputs are checked against the clean reference.
@@ -37,6 +38,12 @@ class Wish:
     backends: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     environments: tuple[Mapping[str, str], ...] = ()
+    more_threads: tuple[int, ...] = ()
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """All numbers of threads that are tried."""
+        return (self.threads, *self.more_threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

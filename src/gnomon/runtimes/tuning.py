@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
 
 Change = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 """A configuration's options with a value of a tuning in them."""
@@ -103,6 +103,21 @@ def tuned(configuration: Configuration, values: Mapping[str, str]) -> Configurat
         options = known[name].change(options, value)
     if not values:
         return configuration
-    base, bracket, inner = configuration.name.partition("[")
+    return replace(configuration, name=_named(configuration.name, values), options=options)
+
+
+def _named(name: str, values: Mapping[str, object]) -> str:
+    base, bracket, inner = name.partition("[")
     told = ",".join([*([inner.removesuffix("]")] if bracket else []), *(f"{n}={v}" for n, v in values.items())])
-    return replace(configuration, name=f"{base}[{told}]", options=options)
+    return f"{base}[{told}]"
+
+
+def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    """The runtime's configurations; where several numbers of threads are wished those of each, named by it."""
+    if not wish.more_threads:
+        return runtime.configurations(probe, wish)
+    return tuple(
+        replace(configuration, name=_named(configuration.name, {"threads": threads}))
+        for threads in wish.thread_counts
+        for configuration in runtime.configurations(probe, replace(wish, threads=threads, more_threads=()))
+    )
