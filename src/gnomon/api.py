@@ -38,7 +38,7 @@ from gnomon.jobs.place import place as place_job
 from gnomon.jobs.profile import Profile
 from gnomon.jobs.profile import profile as profile_job
 from gnomon.jobs.prove_common import prove_best
-from gnomon.jobs.request import WAIT_S, Request
+from gnomon.jobs.request import WAIT_S, Request, timed
 from gnomon.jobs.runs import CampaignRow, list_campaigns
 from gnomon.jobs.solve import SolveReport, solve_problem
 from gnomon.jobs.unattended_records import Carried
@@ -56,7 +56,9 @@ class Options(TypedDict, total=False):
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone.
     `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
     2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
-    `timeout_s` is killed. `record` is the database of runs (default: the user's own).
+    `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
+    with what it knows; what it waited for the device is not counted. `record` is the database of runs (default: the
+    user's own).
     `device` is an address or a name of the file of devices (default: this machine), whose settings there hold where
     an option is not given; `fetch` lets pip bring packages that it lacks, `pin` and `governor` hold while something is
     measured, and it may stay away for `wait_s` when it vanishes.
@@ -78,12 +80,14 @@ class Options(TypedDict, total=False):
     device: str
     fetch: bool
     wait_s: float
+    max_time_s: float | None
     pin: Sequence[int]
     governor: str | None
 
 
-def request_of(model: PathLike, options: Options, *, sweeps: bool = False) -> Request:
-    """The request that the options mean; `sweeps` says that the job takes several numbers of threads.
+def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limited: bool = False) -> Request:
+    """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
+    `limited` that it heeds `max_time_s`.
 
     UsageError for an option that there is not, or a number out of its range.
     """
@@ -91,10 +95,12 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False) -> Re
     if unknown:
         known = ", ".join(Options.__annotations__)
         raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {known}.")
-    for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s"):
+    for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
             raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
+    if options.get("max_time_s") is not None and not limited:
+        raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
     threads = _threads_of(options.get("threads"), sweeps=sweeps)
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
     processes = options.get("processes")
@@ -120,6 +126,7 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False) -> Re
         record=None if record is None else Path(record),
         fresh=options.get("fresh", False),
         wait_s=options.get("wait_s", WAIT_S),
+        max_time_s=options.get("max_time_s"),
     )
 
 
@@ -171,7 +178,7 @@ def place(
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     destination = package_path(model) if out is None else Path(out)
-    request = replace(request_of(model, options, sweeps=True), measure=measure)
+    request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
     return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
 
 
@@ -190,8 +197,10 @@ def place_on(
 
     Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
-    made = (request_of(model, {**options, "device": name}, sweeps=True) for name in dict.fromkeys(devices))
-    requests = {request.device.name: replace(request, measure=measure) for request in made}
+    made = (
+        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
+    )
+    requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
     found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
     return prove_best(requests, found, watch=watch, tell=tell)[0] if measure else found
@@ -255,7 +264,7 @@ def _pareto_request(
     model: PathLike | None, out: PathLike | None, overwrite: bool, measure: bool, options: ParetoOptions
 ) -> ParetoRequest:
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
-    request = None if model is None else replace(request_of(model, how), measure=measure)
+    request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
     source, dumpfile = options.get("source"), options.get("dumpfile")
     names = options.get("search", "hlps")
     plan, *others = [
@@ -290,7 +299,7 @@ def profile(
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
-    return profile_job(request_of(model, options, sweeps=True), watch=watch, tell=tell)
+    return profile_job(request_of(model, options, sweeps=True, limited=True), watch=watch, tell=tell)
 
 
 def solve(

@@ -128,7 +128,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
         asked = Question(kind=kind, context=CONTEXT, details={**question}, goes_on=goes_on)
         with SqliteStore.open(request.record) as store:
             store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
-            runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh)  # type: ignore[arg-type]
+            runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)  # type: ignore[arg-type]
             info = SimpleNamespace(name="pretended", fingerprint={})
             yield SimpleNamespace(
                 request=request, runner=runner, link=device, device=info, probes={}, missing=[], counters=()

@@ -31,12 +31,14 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     from gnomon.cli.progress import ShowFleet
     from gnomon.jobs.fleet import place_on
     from gnomon.jobs.prove_common import CommonProof, prove_best
+    from gnomon.jobs.request import timed
     from gnomon.store.sqlite import default_path
 
     made = (
-        api.request_of(model, options_of(values, device), sweeps=True) for device in dict.fromkeys(values["devices"])
+        api.request_of(model, options_of(values, device), sweeps=True, limited=True)
+        for device in dict.fromkeys(values["devices"])
     )
-    requests = {request.device.name: replace(request, measure=asked.measure) for request in made}
+    requests = {request.device.name: timed(replace(request, measure=asked.measure)) for request in made}
     out = api.package_path(model) if asked.out is None else asked.out
     with ShowFleet(tuple(requests), quiet=asked.quiet) as show:
         found = place_on(requests, out, overwrite=asked.overwrite, watch=show.watch_of, tell=show.tell)

@@ -17,7 +17,7 @@ _NAMED = {"--shape": "shapes", "--input": "inputs"}
 
 Decorator = Callable[[Any], Any]
 
-_ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget"})
+_ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget", "--max-time"})
 """What is said of one model, and has no part where many are measured."""
 
 
@@ -114,6 +114,13 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         default=60.0,
         show_default=True,
         help="Seconds after which a stage starts no processes beyond the least number.",
+    ),
+    _option(
+        "--max-time",
+        "max_time_s",
+        type=Seconds(),
+        help="Seconds after which nothing more is begun: the job ends with what it knows, and goes on from there when "
+        "it is started again.",
     ),
     _option(
         "--timeout",

@@ -195,7 +195,7 @@ def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> Pare
     plan, *others = [Plan(name=name, seed=seed, iterations=iterations) for name in own["strategies"] or ("hlps",)]
     request = None
     if model is not None:
-        request = replace(api.request_of(model, options_of(values)), measure=measure)
+        request = replace(api.request_of(model, options_of(values), limited=True), measure=measure)
         own["out"] = own["out"] or api.package_path(model)
     return ParetoRequest(
         request=request,

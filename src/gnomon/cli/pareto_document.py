@@ -50,6 +50,7 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
         "missing": summaries.missing(found.missing),
         "doubts": summaries.doubts(found.doubts),
         "seconds": found.seconds,
+        "waited_s": found.waited_s,
     }
     if lived is None:
         return document | {"model": None, "device": None, "clock": None, "campaign": None, "record": None}

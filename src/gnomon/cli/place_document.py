@@ -50,6 +50,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
         "record": str(record),
         "resumed": found.resumed,
         "seconds": found.seconds,
+        "waited_s": found.waited_s,
     }
 
 

@@ -43,6 +43,7 @@ def profile_document(found: Profile, record: Path) -> dict[str, Any]:
         "record": str(record),
         "resumed": found.resumed,
         "seconds": found.seconds,
+        "waited_s": found.waited_s,
     }
 
 

@@ -181,6 +181,9 @@ class AcrossPlacer:
         ideal = float(least.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
+        used_s = self.lab.request.used_s
+        if self.lab.runner.over("price chains", needs_s=used_s):  # the proof alone would take as long as what was done
+            return unmixed("too little of --max-time was left to price chains and prove them", ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         times = self.price_chains(anchor)

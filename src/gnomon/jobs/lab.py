@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,10 +14,10 @@ from typing import Any
 import gnomon
 from gnomon.core.campaign import Context
 from gnomon.core.graph import Graph
-from gnomon.devices.base import DeviceInfo
+from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.guard import guarded_folder
 from gnomon.devices.opening import opened
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError, MeasurementError, UsageError
 from gnomon.jobs import recall
 from gnomon.jobs.equip import equip
 from gnomon.jobs.kernels import Sources
@@ -137,6 +137,13 @@ def open_lab(
         except DeviceError as error:
             error.met = True
             raise
+        except MeasurementError as error:
+            if not lab.runner.stopped:
+                raise
+            raise MeasurementError(
+                f"--max-time was over before there was an answer: {error.message}",
+                hint="Start the same command again: it goes on from the record. Or give it more time.",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +170,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
     """A lab on the device itself."""
     model, source = read.model, read.source
     store = stack.enter_context(SqliteStore.open(request.record))
-    device = stack.enter_context(opened(request.device, on_wait=asked.tell))
+    device = stack.enter_context(_opened(request, asked.tell))
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and asked.tell is not None:
@@ -207,6 +214,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         watch=asked.watch,
         fresh=request.fresh,
         sources=Sources(model.graph),
+        time_of_job=request.time,
     )
     noted = {"converted": converted, "unfixed": unfixed is not None}
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
@@ -229,6 +237,32 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         doubts=_too_many_threads(request, link.info),
         counters=counters,
     )
+
+
+@contextmanager
+def _opened(request: Request, tell: Callable[[str], None] | None) -> Iterator[Device]:
+    """The open device; what was waited for it is not counted as time of the job."""
+    began_s: list[float] = []
+
+    def on_wait(sentence: str) -> None:
+        began_s.append(time.monotonic())
+        if tell is not None:
+            tell(sentence)
+
+    with opened(request.device, on_wait=on_wait) as device:
+        if began_s and request.time is not None:
+            request.time.waited_s += time.monotonic() - began_s[0]
+        yield device
+
+
+def stopped_doubts(request: Request, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
+    """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
+    if not stopped:
+        return []
+    lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
+    message = f"stopped by --max-time after {request.used_s:.0f} s, in or before the stage {stopped!r}{lacking}"
+    hint = "Start the same command again: it goes on from the record. More time gives a surer answer."
+    return [Doubt(kind="stopped", message=message, hint=hint)]
 
 
 def _as_it_is(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.core.front import Certificate
 from gnomon.errors import GnomonError, MeasurementError, UsageError
-from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.lab import Lab, open_lab, stopped_doubts
 from gnomon.jobs.metering import asking_energy, check_counters, energy_source
 from gnomon.jobs.objectives import Goal, goals_of
 from gnomon.jobs.packages import check_destination, write_package
@@ -26,7 +26,7 @@ from gnomon.jobs.pareto_search import EXACT, Searched, check_installed, check_pl
 from gnomon.jobs.pareto_space import DecisionSpace, decision_space, wished_precisions
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.prove import Verified, verify
-from gnomon.jobs.request import Request
+from gnomon.jobs.request import Request, timed
 from gnomon.jobs.trust import doubts, reference
 from gnomon.measure.clock import Clock
 from gnomon.measure.energy import ENERGY
@@ -90,7 +90,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
         check_destination(asked.out, overwrite=asked.overwrite)
     precisions = tuple(dict.fromkeys((*asked.request.wish.precisions, *wished_precisions(asked.options))))
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
-    request = asking_energy(request, asked.objectives, asked.counters)
+    request = timed(asking_energy(request, asked.objectives, asked.counters))
 
     def once(again: Request) -> Pareto:
         # What lies there then was written before the device vanished.
@@ -107,7 +107,6 @@ def _measured(
     watch: Watch | None,
     tell: Callable[[str], None] | None,
 ) -> Pareto:
-    start = time.monotonic()
     steps = _Steps(watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
     with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
@@ -121,7 +120,7 @@ def _measured(
         points, proved, left_out, clock = _prove(evaluator, found)
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
-        extra = _proof_doubts(request, points, proved)
+        extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, points, proved)
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
@@ -153,7 +152,8 @@ def _measured(
             failures=tuple((space.label(a), reason) for a, reason in evaluator.failures.items()),
             missing=tuple(lab.missing),
             doubts=(*doubts(lab, sensitivity), *extra),
-            seconds=time.monotonic() - start,
+            seconds=request.used_s,
+            waited_s=request.waited_s,
             chosen=chosen,
             verified=verified,
             package=asked.out if chosen is not None else None,
@@ -176,11 +176,16 @@ def _search(
         steps.search(before + count, total)
         partial.save(before + count)
 
+    def stop() -> bool:
+        return evaluator.lab.runner.over("search")
+
     steps.searching = True
     steps.search(0, total)
     for plan in asked.plans:
         known = evaluator.replayed
-        made = search(space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic)
+        made = search(
+            space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic, stop=stop
+        )
         searches.append(replace(made, replayed=evaluator.replayed - known))
         before += len(made.told)
     steps.searching = False
@@ -223,7 +228,7 @@ def _prove(evaluator: Evaluator, found: Searched) -> tuple[list[Point], bool, in
         clock = "wall"
     if any(m.ok for m in measured.values()):
         return decide(evaluator.goals, points, measured, clock), True, left_out, clock
-    if lab.link is not None:
+    if lab.link is not None and not lab.runner.stopped:
         raise MeasurementError("no point of the front ran again", hint="Start the command again at a quieter time.")
     return sampled_points(found.front, space.code, space.label), False, left_out, evaluator.clock or "wall"
 

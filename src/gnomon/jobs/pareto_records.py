@@ -79,7 +79,8 @@ class Pareto:
     decision space's slots by the words of the command, `published` the space of the codes. `searches` is what each
     search did, in the order of the request, and `searched` all of it as one. `enough` is a single backend on the front
     that no mix there is surely better than, in anything. `failures` are assignments
-    that failed, with the reason. `chosen` is the point that was deployed to `package`.
+    that failed, with the reason. `chosen` is the point that was deployed to `package`. `seconds` is without
+    `waited_s` for the device.
     """
 
     asked: ParetoRequest
@@ -99,6 +100,7 @@ class Pareto:
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     seconds: float
+    waited_s: float = 0.0
     enough: Point | None = None
     chosen: Point | None = None
     verified: Verified | None = None

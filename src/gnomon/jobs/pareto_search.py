@@ -127,8 +127,9 @@ def search(
     coarse: Coarse | None = None,
     on_told: Callable[[int, Told], None] | None = None,
     clock: Callable[[], float],
+    stop: Callable[[], bool] | None = None,
 ) -> Searched:
-    """Run a strategy over a space until its budget is spent or it has nothing more to ask.
+    """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` says so.
 
     With `coarse`, HLPS first searches that space, with half of the evaluations at most unless it is small. Errors of
     `evaluate` pass through.
@@ -153,11 +154,11 @@ def search(
         if on_told is not None:
             on_told(count, new)
 
-    trail = run(strategy, answer, budget=budget, batch=1, on_told=told)
+    trail = run(strategy, answer, budget=budget, batch=1, on_told=told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
         # Each phase had its own limit: what both have left is searched from what they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
-        trail = run(more, answer, budget=budget, told=trail.told, batch=1, on_told=told)
+        trail = run(more, answer, budget=budget, told=trail.told, batch=1, on_told=told, stop=stop)
     return searched(space, trail, seconds=clock() - start)
 
 

@@ -34,7 +34,10 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
             say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
+            began_s = time.monotonic()
             _wait_for(request, error, say)
+            if request.time is not None:
+                request.time.waited_s += time.monotonic() - began_s
             say(f"{request.device.name} is back: going on from the record")
             request = replace(request, fresh=False)
     return job(request)

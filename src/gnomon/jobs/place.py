@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,12 +16,12 @@ from gnomon.jobs.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.contender import choose_clock
 from gnomon.jobs.inside import InsideResult
 from gnomon.jobs.kernels import Breakdown
-from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.lab import Lab, open_lab, stopped_doubts
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.precision import precision_hints
 from gnomon.jobs.prove import Verdict, Verified, prove, verify
-from gnomon.jobs.request import Request
+from gnomon.jobs.request import Request, timed
 from gnomon.jobs.rows import OperatorRow, breakdowns, operator_rows
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing, describe
@@ -39,7 +38,8 @@ class Placement:
 
     `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
     certificates, by configuration or "across". `inside` and `across` are the prices behind them. `fingerprint` is the
-    device's. `resumed` says that an interrupted campaign was taken up.
+    device's. `resumed` says that an interrupted campaign was taken up. `seconds` is what the job took, without
+    `waited_s` for its device.
     """
 
     model: Path
@@ -64,6 +64,7 @@ class Placement:
     campaign: str
     resumed: bool
     seconds: float
+    waited_s: float = 0.0
 
 
 def place(
@@ -84,6 +85,8 @@ def place(
 
     began_without = not out.exists()
 
+    request = timed(request)
+
     def once(again: Request) -> Placement:
         # What lies there then was written before the device vanished.
         return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
@@ -94,7 +97,6 @@ def place(
 def _place(
     request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
 ) -> Placement:
-    start = time.monotonic()
     with ExitStack() as stack:
         lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
         folder = stack.enter_context(guarded_folder("gnomon-segments-"))
@@ -130,12 +132,13 @@ def _place(
             inside=tuple(inside),
             across=across,
             missing=tuple(lab.missing),
-            doubts=_all_doubts(lab, verdict, sensitivity),
+            doubts=_all_doubts(lab, request, verdict, sensitivity),
             sensitivity=sensitivity,
             package=out,
             campaign=lab.runner.campaign.id,
             resumed=lab.runner.resumed,
-            seconds=time.monotonic() - start,
+            seconds=request.used_s,
+            waited_s=request.waited_s,
         )
 
 
@@ -181,7 +184,9 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
     raise AssertionError("unreachable")
 
 
-def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+    missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
+    stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
-    return (*verdict.warnings, *doubts(lab, sensitivity), *([drifted] if drifted else []))
+    return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *([drifted] if drifted else []))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.clock_warnings import clock_warnings
 from gnomon.jobs.contender import Contender, blocks, choose_clock, cpu_summary, fastest_of, level, trace_of, versus
 from gnomon.jobs.kernels import CALLS_QUANTILE, Breakdown, Kernel, breakdown, kernels
-from gnomon.jobs.lab import Lab, open_lab
+from gnomon.jobs.lab import Lab, open_lab, stopped_doubts
 from gnomon.jobs.patience import patiently
-from gnomon.jobs.request import Request
+from gnomon.jobs.request import Request, timed
 from gnomon.jobs.singles import profile_singles
 from gnomon.jobs.targets import Missing
 from gnomon.jobs.transferring import inside_placer
@@ -69,6 +68,7 @@ class Profile:
     campaign: str
     resumed: bool
     seconds: float
+    waited_s: float = 0.0
 
     @property
     def fastest(self) -> Column:
@@ -81,11 +81,10 @@ def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str
 
     Raises GnomonError; what was measured until then is in the record.
     """
-    return patiently(lambda again: _profile(again, watch, tell), request, tell)
+    return patiently(lambda again: _profile(again, watch, tell), timed(request), tell)
 
 
 def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
-    start = time.monotonic()
     with (
         open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
         guarded_folder("gnomon-segments-") as folder,
@@ -107,10 +106,15 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
             clock=clock,
             columns=columns,
             missing=tuple(lab.missing),
-            doubts=(*clock_warnings(field, best, clock), *doubts(lab, sensitivity)),
+            doubts=(
+                *stopped_doubts(request, lab.runner.stopped),
+                *clock_warnings(field, best, clock),
+                *doubts(lab, sensitivity),
+            ),
             campaign=lab.runner.campaign.id,
             resumed=lab.runner.resumed,
-            seconds=time.monotonic() - start,
+            seconds=request.used_s,
+            waited_s=request.waited_s,
         )
 
 

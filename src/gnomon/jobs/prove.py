@@ -66,7 +66,7 @@ class Verified:
 
     `places` maps each operator to where the runtime's own report says that it ran; `moved` lists the operators that
     ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly. `skipped` says that
-    it was not run, as nothing was to be measured.
+    it was not run, as nothing was to be measured any more.
     """
 
     places: Mapping[int, str]
@@ -295,6 +295,8 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
         return "by the profile a mix would not be faster" if priced else ""
+    if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
+        return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
     if plan.against_best is None:
         return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
     if plan.against_best.verdict == "faster":
@@ -306,7 +308,7 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
 
 def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
     """Run a written package on the device from its own files: outputs, and where each operator ran."""
-    if lab.link is None:
+    if lab.link is None or lab.runner.over("run the package"):
         return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)

@@ -166,7 +166,7 @@ def prove_best(
     proofs: list[CommonProof] = []
     for _ in range(2):
         best = [o for o in (fleet.common.worst, fleet.common.total) if o is not None and o.predicted_on]
-        if not best:
+        if not best or any(request.time and request.time.left_s <= 0 for request in requests.values()):
             break
         option = best[0]
         proof = prove_common(requests, fleet, option, watch=watch, tell=tell)

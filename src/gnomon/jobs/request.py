@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gnomon.devices.address import LOCAL, parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.measure.effort import Effort
+from gnomon.measure.job_time import JobTime
 from gnomon.runtimes.base import Wish
 
 WAIT_S = 600.0
@@ -22,7 +23,9 @@ class Request:
     `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
     `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
     taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
-    reachable. `wait_s` is how long a device that vanishes may stay away before the job gives up.
+    reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
+    its clock, once it runs: see `timed`. `wait_s` is how long a device that vanishes may stay away before the job
+    gives up.
     """
 
     model: Path
@@ -37,3 +40,20 @@ class Request:
     fresh: bool = False
     measure: bool = True
     wait_s: float = WAIT_S
+    max_time_s: float | None = None
+    time: JobTime | None = field(default=None, compare=False)
+
+    @property
+    def used_s(self) -> float:
+        """How long the job has worked."""
+        return self.time.used_s if self.time is not None else 0.0
+
+    @property
+    def waited_s(self) -> float:
+        """How long the job has waited for its device."""
+        return self.time.waited_s if self.time is not None else 0.0
+
+
+def timed(request: Request) -> Request:
+    """The request with its clock running: from now on, unless it ran already."""
+    return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))

@@ -88,6 +88,8 @@ def _measuring(request: Request, places: Places) -> Iterator[str]:
         if effort.processes_least != effort.processes_most:
             raise UsageError("a range of processes has no form on the command line", hint="Give one number.")
         yield from ("--processes", str(effort.processes_least))
+    if request.max_time_s is not None:
+        yield from ("--max-time", repr(request.max_time_s))
     yield from ("--budget", repr(effort.budget_s), "--timeout", repr(effort.timeout_s), "--seed", str(request.seed))
 
 

@@ -16,6 +16,7 @@ from gnomon.core.stats import Block, blocks_of, compare, median, summarise
 from gnomon.measure.clock import Clock, cpu_tells, levels
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import UNWATCHED
+from gnomon.measure.job_time import JobTime
 from gnomon.measure.link import AgentLink, Event, failure_of
 from gnomon.measure.outputs import REFERENCE, compute_reference
 from gnomon.measure.progress import Meter, Watch
@@ -79,6 +80,10 @@ class Measured:
         return None
 
 
+UNREACHED = Failure(
+    stage="record", kind="unmeasured", transient=False, message="--max-time was over before it was measured"
+)
+
 #: Visits of a laggard in each process: two tell that it lags, or one that it is hopeless, and three processes bound
 #: its ratio. Profiled, a hopeless one needs no third: what its operators take there is all that is asked of it.
 _LAGGARD_VISITS, _HOPELESS_VISITS, _HOPELESS_PROFILED = (2, 1, 1), (1, 1, 1), (1, 1)
@@ -107,6 +112,9 @@ class Known:
 
     def known(self, key: str) -> Measured:
         """What is known of a candidate so far."""
+        return self._recorded(key)
+
+    def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
         failures = [run.failure for run in runs if run.failure is not None]
         final = [f for f in failures if not f.transient]
@@ -119,7 +127,8 @@ class CampaignRunner(Known):
 
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
     record are not measured again, so at most the block that was under way is lost. Call `finish` at the end of
-    the job. Not safe for several threads.
+    the job. Once the job's time is over no process is started any more, and it tells what is known: `stopped` is the
+    first stage that was not done whole then. Not safe for several threads.
     """
 
     def __init__(
@@ -131,6 +140,7 @@ class CampaignRunner(Known):
         watch: Watch | None = None,
         fresh: bool = False,
         sources: Callable[[str], int | None] | None = None,
+        time_of_job: JobTime | None = None,
     ) -> None:
         """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
         context = question.context
@@ -150,16 +160,37 @@ class CampaignRunner(Known):
             self.note("environment", UNWATCHED)  # else what comes next would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
+        self._time = time_of_job
+        self.stopped = ""
         self.seeds = [context.seed, context.seed + 1]
+
+    def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
+        """Whether the job's time is over, or less of it is left than the stage needs, which then must not begin."""
+        if self._time is None or self._time.left_s > needs_s:
+            return False
+        self.stopped = self.stopped or stage
+        return True
+
+    def known(self, key: str) -> Measured:
+        """What is known of a candidate so far; once the time was over, what a proof lacks is taken from the profile."""
+        found = self._recorded(key)
+        if not self.stopped or found.runs:
+            return found
+        found = self._recorded(key.removeprefix("proof/"))
+        return Measured(key=key, runs=found.runs, failure=found.failure if found.runs else UNREACHED)
 
     def note(self, name: str, data: Mapping[str, Any]) -> None:
         """Add a finding to the record that is not a run."""
         self._store.append(self.campaign.id, CampaignEvent(name=name, at_s=time.time(), data=data))
 
     def finish(self, decision: Mapping[str, Any]) -> None:
-        """The job is done: the next one that asks the same starts anew, or reopens this one if it goes on."""
+        """The job is done: the next one that asks the same starts anew, or reopens this one if it goes on.
+
+        Where its time was over before, the next one takes it up.
+        """
         self.note("decision", decision)
-        self.note(FINISHED, {})
+        if not self.stopped:
+            self.note(FINISHED, {})
 
     def reference(self, job: Mapping[str, Any], *, timeout_s: float) -> tuple[dict[str, Any] | None, Failure | None]:
         """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
@@ -189,7 +220,8 @@ class CampaignRunner(Known):
                 todo = sum(map(len, wanted.values()))
                 meter.expect(todo + max(0, effort.processes_least - process - 1) * todo)
                 for group in _groups([c for c in trying if wanted[c.key]], effort.together):
-                    self._session(process, group, wanted, effort, meter)
+                    if not self.over(stage):
+                        self._session(process, group, wanted, effort, meter)
                 # What failed for a reason that may pass is tried once more; a second such failure is final.
                 trying = [c for c in trying if wanted[c.key] and self._stumbled(c.key, process)]
                 if not trying:
@@ -204,7 +236,7 @@ class CampaignRunner(Known):
 
         A `rival` that seems to lag, but not surely, gets all of them.
         """
-        known = self.known(candidate.key)
+        known = self._recorded(candidate.key)
         if known.failure is not None:
             return []
         most = _visits(candidate, effort)
@@ -219,13 +251,13 @@ class CampaignRunner(Known):
 
     def _stumbled(self, key: str, process: int) -> bool:
         """Whether it failed in a process, for a reason that may pass."""
-        return any(r.process == process and r.failure and r.failure.transient for r in self.known(key).runs)
+        return any(r.process == process and r.failure and r.failure.transient for r in self._recorded(key).runs)
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> float:
         """How many times slower than the fastest it is, by what is known."""
         levels = {}
         for other in field:
-            runs = [r for r in self.known(other.key).runs if r.samples is not None]
+            runs = [r for r in self._recorded(other.key).runs if r.samples is not None]
             if runs:
                 levels[other.key] = min(min(r.samples.wall_s) for r in runs if r.samples is not None)
         if candidate.key not in levels:
@@ -237,7 +269,7 @@ class CampaignRunner(Known):
 
         What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
         """
-        known = {c.key: self.known(c.key) for c in candidates if not c.profiled}
+        known = {c.key: self._recorded(c.key) for c in candidates if not c.profiled}
         known = {key: found for key, found in known.items() if found.ok}
         if not known:
             return []
@@ -262,7 +294,7 @@ class CampaignRunner(Known):
         if len(rivals) == 1 < len(candidates):
             return True
         for candidate in rivals:
-            known = self.known(candidate.key)
+            known = self._recorded(candidate.key)
             clock: Clock = "cpu" if cpu_tells(known.runs) else "wall"
             if summarise(blocks_of(known.runs, clock=clock)).relative_half_width > effort.half_width:
                 return False

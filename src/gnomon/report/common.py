@@ -115,4 +115,6 @@ def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
     known = "what the record held" if document["format"] == "gnomon-pareto" else "an interrupted run"
     went_on = f", going on from {known}" if document["resumed"] else ""
-    page.line(f"Took {units.duration(document['seconds'])}{went_on}.", indent=2)
+    waited_s = document.get("waited_s", 0.0)
+    waited = f" and waited {units.duration(waited_s)} for the device" if waited_s >= 1 else ""
+    page.line(f"Took {units.duration(document['seconds'])}{waited}{went_on}.", indent=2)

@@ -194,6 +194,9 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if found["failure"]:
         page.item(f"It failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
         return
+    if found["skipped"]:
+        page.line("It was not run: nothing was to be measured any more.", indent=1)
+        return
     planned = [row for row in operators if row["planned"]]
     good = len(planned) - len(found["moved"])
     page.line(f"{good} of {len(planned)} operators ran where planned, by the runtime's own account.", indent=1)

@@ -55,15 +55,16 @@ def run(
     told: Iterable[Told] = (),
     batch: int = 1,
     on_told: Callable[[Told], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Trail:
     """Ask, evaluate and tell until the budget is spent or the strategy is exhausted.
 
     `budget` counts assignments with a result, those of `told` among them. `told` are the results of an earlier run
     of the same strategy and seed, in any order: the search goes on as that run would have. At most `batch`
     assignments are evaluated at a time. `on_told` gets each new result as soon as it is accepted: an interrupted run
-    that recorded them repeats only the evaluations that were under way. Errors of `evaluate` and `on_told` pass
-    through. UsageError for a negative budget, a batch below 1, and a strategy or an evaluation that breaks its
-    contract; ProblemError for results that `Strategy.tell` refuses.
+    that recorded them repeats only the evaluations that were under way. Before each question `stop` may end it.
+    Errors of `evaluate` and `on_told` pass through. UsageError for a negative budget, a batch below 1, and a strategy
+    or an evaluation that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     if budget < 0 or batch < 1:
         raise UsageError(
@@ -74,7 +75,7 @@ def run(
         strategy.tell(earlier.assignment, earlier.cost)
         known.setdefault(earlier.assignment, earlier)
     replayed = len(known)
-    while len(known) < budget:
+    while len(known) < budget and not (stop is not None and stop()):
         wanted = min(batch, budget - len(known))
         asked = strategy.ask(wanted)
         if not asked:
