@@ -155,15 +155,15 @@ def test_operators_kernels_and_the_rest_are_the_whole(data: st.DataObject, count
     assert set(made.within.values()) <= made.times_s.keys()
 
 
-def test_kernels_times_are_brought_to_the_deciding_clock() -> None:
-    traced = profiled([("k", (0,), (9000,))])
-    run = replace(traced.runs[0], samples=Samples(wall_ns=(10_000,), cpu_ns=(5_000,)))
-    traced = replace(traced, runs=(run,))
-    found = kernels(line(1), traced)
-    assert by_clock(found, traced, "wall") == found
-    assert by_clock(found, traced, "cpu")[0].time_s == pytest.approx(4.5e-6)
-    several = replace(run, samples=Samples(wall_ns=(10_000,), cpu_ns=(20_000,)))
-    assert by_clock(found, replace(traced, runs=(several,)), "cpu") == found
+def test_kernels_take_no_more_cpu_time_than_the_calls() -> None:
+    traced = profiled([("a", (0,), (9000,)), ("b", (1,), (3000,))])
+    found = kernels(line(2), traced)
+    for cpu_ns, expected in ((6_000, [4.5e-6, 1.5e-6]), (15_000, [9e-6, 3e-6])):
+        # The wall time of a call tells nothing: a runtime that waits between its kernels takes no more for them.
+        samples = Samples(wall_ns=(90_000,), cpu_ns=(cpu_ns,))
+        again = replace(traced, runs=(replace(traced.runs[0], samples=samples),))
+        assert by_clock(found, again, "wall") == found
+        assert [kernel.time_s for kernel in by_clock(found, again, "cpu")] == pytest.approx(expected)
 
 
 EEG = graph_of(

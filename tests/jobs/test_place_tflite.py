@@ -35,9 +35,11 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
     assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == KERNELS
     assert found.verified.ok, found.verified
     assert all(row.ran_on == row.planned for row in found.rows)
-    for row in found.rows:  # the profilers have every operator, if only as a share of the whole
+    for row in found.rows:
         assert set(row.times_s) == KERNELS
-        assert all(t is not None and t >= 0 for t in row.times_s.values())
+        assert row.times_s["litert[reference]"] is None  # it has no profiler
+        assert all((row.times_s[name] is None) == (name in row.within) for name in KERNELS - {"litert[reference]"})
+    assert [kernel.name for kernel in found.breakdowns["litert[reference]"].own] == ["whole graph"]
     plan = json.loads((found.package / "plan.json").read_text())
     (segment,) = plan["job"]["segments"]
     assert (found.package / segment["model"]).read_bytes() == model.read_bytes()

@@ -228,12 +228,14 @@ def divided(
 def by_clock(found: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """The kernels of a profiled run, whose times are wall time, by another clock.
 
-    All are scaled as the profiled calls are: a busy machine interrupts kernels too, which CPU time does not count.
+    By CPU time of one thread they take no more than the profiled calls: what they took beyond was something else that
+    interrupted them.
     """
-    shares = [
-        quantile(run.samples.cpu_s, CALLS_QUANTILE) / quantile(run.samples.wall_s, CALLS_QUANTILE)
+    calls_s = [
+        quantile(run.samples.cpu_s, CALLS_QUANTILE)
         for run in profiled.runs
-        if clock == "cpu" and run.samples is not None and any(run.samples.wall_ns) and any(run.samples.cpu_ns)
+        if clock == "cpu" and run.samples is not None and any(run.samples.cpu_ns)
     ]
-    share = min(1.0, median(shares)) if shares else 1.0
+    total_s = sum(kernel.time_s for kernel in found)
+    share = min(1.0, median(calls_s) / total_s) if calls_s and total_s > 0 else 1.0
     return tuple(replace(kernel, time_s=kernel.time_s * share) for kernel in found)
