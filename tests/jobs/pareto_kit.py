@@ -112,8 +112,11 @@ class PretendedSpace:
     def label(self, assignment: Assignment) -> str:
         return "-".join(self.space.names(assignment))
 
-    def is_single(self, assignment: Assignment) -> bool:
-        return len(set(assignment)) == 1
+    def single(self, assignment: Assignment) -> int | None:
+        return assignment[0] if len(set(assignment)) == 1 else None
+
+    def threaded(self, assignment: Assignment, threads: int) -> bool:
+        return threads != 1
 
     def contender(self, lab: Any, assignment: Assignment) -> Any:
         key = self.label(assignment)

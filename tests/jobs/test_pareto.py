@@ -21,7 +21,7 @@ from gnomon.jobs.pareto import pareto
 from gnomon.jobs.pareto_evaluate import Evaluator
 from gnomon.jobs.pareto_records import Pareto, ParetoRequest
 from gnomon.jobs.pareto_search import Plan, search
-from gnomon.jobs.request import Request
+from gnomon.jobs.request import THIS_MACHINE, Request
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost
 
@@ -60,7 +60,7 @@ def test_brute_force_over_a_dump_finds_the_true_front(tmp_path: Path, backends: 
     assert {tuple(e.value for e in p.estimates or ()) for p in found.front} == set(truth.values())
     assert {p.code for p in found.front} <= set(truth)
     assert [p.number for p in found.points] == list(range(1, len(found.points) + 1))
-    assert found.certificate.kind == "exact"
+    assert found.certificate.kind == "complete"
     assert not found.proved
     assert len(found.searched.told) == backends**4
     steps = itertools.pairwise(found.searched.volume)
@@ -85,10 +85,10 @@ def test_every_search_runs_on_recorded_data_and_is_repeatable(tmp_path: Path, na
         assert not any(dominates(other, cost) for other in seen)
 
 
-def test_a_search_that_went_through_all_is_exact_whatever_its_name(tmp_path: Path) -> None:
+def test_a_search_that_went_through_all_is_complete_whatever_its_name(tmp_path: Path) -> None:
     path = write_dump(tmp_path / "d.json")
     found = pareto(ParetoRequest(source=path, plan=Plan(name="random", iterations=16)))
-    assert found.certificate.kind == "exact"
+    assert found.certificate.kind == "complete"
     assert {tuple(e.value for e in p.estimates or ()) for p in found.front} == set(true_front(path).values())
 
 
@@ -106,7 +106,7 @@ def test_several_searches_are_compared_in_one_box(tmp_path: Path) -> None:
     assert last[2] == max(last) == pytest.approx(alone[2].searched.volume[-1])
     assert [p.code for p in found.front] == [p.code for p in alone[2].front]
     assert len({code for code, _ in found.samples}) == len(found.samples) == 81
-    assert found.certificate.kind == "exact"
+    assert found.certificate.kind == "complete"
 
 
 def test_what_a_dump_lacks_counts_as_failed_and_is_told(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_backends_that_never_occur_in_a_slot_are_not_searched(tmp_path: Path) ->
     assert found.space.size == 2
     assert found.published.size == 4
     assert {p.code for p in found.front} == {0, 1}
-    assert found.certificate.kind == "exact"
+    assert found.certificate.kind == "complete"
 
 
 def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
@@ -258,8 +258,9 @@ def test_a_search_that_was_ended_goes_on_and_its_pick_is_deployed(
     assert found.searched.replayed == 2
     # Two convolutions on either backend; ruy does not take the addition.
     assert sorted(code for code, _ in found.samples) == [0, 1, 4, 5]
-    assert found.certificate.kind == "exact"
+    assert found.certificate.kind == "complete"
     assert found.proved
+    assert {p.code for p in found.points} == {0, 1, 4, 5}  # all of them fit
     assert found.front
     for point in found.front:
         assert all(e.value > 0 for e in point.estimates or ())
@@ -332,7 +333,9 @@ def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Eff
         pareto(ParetoRequest(request=request, options={"colour": ()}))
     with pytest.raises(UsageError, match="no value of the option planner"):
         pareto(ParetoRequest(request=request, options={"planner": ("best",)}))
-    with pytest.raises(UsageError, match="no place for planner"):
-        pareto(ParetoRequest(request=request, options={"planner": ()}, dumpfile=tmp_path / "d.json"))
+    nowhere = replace(request, model=tmp_path / "none.circle", device=replace(THIS_MACHINE, python="/no/python"))
+    for values in ((), ("1", "2")):  # known before a model or a device is looked at
+        with pytest.raises(UsageError, match="no place for threads"):
+            pareto(ParetoRequest(request=nowhere, options={"threads": values}, dumpfile=tmp_path / "d.json"))
     with pytest.raises(UsageError, match="add up"):
         pareto(ParetoRequest(request=request, objectives=("output-error",), plan=Plan(name="exact")))

@@ -16,7 +16,7 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.jobs.objectives import GOALS, Against, against, cost_of, estimate, goals_of
 from gnomon.jobs.pareto_points import check_bounds, choose, enough, sampled_points
-from gnomon.jobs.pareto_prove import Point, decide, dominates_surely, front_of, worth_proving
+from gnomon.jobs.pareto_prove import Point, decide, dominates_surely, front_of
 from gnomon.jobs.pareto_search import spread
 from gnomon.measure.campaign import Measured
 from gnomon.search.base import Cost, Told
@@ -60,7 +60,7 @@ def point(measured: Measured) -> Point:
 
 def decided(**measured: Measured) -> dict[str, Point]:
     named = {name: replace(m, key=name) for name, m in measured.items()}
-    found = decide(GOALS2, [point(m) for m in named.values()], named, "cpu")
+    found = decide(GOALS2, [point(m) for m in named.values()], named, dict.fromkeys(named, "cpu"))
     assert [p.number for p in found if p.number] == list(range(1, sum(p.number is not None for p in found) + 1))
     return {p.label: p for p in found}
 
@@ -96,7 +96,7 @@ def test_a_single_backend_that_no_mix_is_surely_better_than() -> None:
     def found(mix: Measured, *, singles: tuple[str, ...] = ("cpu",)) -> str | None:
         named = {"cpu": runs([100, 103, 98], [1000] * 3, key="cpu"), "mix": replace(mix, key="mix")}
         points = [replace(point(m), single=name in singles) for name, m in named.items()]
-        best = enough(decide(GOALS2, points, named, "cpu"))
+        best = enough(decide(GOALS2, points, named, dict.fromkeys(named, "cpu")))
         return None if best is None else best.label
 
     assert found(runs([99, 104, 97], [1000] * 3)) == "cpu"
@@ -132,7 +132,7 @@ def test_a_front_is_never_empty_and_every_loser_has_its_winner(points: list[tupl
         f"p{k}": runs([t * f for f in rng.normal(1, 0.001 + 0.02 * noise, 3).clip(0.5, 2)], [m, m, m + 1], key=f"p{k}")
         for k, (t, m, noise) in enumerate(points)
     }
-    found = decide(GOALS2, [point(m) for m in measured.values()], measured, "cpu")
+    found = decide(GOALS2, [point(m) for m in measured.values()], measured, dict.fromkeys(measured, "cpu"))
     assert any(p.number == 1 for p in found)
     assert sorted(p.label for p in found) == sorted(measured)
     for p in found:
@@ -194,25 +194,6 @@ def test_a_cost_that_is_not_known_is_none() -> None:
 
 def told(*costs: Cost | None) -> list[Told]:
     return [Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
-
-
-def test_the_sampled_front_and_what_lies_in_its_noise_are_worth_proving() -> None:
-    chosen, left = worth_proving(told((1.0, 9.0), (1.01, 9.01), (5.0, 5.0), None, (5.0, 9.0), (9.0, 1.0)), 8)
-    assert [t.assignment[0] for t in chosen] == [0, 1, 2, 5]
-    assert left == 0
-    assert worth_proving(told(None), 8) == ((), 0)
-
-
-@given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=1, max_size=40), st.integers(2, 8))
-@settings(max_examples=80, deadline=None)
-def test_what_is_left_out_is_counted_and_the_ends_are_kept(costs: list[tuple[float, float]], most: int) -> None:
-    chosen, left = worth_proving(told(*costs), most)
-    assert 1 <= len(chosen) <= most
-    assert min(c[0] for c in costs) == min((t.cost or (math.inf,))[0] for t in chosen)
-    assert min(c[1] for c in costs) == min((t.cost or (math.inf, math.inf))[1] for t in chosen)
-    everything, none = worth_proving(told(*costs), 1000)
-    assert none == 0
-    assert len(chosen) + left == len(everything)
 
 
 def test_spread_with_many_objectives() -> None:

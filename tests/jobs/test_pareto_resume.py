@@ -237,7 +237,7 @@ def test_kill_9_of_the_real_command(tmp_path: Path) -> None:
     assert row.finished
 
 
-def test_what_the_record_lacks_was_not_run_and_nothing_is_called_exact(
+def test_what_the_record_lacks_was_not_run_and_nothing_is_called_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = bench(tmp_path, monkeypatch, "brute")
@@ -255,4 +255,4 @@ def test_what_the_record_lacks_was_not_run_and_nothing_is_called_exact(
     assert made.run(plan=replace(made.asked.plan, iterations=5)) is not None
     assert recorded() == ("heuristic", 4, 3)
     assert made.run() is not None
-    assert recorded() == ("exact", 1, 0)  # the one that crashes, which is a result
+    assert recorded() == ("complete", 1, 0)  # the one that crashes, which is a result

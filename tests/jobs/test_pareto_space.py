@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,6 +78,26 @@ def test_options_change_the_configuration_and_its_name() -> None:
     }
     assert space.parallel  # two threads: CPU time is not the time of a call
     assert not hand_space("type", {"threads": ("1",), "executor": ("Linear",)}).parallel
+
+
+def test_the_threads_of_one_assignment_are_its_own() -> None:
+    space = hand_space("type", {"threads": ("1", "2"), "planner": ("WIC", "Bump")})
+    assert space.parallel
+    assert not space.threaded((0, 0, 0, 0, 1), 2)  # the option counts, not the wish
+    assert space.threaded((0, 0, 0, 1, 0), 1)
+    plain = hand_space("type", {"planner": ("WIC", "Bump")})
+    assert plain.threaded((0, 0, 0, 1), 2)
+    assert not plain.threaded((0, 0, 0, 1), 1)
+    assert hand_space("type", {"executor": ("Linear", "Parallel")}).threaded((0, 0, 0, 1), 1)
+
+
+def test_single_backends_are_named_whatever_the_options() -> None:
+    space = hand_space("type", {"planner": ("WIC", "Bump")})
+    assert space.single((1, 0, 1, 0)) == space.single((1, 0, 1, 1)) is not None
+    assert space.single((0, 0, 0, 1)) not in (None, space.single((1, 0, 1, 0)))
+    assert space.single((1, 0, 0, 0)) is None
+    whole = replace(space, grouping=None, space=Space((Slot("planner", ("WIC", "Bump")),)))
+    assert whole.single((0,)) == whole.single((1,)) is not None  # a runtime that takes a model whole
 
 
 def test_precision_is_wished_for_before() -> None:

@@ -151,7 +151,7 @@ def test_a_search_runs_by_itself_and_comes_home(
     fetched = json.loads(capsys.readouterr().out)
     assert fetched["job"]["state"] == "done"
     found = fetched["document"]
-    assert (found["certificate"], found["search"]["evaluations"], found["device"]) == ("exact", 2, "board")
+    assert (found["certificate"], found["search"]["evaluations"], found["device"]) == ("complete", 2, "board")
     assert found["model"]["path"] == str(model)
     assert found["verified"]["ok"]
     assert found["package"] == str(out / "own")

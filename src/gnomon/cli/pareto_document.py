@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gnomon.core.space import Space
+    from gnomon.jobs.objectives import Estimate
     from gnomon.jobs.pareto_prove import Point
     from gnomon.jobs.pareto_records import Pareto
     from gnomon.jobs.pareto_search import Plan, Searched
@@ -40,6 +41,8 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
         "proved": found.proved,
         "points": [_point(point, found.space) for point in found.points],
         "left_out": found.left_out,
+        "behind": found.behind,
+        "noise": None if found.noise is None else {clock: list(of) for clock, of in found.noise.items()},
         "enough": None if found.enough is None else found.enough.number,
         "failures": [{"label": label, "reason": reason} for label, reason in found.failures],
         "chosen": None if found.chosen is None else found.chosen.number,
@@ -53,13 +56,15 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
         "waited_s": found.waited_s,
     }
     if lived is None:
-        return document | {"model": None, "device": None, "clock": None, "campaign": None, "record": None}
+        keys = ("model", "device", "clock", "sample_clock", "campaign", "record")
+        return document | dict.fromkeys(keys)
     return document | {
         "model": summaries.model(lived.model, lived.graph),
         "device": lived.device,
         "fingerprint": dict(lived.fingerprint),
         "versions": dict(lived.versions),
         "clock": lived.clock,
+        "sample_clock": lived.sample_clock,
         "sensitivity": None if lived.sensitivity is None else float(lived.sensitivity),
         "reference": getattr(lived.sensitivity, "reference", "") or None,
         "campaign": lived.campaign,
@@ -103,9 +108,9 @@ def _point(point: Point, space: Space) -> dict[str, Any]:
         "label": point.label,
         "choices": list(space.names(point.assignment)),
         "sampled": None if point.sampled is None else list(point.sampled),
-        "estimates": None
-        if point.estimates is None
-        else [{"value": e.value, "low": e.low, "high": e.high} for e in point.estimates],
+        "estimates": None if point.estimates is None else [_estimate(e) for e in point.estimates],
+        "clock": point.clock,
+        "wall": None if point.wall is None else _estimate(point.wall),
         "failure": summaries.failure(point.failure),
         "dominated_by": point.dominated_by,
         "ties": list(point.ties),
@@ -113,6 +118,10 @@ def _point(point: Point, space: Space) -> dict[str, Any]:
         "beats": list(point.beats),
         "single": point.single,
     }
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    return {"value": found.value, "low": found.low, "high": found.high}
 
 
 def _verified(found: Verified | None) -> dict[str, Any] | None:

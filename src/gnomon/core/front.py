@@ -42,14 +42,15 @@ class Certificate:
     """What is proved about a front.
 
     "exact": for each allowed assignment, a point is nowhere dearer (and no point is dominated). "epsilon": a point
-    is nowhere dearer than 1 + `epsilon` times it. "heuristic": nothing, but that no point dominates another.
+    is nowhere dearer than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
+    the noise of a run lets it. "heuristic": nothing, but that no point dominates another.
     """
 
-    kind: Literal["exact", "epsilon", "heuristic"]
+    kind: Literal["exact", "epsilon", "complete", "heuristic"]
     epsilon: float | None = None
 
     def document(self) -> str | dict[str, float]:
-        """As JSON: "exact", {"epsilon": e} or "heuristic"."""
+        """As JSON: {"epsilon": e}, or the kind of the others."""
         return {"epsilon": self.epsilon} if self.epsilon is not None else self.kind
 
 

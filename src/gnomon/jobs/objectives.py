@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from gnomon.core.stats import Block, compare, median, quantile, summarise
+from gnomon.core.stats import Block, compare, median, median_interval, quantile
 from gnomon.errors import UsageError
-from gnomon.jobs.contender import blocks, level
+from gnomon.jobs.contender import blocks
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import QUANTILE, Clock, cpu_tells
 from gnomon.measure.energy import ENERGY, joules_of
@@ -25,15 +25,31 @@ Verdict = Literal["better", "worse", "tie", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """An objective to be made small. `value` is its number by the deciding clock, None where it is not known.
+    """An objective to be made small. `numbers` are its numbers by a clock, one a block, or one a process.
 
-    `numbers` are its independent numbers as blocks of the processes, which intervals and comparisons come from.
+    Values, intervals and comparisons all come from these.
     """
 
     name: str
     unit: str
-    value: Callable[[Measured, Clock], float | None]
     numbers: Callable[[Measured, Clock], Sequence[Block]]
+
+    def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
+        """One number a process: the median of its numbers."""
+        found: dict[int, list[float]] = {}
+        for block in self.numbers(measured, clock):
+            found.setdefault(block.process, []).extend(block.values_s)
+        return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(found.items()))
+
+    def value(self, measured: Measured, clock: Clock) -> float | None:
+        """The geometric mean over the processes, which the interval is of too; None where nothing is known.
+
+        Where a process has an exact 0 there is no such mean: the median of the processes then.
+        """
+        values = [v for block in self.processes(measured, clock) for v in block.values_s]
+        if not values or min(values) <= 0:
+            return median(values) if values else None
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +65,7 @@ class Estimate:
 class Against:
     """One point against another in one objective: `ratio` of their values, its interval, and what that means.
 
-    "better" is a sure gain of more than 1 %. `worse_by_most` bounds the ratio from above with 97.5 % confidence.
+    "better" is a sure gain of more than 1 %, "worse" a sure loss of more than that.
     """
 
     ratio: float
@@ -58,28 +74,24 @@ class Against:
     verdict: Verdict
 
     @property
+    def surely_worse(self) -> bool:
+        """Whether the noise leaves no doubt that it is worse, by however little."""
+        return self.low > 1
+
+    @property
     def not_worse(self) -> bool:
-        """Whether it surely is no worse by more than what is no difference."""
-        return self.high <= 1 + RELEVANT
-
-
-def _latency(measured: Measured, clock: Clock) -> float | None:
-    # Where the CPU time of a point does not tell all, as its threads are several, its wall time stands for it.
-    tells = clock == "wall" or cpu_tells(measured.runs)
-    return level(measured, clock) if tells else level(measured, "wall")
+        """Whether it is not worse: not by 1 % for all that the noise allows, and not by less for sure."""
+        return self.high <= 1 + RELEVANT and not self.surely_worse
 
 
 def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
-    return _quantiles(measured, clock)
-
-
-def _cpu(measured: Measured, clock: Clock) -> float | None:
-    found = blocks(measured, "cpu")
-    return level(measured, "cpu") if any(any(b.values_s) for b in found) else None
+    # Where the CPU time of a point does not tell all, as its threads are several, its wall time stands for it.
+    return _quantiles(measured, clock if clock == "wall" or cpu_tells(measured.runs) else "wall")
 
 
 def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:
-    return _quantiles(measured, "cpu")
+    found = _quantiles(measured, "cpu")
+    return found if any(any(b.values_s) for b in found) else ()
 
 
 def _quantiles(measured: Measured, clock: Clock) -> Sequence[Block]:
@@ -93,13 +105,6 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
     """Joules of a call, a number a block; a block that does not tell is left out."""
     told = [(run, joules_of(run)) for run in measured.runs]
     return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in told if j is not None]
-
-
-def _energy(measured: Measured, clock: Clock) -> float | None:
-    by_process: dict[int, list[float]] = {}
-    for block in _joules(measured, clock):
-        by_process.setdefault(block.process, []).extend(block.values_s)
-    return median([median(values) for values in by_process.values()]) if by_process else None
 
 
 def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
@@ -121,23 +126,19 @@ def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
 def _by_process(read: Callable[[Measured], dict[int, float]], name: str, unit: str) -> Goal:
     """A goal with one number a process."""
 
-    def value(measured: Measured, clock: Clock) -> float | None:
-        found = read(measured)
-        return median(list(found.values())) if found else None
-
     def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
         return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(read(measured).items())]
 
-    return Goal(name=name, unit=unit, value=value, numbers=numbers)
+    return Goal(name=name, unit=unit, numbers=numbers)
 
 
 GOALS: dict[str, Goal] = {
     goal.name: goal
     for goal in (
-        Goal(name=LATENCY, unit="s", value=_latency, numbers=_latencies),
+        Goal(name=LATENCY, unit="s", numbers=_latencies),
         _by_process(_fact("peak_rss_bytes"), MEMORY, "B"),
-        Goal(name="cpu-time", unit="s", value=_cpu, numbers=_cpus),
-        Goal(name=ENERGY, unit="J", value=_energy, numbers=_joules),
+        Goal(name="cpu-time", unit="s", numbers=_cpus),
+        Goal(name=ENERGY, unit="J", numbers=_joules),
         _by_process(_fact("difference", "relative"), "output-error", ""),
     )
 }
@@ -166,21 +167,17 @@ def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[fl
 
 
 def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
-    """The value of an objective of a point that ran, with its interval over the processes."""
+    """The value of an objective of a point that ran, with its interval over the processes.
+
+    Of several processes, the geometric mean of one number each and Student's interval of that mean.
+    """
     value = goal.value(measured, clock)
-    numbers = goal.numbers(measured, clock)
     if value is None:
         raise ValueError(f"{goal.name} is not known")
-    if not any(min(b.values_s, default=0.0) > 0 for b in numbers) or value <= 0:
-        return Estimate(value=value, low=None, high=None)
-    found = summarise(numbers)
-    known = found.low_s > 0 and math.isfinite(found.high_s)
-    # The level is the median of processes, the interval one of their geometric mean: it is widened to hold both.
-    return Estimate(
-        value=value,
-        low=min(found.low_s, value) if known else None,
-        high=max(found.high_s, value) if known else None,
-    )
+    processes = goal.processes(measured, clock)
+    low, high = median_interval(processes if len(processes) > 1 else goal.numbers(measured, clock))
+    known = low > 0 and math.isfinite(high)
+    return Estimate(value=value, low=min(low, value) if known else None, high=max(high, value) if known else None)
 
 
 def against(goal: Goal, a: Measured, b: Measured, clock: Clock) -> Against:

@@ -16,19 +16,18 @@ from gnomon.jobs.objectives import Goal, goals_of
 from gnomon.jobs.packages import check_destination, write_package
 from gnomon.jobs.pareto_evaluate import Evaluator
 from gnomon.jobs.pareto_exact import check_priced, exact_search
-from gnomon.jobs.pareto_files import check_dumpable, check_file, dump_of, save_dump
+from gnomon.jobs.pareto_files import check_dumpable, check_file, check_room, dump_of, save_dump
 from gnomon.jobs.pareto_offline import search_dump
 from gnomon.jobs.pareto_partial import PartialDump
 from gnomon.jobs.pareto_points import check_bounds, choose, enough, sampled_points
-from gnomon.jobs.pareto_prove import Point, decide, measure_points, worth_proving
-from gnomon.jobs.pareto_records import Lived, Pareto, ParetoRequest
+from gnomon.jobs.pareto_prove import Point, Worth, decide, measure_points, worth_proving
+from gnomon.jobs.pareto_records import DecidingClock, Lived, Pareto, ParetoRequest
 from gnomon.jobs.pareto_search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto_space import DecisionSpace, decision_space, wished_precisions
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.prove import Verified, verify
 from gnomon.jobs.request import Request, timed
 from gnomon.jobs.trust import doubts, reference
-from gnomon.measure.clock import Clock
 from gnomon.measure.energy import ENERGY
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Progress, Watch
@@ -76,6 +75,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     check_counters(asked.objectives, asked.counters)
     if asked.dumpfile is not None:
         check_file(asked.dumpfile)
+        check_room([name for name, values in asked.options.items() if len(values) != 1])
     if asked.source is not None:
         return search_dump(asked, asked.source)
     if asked.request is None:
@@ -117,7 +117,7 @@ def _measured(
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
         found = joined(searches)
-        points, proved, left_out, clock = _prove(evaluator, found)
+        points, proved, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
         extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, points, proved)
@@ -132,7 +132,8 @@ def _measured(
                 device=lab.device.name,
                 fingerprint=lab.device.fingerprint,
                 versions={name: probe.version for name, probe in lab.probes.items()},
-                clock=clock,
+                clock=_clock(points),
+                sample_clock=evaluator.clock or "wall",
                 sensitivity=sensitivity,
                 campaign=lab.runner.campaign.id,
                 resumed=lab.runner.resumed,
@@ -146,7 +147,9 @@ def _measured(
             points=tuple(points),
             proved=proved,
             enough=enough(points) if proved and request.effort.processes_most > 1 else None,
-            left_out=left_out,
+            left_out=worth.left_out,
+            behind=worth.behind,
+            noise=worth.noise,
             certificate=certificate,
             prices=prices,
             failures=tuple((space.label(a), reason) for a, reason in evaluator.failures.items()),
@@ -196,41 +199,46 @@ def _search(
             f"no assignment ran and told every objective ({reasons[:600]})",
             hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
         )
-    kind = Certificate(kind="exact" if found.complete and not evaluator.unmeasured else "heuristic")
+    kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
     sources = {**_SOURCES, ENERGY: energy_source(evaluator.lab.counters)}
     return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
 
 
-def _prove(evaluator: Evaluator, found: Searched) -> tuple[list[Point], bool, int, Clock]:
-    """The points of the sampled front and those near it, measured again; as they were sampled where nothing may be."""
+def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], bool, Worth]:
+    """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
     lab, space = evaluator.lab, evaluator.space
-    near, left_out = worth_proving(found.told, max(2, lab.request.effort.together - len(found.beside)))
-    more = [told for told in found.beside if told.assignment not in {other.assignment for other in near}]
-    left_out -= sum(told.assignment in {other.assignment for other in found.told} for told in more)
-    near = (*near, *more)
-    contenders = {told.assignment: space.contender(lab, told.assignment) for told in near}
+    costs = {told.assignment: told for told in (*found.beside, *found.results)}
+    samples = evaluator.samples(tuple(costs.values()))
+    worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
+    contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
     points = [
         Point(
-            assignment=told.assignment,
-            code=space.code(told.assignment),
-            label=space.label(told.assignment),
-            contender=contenders[told.assignment],
-            sampled=told.cost,
+            assignment=sample.assignment,
+            code=space.code(sample.assignment),
+            label=space.label(sample.assignment),
+            contender=contenders[sample.assignment],
+            sampled=costs[sample.assignment].cost,
             estimates=None,
-            single=space.is_single(told.assignment),
+            single=sample.single is not None,
         )
-        for told in near
+        for sample in worth.chosen
     ]
-    measured, clock = measure_points(lab, list(contenders.values()))
+    measured = measure_points(lab, list(contenders.values()))
     for assignment, contender in contenders.items():
         evaluator.measured.setdefault(assignment, measured[contender.key])
-    if space.parallel:
-        clock = "wall"
     if any(m.ok for m in measured.values()):
-        return decide(evaluator.goals, points, measured, clock), True, left_out, clock
+        clocks = {c.key: evaluator.clock_of(a, measured[c.key]) for a, c in contenders.items()}
+        return decide(evaluator.goals, points, measured, clocks), True, worth
     if lab.link is not None and not lab.runner.stopped:
         raise MeasurementError("no point of the front ran again", hint="Start the command again at a quieter time.")
-    return sampled_points(found.front, space.code, space.label), False, left_out, evaluator.clock or "wall"
+    sampled = sampled_points(found.front, space.code, space.label, evaluator.clock or "wall")
+    return sampled, False, Worth(chosen=(), noise=worth.noise)
+
+
+def _clock(points: Sequence[Point]) -> DecidingClock:
+    """The clock of all points, or that they differ."""
+    clocks = {point.clock for point in points if point.clock is not None}
+    return clocks.pop() if len(clocks) == 1 else "mixed"
 
 
 def _proof_doubts(request: Request, points: Sequence[Point], proved: bool) -> list[Doubt]:

@@ -90,14 +90,18 @@ def coarse_of(dump: Dump, space: Space) -> Coarse | None:
         return None
 
 
-def check_dumpable(space: DecisionSpace) -> None:
-    """UsageError where the published form has no place for a space, before anything is measured."""
-    extra = [slot.name for slot in space.space.slots[space.operator_slots :]]
+def check_room(extra: Sequence[str]) -> None:
+    """UsageError where something beside the backends of operators is to be chosen, which the form has no place for."""
     if extra:
         raise UsageError(
             f"pareto_profiler's dumps have no place for {', '.join(extra)}",
             hint="Leave --dumpfile out, or give each --option one value alone.",
         )
+
+
+def check_dumpable(space: DecisionSpace) -> None:
+    """UsageError where the published form has no place for a space, before anything is measured."""
+    check_room([slot.name for slot in space.space.slots[space.operator_slots :]])
     names = [slot.name for slot in space.space.slots] if space.by == "type" else list(space.kinds)
     strange = next((name for name in names if not is_type(name)), None)
     if strange is not None or not all(map(is_type, space.backends)):

@@ -61,7 +61,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> Pareto:
         points=tuple(sampled_points(found.front, code, label)),
         proved=False,
         left_out=0,
-        certificate=Certificate(kind="exact" if found.complete and not lacking else "heuristic"),
+        certificate=Certificate(kind="complete" if found.complete and not lacking else "heuristic"),
         prices=dict.fromkeys(asked.objectives, _RECORDED),
         failures=(),
         missing=(),

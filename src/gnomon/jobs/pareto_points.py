@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.jobs.objectives import GOALS, LATENCY, Estimate, goals_of
-from gnomon.jobs.pareto_prove import Point
+from gnomon.jobs.pareto_prove import Point, by_one_clock
+from gnomon.measure.clock import Clock
 from gnomon.report import units
 from gnomon.search.base import Assignment, Told
 
 
 def sampled_points(
-    front: Sequence[Told], code: Callable[[Assignment], int], label: Callable[[Assignment], str]
+    front: Sequence[Told],
+    code: Callable[[Assignment], int],
+    label: Callable[[Assignment], str],
+    clock: Clock | None = None,
 ) -> list[Point]:
     """The sampled front itself, where nothing is measured again: values without intervals."""
     return [
@@ -24,13 +28,14 @@ def sampled_points(
             sampled=told.cost,
             estimates=tuple(Estimate(value=c, low=None, high=None) for c in told.cost or ()),
             number=k + 1,
+            clock=clock,
         )
         for k, told in enumerate(front)
     ]
 
 
 def enough(points: Sequence[Point]) -> Point | None:
-    """The first single backend on the front that no mix there is surely better than, in anything.
+    """The first single backend on the front that no mix there is surely better than, by more than 1 % in anything.
 
     None where there is none, and where the front has no mix.
     """
@@ -60,8 +65,8 @@ def choose(
     """The point of that number, or the fastest one under all bounds; None where none is asked for.
 
     A point is under a bound if the upper end of its interval is, or its value where it has none. "Fastest" is least in
-    latency, or in the first objective without one. UsageError for a number that there is not, InfeasibleError where no
-    point is under the bounds.
+    latency, by wall time where the clocks of the points differ, or in the first objective without a latency. UsageError
+    for a number that there is not, InfeasibleError where no point is under the bounds.
     """
     front = [p for p in points if p.number is not None]
     if pick is not None:
@@ -90,7 +95,7 @@ def choose(
             "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)
-    return min(fitting, key=lambda p: (p.estimates or ())[first].value)
+    return min(fitting, key=lambda p: by_one_clock(objectives, p)[first].value)
 
 
 def _text(name: str, value: float) -> str:

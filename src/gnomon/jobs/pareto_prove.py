@@ -1,25 +1,26 @@
-"""The proof of `pareto`: the points of a sampled front measured again side by side, and what that says of each."""
+"""The proof of `pareto`: what the samples do not rule out measured again side by side, and what that says of each."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnomon.core.dominance import nondominated
+from gnomon.core.cost import Floats
 from gnomon.core.sample import Failure
-from gnomon.jobs.contender import Contender, choose_clock
+from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
-from gnomon.jobs.objectives import Against, Estimate, Goal, against, estimate
+from gnomon.jobs.objectives import LATENCY, RELEVANT, Against, Estimate, Goal, against, estimate
+from gnomon.jobs.pareto_evaluate import Sample
 from gnomon.jobs.pareto_search import spread
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import Clock
-from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.base import Assignment, Cost
 
-SLACK = 0.02
-"""How far a sampled point may lie behind the sampled front, in every objective, to be measured again."""
+LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class Point:
     failed in the proof. `dominated_by` is the index, among all points of the proof, of one that surely dominates it.
     `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
     dominate it: better somewhere, and nowhere surely worse. `beats` are those than which it is surely better in an
-    objective. `single` says that one backend takes all that it can.
+    objective, by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
+    None where it failed; `wall` is its latency by wall time where the clocks of the points differ.
     """
 
     assignment: Assignment
@@ -46,34 +48,130 @@ class Point:
     maybe: tuple[int, ...] = ()
     beats: tuple[int, ...] = ()
     single: bool = False
+    clock: Clock | None = None
+    wall: Estimate | None = None
 
 
-def worth_proving(told: Sequence[Told], most: int) -> tuple[tuple[Told, ...], int]:
-    """The results to measure again: the sampled front and what lies within noise of it; and how many are left out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What is measured again, and what is not.
 
-    A result is left out if another is nowhere behind it and more than `SLACK` ahead of it somewhere. If there are more
-    than `most`, those that stand for all are chosen, the front's own first.
+    `left_out` results of the sampled front, or within noise of it, found no room. `behind` are so far behind that no
+    noise that was seen explains it. `noise` is, an objective, by how much two processes of one assignment differed at
+    most (0.02: 2 %), by the clock of two points that both have it; None where nothing was sampled twice.
     """
-    alive = [t for t in told if t.cost is not None]
-    costs = [t.cost or () for t in alive]
-    if not alive:
-        return (), 0
-    table = np.array(costs)
-    front = [int(i) for i in nondominated(table)]
-    behind = np.zeros(len(table), dtype=bool)
-    for row in table[front]:
-        behind |= (row <= table).all(axis=1) & (row * (1 + SLACK) < table).any(axis=1)
-    on_front = set(front)
-    near = [int(i) for i in np.flatnonzero(~behind) if int(i) not in on_front]
-    chosen = [front[k] for k in spread([costs[i] for i in front], most)]
-    if most > len(chosen) and near:
-        chosen += [near[k] for k in spread([costs[i] for i in near], most - len(chosen))]
-    chosen.sort(key=lambda i: costs[i])
-    return tuple(alive[i] for i in chosen), len(front) + len(near) - len(chosen)
+
+    chosen: tuple[Sample, ...]
+    left_out: int = 0
+    behind: int = 0
+    noise: Mapping[Clock, tuple[float, ...]] | None = None
 
 
-def measure_points(lab: Lab, contenders: Sequence[Contender]) -> tuple[dict[str, Measured], Clock]:
-    """Measure them interleaved in fresh processes; by contender's key, and the clock that decides.
+def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
+    """What to measure again of what was sampled: all of it where it fits (`most` at once).
+
+    Else the sampled front, the single backends, and what one unlucky process could have put behind: a result is ruled
+    out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
+    what is sampled once more (by `again`, a fresh process each): the front, the single backends and what lies next to
+    them, then whatever this noise does not rule out, until nothing is left to look at. The better of two samples
+    counts. Where more remain than fit, those that stand for the front come first, then single backends, then the
+    nearest. Of a single backend with several options the nearest counts.
+    """
+    if len(samples) <= most:
+        return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
+    best, looked = list(samples), set[int]()
+    noise = _Noise(objectives=len(samples[0].wall))
+    while True:
+        front, behind = _standing(best, noise)
+        order = sorted(range(len(best)), key=lambda k: (k not in front, behind[k]))
+        singles = {best[k].single: k for k in reversed(order) if best[k].single is not None}.values()
+        asked = {*front, *singles, *(k for k in order if behind[k] < 1), *order[:most]} - looked
+        if again is None or not asked:
+            break
+        looked |= asked
+        found = again([samples[k] for k in sorted(asked)])
+        for k in asked:
+            if (second := found.get(samples[k].assignment)) is not None:
+                noise.see(samples[k], second)
+                best[k] = _better(samples[k], second)
+    chosen = _chosen(best, front, sorted(singles, key=order.index), [k for k in order if behind[k] < 1], most)
+    near = front | {k for k in order if behind[k] < 1}
+    left_out = len(near - set(chosen))
+    return Worth(
+        chosen=tuple(sorted((samples[k] for k in chosen), key=lambda s: s.wall)),
+        left_out=left_out,
+        behind=len(samples) - len(chosen) - left_out,
+        noise=noise.seen(),
+    )
+
+
+class _Noise:
+    """By how much two processes of one assignment differ at most: logarithms of ratios, an objective, by clock."""
+
+    def __init__(self, objectives: int) -> None:
+        self._most: dict[Clock, Floats] = {"wall": np.zeros(objectives), "cpu": np.zeros(objectives)}
+        self._looked: set[Clock] = set()
+
+    def see(self, first: Sample, second: Sample) -> None:
+        clocks: tuple[tuple[Clock, Cost | None, Cost | None], ...]
+        clocks = (("wall", first.wall, second.wall), ("cpu", first.cpu, second.cpu))
+        for clock, one, other in clocks:
+            if one is not None and other is not None:
+                self._looked.add(clock)
+                self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([one]) - _logs([other]))[0])
+
+    def slack(self, clock: Clock) -> Floats:
+        """How far ahead is beyond noise; less than what counts as a difference is never."""
+        return np.maximum(self._most[clock], math.log1p(RELEVANT))
+
+    def seen(self) -> dict[Clock, tuple[float, ...]] | None:
+        return {c: tuple(np.expm1(self._most[c]).tolist()) for c in sorted(self._looked)} or None
+
+
+def _better(first: Sample, second: Sample) -> Sample:
+    """The better of two samples in each objective: what disturbs a process makes it slower."""
+    both = None if first.cpu is None or second.cpu is None else tuple(map(min, first.cpu, second.cpu))
+    return replace(first, wall=tuple(map(min, first.wall, second.wall)), cpu=both)
+
+
+def _logs(costs: Sequence[Cost]) -> Floats:
+    return np.log(np.maximum(np.array(costs, dtype=np.float64), 1e-300))  # an exact 0 is ahead of whatever is not
+
+
+def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[float]]:
+    """Those that no other dominates; and how far each is behind, where from 1 on the noise does not explain it.
+
+    Two of which CPU time tells are compared by it, others by wall time. Behind another is who would have to be better
+    by more than `RELEVANT` in the objective where that takes the least noise.
+    """
+    tells = np.array([s.cpu is not None for s in samples])
+    wall = _logs([s.wall for s in samples])
+    cpu = _logs([s.cpu or s.wall for s in samples])
+    dominated, behind = np.zeros(len(samples), dtype=bool), np.full(len(samples), -np.inf)
+    for k in range(len(samples)):
+        both = (tells & tells[k])[:, None]
+        ahead = np.where(both, cpu - cpu[k], wall - wall[k])
+        needed = ((ahead + math.log1p(RELEVANT)) / np.where(both, noise.slack("cpu"), noise.slack("wall"))).min(axis=1)
+        needed[k] = -np.inf
+        behind = np.maximum(behind, needed)
+        dominated |= (ahead >= 0).all(axis=1) & (ahead > 0).any(axis=1)
+    return set(np.flatnonzero(~dominated).tolist()), behind.tolist()
+
+
+def _chosen(
+    best: Sequence[Sample], front: set[int], singles: Sequence[int], near: Sequence[int], most: int
+) -> list[int]:
+    """At most so many: what stands for the front, the single backends, the rest of the front, then the nearest."""
+    ends = sorted(front)
+    room = max(most // 2, most - len(singles))
+    uniform = all(best[k].cpu is not None for k in ends)
+    costs = [(best[k].cpu if uniform else None) or best[k].wall for k in ends]
+    first = [ends[i] for i in spread(costs, room)] if ends else []
+    return list(dict.fromkeys([*first, *singles, *ends, *near]))[:most]
+
+
+def measure_points(lab: Lab, contenders: Sequence[Contender]) -> dict[str, Measured]:
+    """Measure them interleaved in fresh processes; by contender's key.
 
     All of them together: a front's slow points count as much as its fast ones. What was proved as another set is not
     reused, as its runs did not stand side by side with these.
@@ -84,28 +182,33 @@ def measure_points(lab: Lab, contenders: Sequence[Contender]) -> tuple[dict[str,
     effort = replace(lab.request.effort, laggard=1e9, together=max(len(contenders), 1))
     lab.runner.note("labels", {renamed[c.key].key: c.label for c in contenders})
     measured = lab.runner.measure("measure the front again", list(renamed.values()), effort)
-    results = {c.key: measured[renamed[c.key].key] for c in contenders}
-    return results, choose_clock(lab, results.values())
+    return {c.key: measured[renamed[c.key].key] for c in contenders}
 
 
 def decide(
-    goals: Sequence[Goal], points: Sequence[Point], measured: Mapping[str, Measured], clock: Clock
+    goals: Sequence[Goal], points: Sequence[Point], measured: Mapping[str, Measured], clocks: Mapping[str, Clock]
 ) -> list[Point]:
     """What the proof says of each point: estimates, who surely dominates whom, and ties.
 
-    A point is dominated only by one that is surely no worse in any objective (by more than 1 %) and surely better in
-    one. The others are the front, numbered by rising first objective. The points come in that order, the front first.
+    A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely worse,
+    nor by more than 1 % as far as the noise tells. Two points by CPU time (`clocks`, by contender's key) are compared
+    by it, others by wall time. What is not dominated is the front, numbered by rising first objective. The points come
+    in that order, the front first.
     """
     found = [measured[p.contender.key] if p.contender else None for p in points]
-    alive = [k for k, m in enumerate(found) if m is not None and m.ok and _complete(goals, m, clock)]
+    of = [clocks[p.contender.key] if p.contender else "wall" for p in points]
+    alive = [k for k, m in enumerate(found) if m is not None and m.ok and _complete(goals, m, of[k])]
     versus: dict[tuple[int, int], list[Against]] = {}
     for a in alive:
         for b in alive:
             first, second = found[a], found[b]
             if a != b and first is not None and second is not None:
+                clock: Clock = "cpu" if of[a] == of[b] == "cpu" else "wall"
                 versus[a, b] = [against(goal, first, second, clock) for goal in goals]
     beaten = {k: [o for o in alive if o != k and dominates_surely(versus[o, k])] for k in alive}
     standing = front_of(beaten)
+    differ = len({of[k] for k in alive}) > 1
+    latency = next((goal for goal in goals if goal.name == LATENCY), None)
     made: dict[int, Point] = {}
     for k, point in enumerate(points):
         known = found[k]
@@ -114,20 +217,22 @@ def decide(
             continue
         made[k] = replace(
             point,
-            estimates=tuple(estimate(goal, known, clock) for goal in goals),
+            estimates=tuple(estimate(goal, known, of[k]) for goal in goals),
             dominated_by=None if k in standing else next(o for o in beaten[k] if o in standing),
-            ties=tuple(o for o in alive if o != k and all(v.verdict == "tie" for v in versus[o, k])),
+            ties=tuple(o for o in alive if o != k and all(map(_same, versus[o, k]))),
             maybe=tuple(o for o in alive if o != k and _may_dominate(versus[o, k])),
             beats=tuple(o for o in alive if o != k and any(v.verdict == "better" for v in versus[k, o])),
+            clock=of[k],
+            wall=estimate(latency, known, "wall") if differ and latency else None,
         )
-    return _ordered(made, alive)
+    return _ordered(goals, made, alive)
 
 
 def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
     """The points that no point of the front dominates, from who dominates each.
 
-    As less than 1 % is no difference, to dominate is not transitive: a point that one of the dominated dominates may
-    be far from the front's own. Where points dominate each other in a ring, the first of them stays.
+    As noise hides differences, to dominate is not transitive: a point that one of the dominated dominates may be far
+    from the front's own. Where points dominate each other in a ring, the first of them stays.
     """
     standing: set[int] = set()
     undecided = dict(beaten)
@@ -148,20 +253,35 @@ def dominates_surely(compared: Sequence[Against]) -> bool:
 
 
 def _may_dominate(compared: Sequence[Against]) -> bool:
-    told = {v.verdict for v in compared}
-    return "better" in told and "worse" not in told and not dominates_surely(compared)
+    better = any(v.verdict == "better" for v in compared)
+    return better and not any(v.surely_worse for v in compared) and not dominates_surely(compared)
+
+
+def _same(compared: Against) -> bool:
+    """Whether the noise does not tell the two apart."""
+    return compared.verdict == "tie" and compared.low <= 1 <= compared.high
 
 
 def _complete(goals: Sequence[Goal], measured: Measured, clock: Clock) -> bool:
     return all(goal.value(measured, clock) is not None for goal in goals)
 
 
-def _ordered(made: Mapping[int, Point], alive: Sequence[int]) -> list[Point]:
+def by_one_clock(objectives: Sequence[str], point: Point) -> tuple[Estimate, ...]:
+    """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
+    estimates = point.estimates or ()
+    return tuple(
+        point.wall if name == LATENCY and point.wall is not None else found
+        for name, found in zip(objectives, estimates, strict=False)
+    )
+
+
+def _ordered(goals: Sequence[Goal], made: Mapping[int, Point], alive: Sequence[int]) -> list[Point]:
     """The front by rising estimates, then the dominated, then what failed; indices follow the points."""
+    names = [goal.name for goal in goals]
 
     def key(k: int) -> tuple[int, tuple[float, ...]]:
         point = made[k]
-        values = tuple(e.value for e in point.estimates or ())
+        values = tuple(e.value for e in by_one_clock(names, point))
         return (2 if k not in alive else 1 if point.dominated_by is not None else 0), values
 
     order = sorted(made, key=key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gnomon.core.front import Certificate
 from gnomon.core.graph import Graph
@@ -54,16 +54,24 @@ class ParetoRequest:
         return (self.plan, *self.others)
 
 
+DecidingClock = Clock | Literal["mixed"]
+"""The clock of all points of a front, or "mixed" where CPU time tells the time of some of them alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lived:
-    """Where a front was measured: what is not there where a dump is searched."""
+    """Where a front was measured: what is not there where a dump is searched.
+
+    `clock` is that of the points, `sample_clock` that of the samples.
+    """
 
     model: Path
     graph: Graph
     device: str
     fingerprint: Mapping[str, Any]
     versions: Mapping[str, str]
-    clock: Clock
+    clock: DecidingClock
+    sample_clock: Clock
     sensitivity: float
     campaign: str
     resumed: bool
@@ -75,7 +83,8 @@ class Pareto:
 
     `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
     measured again side by side; without it their values are the samples. `left_out` points of the sampled front, or
-    near it, were not measured again. `prices` says in words what each objective's number is made of. `slots` are the
+    within noise of it, were not measured again, and `behind` that no noise explains; `noise` is what was seen of it, as
+    `pareto_prove.Worth` has it. `prices` says in words what each objective's number is made of. `slots` are the
     decision space's slots by the words of the command, `published` the space of the codes. `searches` is what each
     search did, in the order of the request, and `searched` all of it as one. `enough` is a single backend on the front
     that no mix there is surely better than, in anything. `failures` are assignments
@@ -101,6 +110,8 @@ class Pareto:
     doubts: tuple[Doubt, ...]
     seconds: float
     waited_s: float = 0.0
+    behind: int = 0
+    noise: Mapping[Clock, tuple[float, ...]] | None = None
     enough: Point | None = None
     chosen: Point | None = None
     verified: Verified | None = None

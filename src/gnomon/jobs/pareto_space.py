@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gnomon.core.groups import By, Grouping, grouped
@@ -50,10 +50,19 @@ class DecisionSpace:
     @property
     def parallel(self) -> bool:
         """Whether some choice lets several threads work, so that CPU time is not the time of a call."""
-        known = tunings(self.targets[0].runtime.name)
-        several = {name: values for name, values in self.options.items() if known[name].parallel}
-        harmless = {"threads": ("1",), "executor": ("Linear",)}
-        return any(values != harmless.get(name) for name, values in several.items())
+        return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
+
+    def threaded(self, assignment: Assignment, threads: int) -> bool:
+        """Whether several threads work on an assignment; `threads` are those of one that has no option for them."""
+        chosen = self._values(assignment)
+        if "threads" not in chosen and threads != 1:
+            return True
+        return any(self._parallel(name, value) for name, value in chosen.items())
+
+    def _parallel(self, name: str, value: str) -> bool:
+        """Whether several threads work by this value of an option."""
+        alone = {"threads": "1", "executor": "Linear"}
+        return tunings(self.targets[0].runtime.name)[name].parallel and value != alone.get(name)
 
     def coarse(self) -> Coarse | None:
         """The space by operator type that a finer one is searched from; None where nothing would be coarser."""
@@ -82,16 +91,19 @@ class DecisionSpace:
 
     def chosen_target(self, assignment: Assignment) -> Target:
         """The target, with its configuration tuned, that an assignment means."""
-        names = self.space.names(assignment)[self.operator_slots :]
-        number = 0
-        if len(self.targets) > 1:
-            number, names = assignment[self.operator_slots], names[1:]
-        fixed = {name: values[0] for name, values in self.options.items() if len(values) == 1}
+        target = self.targets[self._configuration(assignment)]
+        return replace(target, configuration=tuned(target.configuration, self._values(assignment)))
+
+    def _configuration(self, assignment: Assignment) -> int:
+        """The place among `targets` of the one that an assignment means."""
+        return assignment[self.operator_slots] if len(self.targets) > 1 else 0
+
+    def _values(self, assignment: Assignment) -> dict[str, str]:
+        """The value of each option, in their order."""
+        names = self.space.names(assignment)[self.operator_slots + (len(self.targets) > 1) :]
         several = [name for name, values in self.options.items() if len(values) > 1]
-        values = {**fixed, **dict(zip(several, names, strict=True))}
-        target = self.targets[number]
-        ordered = {name: values[name] for name in self.options}
-        return replace(target, configuration=tuned(target.configuration, ordered))
+        chosen = dict(zip(several, names, strict=True))
+        return {name: chosen.get(name, values[0]) for name, values in self.options.items()}
 
     def contender(self, lab: Lab, assignment: Assignment) -> Contender:
         """What an assignment means, to be measured or deployed."""
@@ -109,9 +121,10 @@ class DecisionSpace:
         found = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
         return tuple(dict.fromkeys(found)) if own else ()
 
-    def is_single(self, assignment: Assignment) -> bool:
-        """Whether one backend takes all that it can."""
-        return tuple(assignment[: self.operator_slots]) in self.singles()
+    def single(self, assignment: Assignment) -> Hashable | None:
+        """What names the single backend of an assignment, in its configuration, whatever the options; None of a mix."""
+        own = tuple(assignment[: self.operator_slots])
+        return None if own and own not in self.singles() else (own, self._configuration(assignment))
 
     def label(self, assignment: Assignment) -> str:
         """The choices in words: the backend of most operators first, then what differs from it, then the rest."""

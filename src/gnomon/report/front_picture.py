@@ -63,6 +63,7 @@ def draw_front(document: dict[str, Any], paths: Sequence[Path]) -> None:
 
 
 def _figure(document: dict[str, Any]) -> Figure:
+    document = _by_one_clock(document)
     figure = Figure(figsize=(10.0, 7.2), layout="constrained")
     FigureCanvasAgg(figure)
     if any(search["volume"] for search in document["searches"]):
@@ -74,6 +75,21 @@ def _figure(document: dict[str, Any]) -> Figure:
     figure.draw_without_rendering()  # the layout, without which nobody knows what overlaps
     label_points(upper, labels)
     return figure
+
+
+def _by_one_clock(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with all latencies by wall time, where the clocks of its points differ."""
+    if document["clock"] != "mixed":
+        return document
+    which = next((k for k, o in enumerate(document["objectives"]) if o["name"] == "latency"), None)
+
+    def one(point: dict[str, Any]) -> dict[str, Any]:
+        if which is None or point["estimates"] is None:
+            return point
+        return point | {"estimates": [point["wall"] if k == which else e for k, e in enumerate(point["estimates"])]}
+
+    named = [o | {"name": "latency by wall time"} if k == which else o for k, o in enumerate(document["objectives"])]
+    return document | {"objectives": named, "points": [one(p) for p in document["points"]]}
 
 
 def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:

@@ -10,8 +10,13 @@ from gnomon.report import units
 from gnomon.report.common import closing, doubts, failure_text, missing, model_line
 from gnomon.report.text import Column, Page
 
-_CLOCKS = {"cpu": "CPU time", "wall": "wall time, the lower fifth of the calls"}
-_MOST_OTHERS = 12
+_CLOCKS = {
+    "cpu": "CPU time",
+    "wall": "wall time, the fastest 20 % of calls",
+    "mixed": "CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)",
+}
+_SHORT = {"cpu": "CPU", "wall": "wall"}
+_MOST_NAMED = 8
 _MOST_FAILURES = 5
 
 
@@ -44,6 +49,8 @@ def headline(document: dict[str, Any]) -> str:
     names = [o["name"].replace("-", " ") for o in document["objectives"]]
     if len(front) == 1:
         told = f"One point is best in {_listed(names)}: {front[0]['label']}."
+        if document["model"] and not document["proved"]:
+            told = f"By one sample each, {told[0].lower()}{told[1:]}"
     else:
         ranges = []
         for k, objective in enumerate(document["objectives"]):
@@ -101,13 +108,29 @@ def _columns(document: dict[str, Any]) -> list[Column]:
     columns = [Column(title=""), Column(title="choice", number=False, least=24)]
     for objective in document["objectives"]:
         columns += [Column(title=objective["name"].replace("-", " ")), Column(title="", number=False, least=14)]
+        if _by_both(document, objective):
+            columns += [Column(title="clock", number=False), Column(title="wall time")]
+            columns += [Column(title="", number=False, least=14)]
     return [*columns, Column(title="code", most=16), Column(title="", number=False, least=10)]
+
+
+def _by_both(document: dict[str, Any], objective: dict[str, Any]) -> bool:
+    """Whether an objective is shown by wall time too, as its points are by different clocks."""
+    return bool(document["clock"] == "mixed" and objective["name"] == "latency")
+
+
+def _split(document: dict[str, Any]) -> int:
+    """How many columns a table has before the code."""
+    return len(_columns(document)) - 2
 
 
 def _row(document: dict[str, Any], point: dict[str, Any], mark: str) -> list[str]:
     cells = [mark, point["label"]]
     for objective, found in zip(document["objectives"], point["estimates"], strict=True):
         cells += [value(found["value"], objective), _interval(found, objective)]
+        if _by_both(document, objective):
+            wall = point["wall"]
+            cells += [_SHORT[point["clock"]], value(wall["value"], objective), _interval(wall, objective)]
     return [*cells, point["code"], _note(document, point)]
 
 
@@ -129,7 +152,13 @@ def _front(document: dict[str, Any], page: Page) -> None:
     front = [p for p in document["points"] if p["number"] is not None]
     rows = [_row(document, p, f"{'> ' if p['number'] == document['chosen'] else ''}{p['number']}") for p in front]
     chosen = frozenset(k for k, p in enumerate(front) if p["number"] == document["chosen"])
-    page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]), bold=chosen)
+    page.table(_columns(document), rows, split=_split(document), bold=chosen)
+    if document["clock"] == "mixed":
+        page.line(
+            "Two points by CPU time are compared by it; a point by wall time with any other one by wall time.",
+            indent=1,
+            style="dim",
+        )
     if any("like" in row[-1] or "perhaps" in row[-1] for row in rows):
         page.line(
             "like N: the noise tells them apart in nothing; perhaps behind N: N is better somewhere, and no worse as "
@@ -140,7 +169,8 @@ def _front(document: dict[str, Any], page: Page) -> None:
     plain = next((p for p in front if p["number"] == document["enough"]), None)
     if plain:
         page.item(
-            f"No mix here is surely better than the single backend {plain['number']} ({plain['label']}) in anything.",
+            f"No mix here is surely better than the single backend {plain['number']} ({plain['label']}) by more than "
+            "1 % in anything.",
             f"Take that, unless more --processes tell otherwise: --pick {plain['number']}.",
         )
 
@@ -151,17 +181,58 @@ def _others(document: dict[str, Any], page: Page) -> None:
     if alive:
         beside = "Measured beside it" if document["search"]["predicted"] else "Measured again"
         page.heading(f"{beside} and surely behind")
-        rows = [_row(document, p, letter) for p, letter in zip(alive, ascii_lowercase[:_MOST_OTHERS], strict=False)]
-        page.table(_columns(document), rows, split=2 + 2 * len(document["objectives"]))
+        marks = [*ascii_lowercase, *[""] * len(alive)]
+        rows = [_row(document, p, mark) for p, mark in zip(alive, marks, strict=False)]
+        page.table(_columns(document), rows, split=_split(document))
+        page.line(
+            "behind N: N is surely better by more than 1 % in an objective, surely worse in none, and by no more than "
+            "1 % as far as the noise tells.",
+            indent=1,
+            style="dim",
+        )
     for point in others:
         if point["estimates"] is None:
             told = failure_text(point["failure"]) if point["failure"] else "it does not tell every objective"
             page.item(f"{point['label']} failed when it was measured again: {told}")
+    _unmeasured(document, page)
+
+
+def _unmeasured(document: dict[str, Any], page: Page) -> None:
+    """What was sampled and not measured again, and why."""
     if document["left_out"]:
+        room = len(document["points"])
         page.item(
-            f"{document['left_out']} more points of the front, or within noise of it, were not measured again.",
+            f"{document['left_out']} more points of the front, or within noise of it, were not measured again: only "
+            f"{room} were run side by side.",
             "They are among the samples of --json.",
         )
+    if document["behind"]:
+        noise = _noise(document)
+        page.line(
+            f"{document['behind']} samples were not measured again, as another one is ahead in every objective by more "
+            f"than the noise{f' ({noise})' if noise else ''}.",
+            indent=2,
+        )
+    measured = {p["code"] for p in document["points"]}
+    rest = [s["label"] for s in document["samples"] if s["cost"] is not None and s["code"] not in measured]
+    if rest and (document["left_out"] or document["behind"]):
+        more = len(rest) - _MOST_NAMED
+        named = "; ".join(f"'{label}'" for label in rest[:_MOST_NAMED])
+        page.line(f"Not measured again: {named}{f' and {more} more' if more > 0 else ''}.", indent=2)
+
+
+def _noise(document: dict[str, Any]) -> str:
+    """The noise that was seen between two processes of one assignment, by objective and clock."""
+    told = []
+    for k, objective in enumerate(document["objectives"]):
+        seen = {clock: 100 * of[k] for clock, of in (document["noise"] or {}).items()}
+        timed = objective["name"] == "latency"
+        if not timed:
+            seen = {"": max(seen.values())} if seen else {}
+        for clock, share in seen.items():
+            by = f" by {_CLOCKS[clock].split(',')[0]}" if clock else ""
+            told.append(f"{objective['name'].replace('-', ' ')}{by} up to {units.digits(share)} %")
+    return f"between two processes of one assignment, {_listed(told)}" if told else ""
 
 
 def _spent(document: dict[str, Any], page: Page) -> None:
@@ -219,10 +290,18 @@ def _certificate(document: dict[str, Any]) -> str:
     if isinstance(certificate, dict):
         return f"Every assignment is covered within {certificate['epsilon']:.2%}, by the prices."
     if certificate == "exact":
-        if name == "exact":
-            return "Exact: by the prices, no assignment is better than the front."
-        where = "in the dump" if document["source"] else "run"
-        return f"Exact: every assignment of the space was {where}."
+        return "Exact: by the prices, no assignment is better than the front."
+    if certificate == "complete":
+        if document["source"]:
+            return "Complete: every assignment of the space is in the dump."
+        told = "Complete: every assignment was run once; "
+        if not document["proved"]:
+            return f"{told}none was measured again."
+        return (
+            told
+            + ("those near the front" if document["left_out"] or document["behind"] else "all")
+            + (" were measured again.")
+        )
     if name == "exact":
         return "Heuristic: the front of the prices was not finished in time."
     return "Heuristic: there may be better assignments that were not tried."
