@@ -249,7 +249,7 @@ def test_the_report_of_what_was_measured(dump: Path, width: int) -> None:
     assert "measured again side by side" in flat
     assert "surely behind" in flat
     assert "gone failed" in flat
-    assert "3 more points" in flat
+    assert "3 more of the front" in flat
 
 
 def test_the_report_says_where_a_single_backend_is_enough(dump: Path) -> None:
@@ -273,6 +273,64 @@ def test_the_report_says_ties_and_what_is_perhaps_behind(dump: Path) -> None:
     assert "like 2" in flat
     assert "perhaps behind 1" in flat
     assert "--pick N" in flat
+
+
+def test_what_is_behind_is_explained_and_what_was_not_measured_again_is_named(dump: Path) -> None:
+    found = measured(document(dump)) | {
+        "noise": {"cpu": [2.0, 0.004], "wall": [2.5, 0.004]},
+        "left_out": 1,
+        "behind": 1,
+    }
+    flat = " ".join(text(found, 120).split())
+    assert "behind N: N is surely better by more than 1 % in an objective, surely worse in none" in flat
+    assert "1 more of the front, or within noise of it, not measured again: there was room for 4." in flat
+    assert "1 more not measured again, as another one is ahead in every objective by more than the noise" in flat
+    assert "latency by CPU time up to 200 %, latency by wall time up to 250 % and peak memory up to 0.400 %" in flat
+    rest = [s["label"] for s in found["samples"] if s["code"] not in {p["code"] for p in found["points"]}]
+    assert rest
+    assert f"Not measured again: '{rest[0]}'" in flat
+    nothing = text(found | {"left_out": 0, "behind": 0})
+    assert "Not measured again" not in nothing
+
+
+def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
+    found = measured(document(dump)) | {"clock": "mixed", "sample_clock": "wall", "sessions": 2}
+    for point, clock in zip(found["points"], ("wall", "cpu", "wall", None), strict=True):
+        latency = None if clock is None else point["estimates"][0]
+        slower = {"value": 53.4e-3, "low": 50e-3, "high": 60.5e-3}
+        point |= {"clock": clock, "wall": slower if clock == "cpu" else latency}
+    flat = " ".join(text(found, 160).split())
+    assert "by CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)" in flat
+    assert re.search(r"2 +cpu +40\.1 ms +\[39\.3, 41\.3\] +CPU +53\.4 ms +\[50\.0, 60\.5\]", text(found, 160))
+    assert re.search(r"12\.5 ms +\[12\.2, 12\.9\] +wall +12\.5 ms", text(found, 160))
+    assert "a point by wall time with any other one by wall time" in flat
+    assert "Measured in 2 sessions" in flat
+    pytest.importorskip("matplotlib")
+    from gnomon.report.front_picture import draw_front
+
+    draw_front(found, [dump.parent / "front.svg"])
+    assert "latency by wall time, ms" in (dump.parent / "front.svg").read_text()
+
+
+def test_one_point_of_samples_is_said_to_be_that(dump: Path) -> None:
+    found = measured(document(dump, "--objective", "latency"))
+    assert headline(found).startswith("One point is best in latency: ")
+    assert headline(found | {"proved": False}).startswith("By one sample each, one point is best in latency: ")
+
+
+@pytest.mark.parametrize(
+    ("certificate", "change", "word"),
+    [
+        ("complete", {"left_out": 0, "behind": 0}, "every assignment was run once; all were measured again."),
+        ("complete", {"proved": False}, "every assignment was run once; none was measured again."),
+        ("heuristic", {}, "that were not tried"),
+    ],
+)
+def test_exact_is_never_said_of_samples(dump: Path, certificate: str, change: dict[str, Any], word: str) -> None:
+    found = measured(document(dump)) | {"certificate": certificate, "source": None} | change
+    flat = " ".join(text(found).split())
+    assert word in flat
+    assert "Exact" not in flat
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from gnomon.jobs.objectives import RELEVANT, estimate, goals_of
 from gnomon.jobs.pareto import pareto
 from gnomon.jobs.pareto_evaluate import Sample
 from gnomon.jobs.pareto_points import choose
-from gnomon.jobs.pareto_prove import Point, decide, worth_proving
+from gnomon.jobs.pareto_prove import MOST_SESSIONS, Point, decide, worth_proving
 from gnomon.jobs.pareto_records import Pareto, ParetoRequest
 from gnomon.jobs.pareto_search import Plan
 from gnomon.jobs.request import Request
@@ -112,11 +112,16 @@ def test_single_backends_come_whatever_they_cost_and_of_their_options_the_neares
     assert places(worth.chosen) == {0, 1, 9, 10}
 
 
-def test_a_front_that_does_not_fit_leaves_room_for_single_backends_and_is_counted() -> None:
+def test_a_front_that_does_not_fit_takes_more_sessions_and_leaves_room_for_single_backends() -> None:
+    def same(asked: Sequence[Sample]) -> dict[Assignment, Sample]:
+        return {s.assignment: s for s in asked}
+
     costs = [(float(k), float(20 - k)) for k in range(1, 13)] + [(30.0, 30.0)]
-    worth = worth_proving(sampled(*costs, single=(12,)), 4, lambda asked: {s.assignment: s for s in asked})
+    worth = worth_proving(sampled(*costs, single=(12,)), 5, same)
+    assert places(worth.chosen) == set(range(13))  # 1 in all sessions, 4 more in each of three
+    worth = worth_proving(sampled(*costs, single=(12,)), 4, same)
     assert {0, 11, 12} <= places(worth.chosen)
-    assert (len(worth.chosen), worth.left_out, worth.behind) == (4, 9, 0)
+    assert (len(worth.chosen), worth.left_out, worth.behind) == (10, 3, 0)
 
 
 def test_what_is_predicted_is_not_sampled_again() -> None:
@@ -149,7 +154,7 @@ def test_where_all_fit_all_are_measured_again_and_else_the_rest_is_counted(
     if len(costs) <= most:
         assert places(worth.chosen) == set(range(len(costs)))
     else:
-        assert 1 <= len(worth.chosen) <= most
+        assert 1 <= len(worth.chosen) <= 1 + MOST_SESSIONS * (most - 1)
         if len(singles) <= most // 2:
             assert set(singles) <= places(worth.chosen)
 
@@ -392,3 +397,37 @@ def test_where_not_all_fit_the_unlucky_ones_are_sampled_again(tmp_path: Path, mo
     assert len(found.points) + found.left_out + found.behind == 8
     again = [key for key in device.opened if key.startswith("again/")]
     assert all(device.opened[key] == 1 for key in again)
+
+
+class Drifting(Pretended):
+    """Each session runs at a speed of its own."""
+
+    speed = 1.0
+    rng = np.random.default_rng(3)
+
+    def request(self, request: Mapping[str, Any], on_event: Callable[[Any], None], *, timeout_s: float) -> None:
+        self.speed = float(self.rng.uniform(1.0, 2.0)) if "proof" in request["candidates"][0]["key"] else 1.0
+        super().request(request, on_event, timeout_s=timeout_s)
+
+    def _price(self, key: str) -> tuple[float, int] | None:
+        found = super()._price(key)
+        return found and (found[0] * self.speed, found[1])
+
+
+def test_points_of_several_sessions_are_brought_to_one_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PretendedSpace(3, ("cpu", "ruy"))
+
+    def price(assignment: Assignment) -> tuple[float, int]:
+        return 350.0 - 40 * sum(assignment) + assignment[0], 43_000_000 + 2_000_000 * sum(assignment)
+
+    pretend(monkeypatch, space, Drifting(price, space.assignments))
+    effort = Effort(processes_least=4, processes_most=4, rounds=2, together=3)
+    request = Request(model=tmp_path / "m", effort=effort, record=tmp_path / "record.sqlite")
+    found = pareto(ParetoRequest(request=request, plan=Plan(name="brute")))
+    assert found.sessions > 1
+    front = {p.assignment for p in found.front}
+    assert {(0, 0, 0), (1, 1, 1)} <= front
+    values = {p.assignment: (p.estimates or ())[0].value for p in found.points if p.estimates}
+    one = values[1, 1, 1] / price((1, 1, 1))[0]
+    for assignment, value in values.items():
+        assert value == pytest.approx(one * price(assignment)[0], rel=1e-3)

@@ -39,6 +39,7 @@ def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
             for told, (code, label) in zip(searched.told, found.samples, strict=True)
         ],
         "proved": found.proved,
+        "sessions": found.sessions,
         "points": [_point(point, found.space) for point in found.points],
         "left_out": found.left_out,
         "behind": found.behind,

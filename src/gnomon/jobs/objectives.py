@@ -12,7 +12,7 @@ from gnomon.core.stats import Block, compare, median, median_interval, quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.contender import blocks
 from gnomon.measure.campaign import Measured
-from gnomon.measure.clock import QUANTILE, Clock, cpu_tells
+from gnomon.measure.clock import QUANTILE, Clock
 from gnomon.measure.energy import ENERGY, joules_of
 
 RELEVANT = 0.01
@@ -85,8 +85,7 @@ class Against:
 
 
 def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
-    # Where the CPU time of a point does not tell all, as its threads are several, its wall time stands for it.
-    return _quantiles(measured, clock if clock == "wall" or cpu_tells(measured.runs) else "wall")
+    return _quantiles(measured, clock)
 
 
 def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:

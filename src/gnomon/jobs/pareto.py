@@ -117,10 +117,10 @@ def _measured(
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
         found = joined(searches)
-        points, proved, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
+        points, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
-        extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, points, proved)
+        extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
@@ -145,8 +145,9 @@ def _measured(
             searches=searches,
             samples=tuple((space.code(t.assignment), space.label(t.assignment)) for t in found.told),
             points=tuple(points),
-            proved=proved,
-            enough=enough(points) if proved and request.effort.processes_most > 1 else None,
+            proved=worth.sessions > 0,
+            sessions=worth.sessions,
+            enough=enough(points) if worth.sessions and request.effort.processes_most > 1 else None,
             left_out=worth.left_out,
             behind=worth.behind,
             noise=worth.noise,
@@ -204,7 +205,7 @@ def _search(
     return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
 
 
-def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], bool, Worth]:
+def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], Worth]:
     """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
     lab, space = evaluator.lab, evaluator.space
     costs = {told.assignment: told for told in (*found.beside, *found.results)}
@@ -223,16 +224,16 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
         )
         for sample in worth.chosen
     ]
-    measured = measure_points(lab, list(contenders.values()))
+    again = measure_points(lab, list(contenders.values()))
     for assignment, contender in contenders.items():
-        evaluator.measured.setdefault(assignment, measured[contender.key])
-    if any(m.ok for m in measured.values()):
-        clocks = {c.key: evaluator.clock_of(a, measured[c.key]) for a, c in contenders.items()}
-        return decide(evaluator.goals, points, measured, clocks), True, worth
+        evaluator.measured.setdefault(assignment, again.measured[contender.key])
+    if any(m.ok for m in again.measured.values()):
+        clocks = {c.key: evaluator.clock_of(a, again.measured[c.key]) for a, c in contenders.items()}
+        return decide(evaluator.goals, points, again.at_one_speed(), clocks), replace(worth, sessions=again.sessions)
     if lab.link is not None and not lab.runner.stopped:
         raise MeasurementError("no point of the front ran again", hint="Start the command again at a quieter time.")
     sampled = sampled_points(found.front, space.code, space.label, evaluator.clock or "wall")
-    return sampled, False, Worth(chosen=(), noise=worth.noise)
+    return sampled, Worth(chosen=(), noise=worth.noise)
 
 
 def _clock(points: Sequence[Point]) -> DecidingClock:
@@ -241,7 +242,7 @@ def _clock(points: Sequence[Point]) -> DecidingClock:
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
 
-def _proof_doubts(request: Request, points: Sequence[Point], proved: bool) -> list[Doubt]:
+def _proof_doubts(request: Request, *, proved: bool) -> list[Doubt]:
     if not proved:
         hint = "Leave out --no-profile to measure it again side by side."
         return [Doubt(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]

@@ -124,7 +124,8 @@ class Evaluator:
     def _clock(self, found: Measured) -> Clock:
         if self.clock is None:
             self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [found])
-        return self.clock
+        # Where the CPU time of a later one does not tell all, its wall time stands for it.
+        return self.clock if cpu_tells(found.runs) else "wall"
 
 
 def _vanished() -> Failure:

@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.cost import Floats
-from gnomon.core.sample import Failure
+from gnomon.core.sample import Failure, Run
 from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
-from gnomon.jobs.objectives import LATENCY, RELEVANT, Against, Estimate, Goal, against, estimate
+from gnomon.jobs.objectives import GOALS, LATENCY, RELEVANT, Against, Estimate, Goal, against, estimate
 from gnomon.jobs.pareto_evaluate import Sample
 from gnomon.jobs.pareto_search import spread
 from gnomon.measure.campaign import Measured
 from gnomon.measure.clock import Clock
 from gnomon.search.base import Assignment, Cost
+
+MOST_SESSIONS = 3
+"""Sessions of the proof at most: a front of more points than fit into them is shown by some that stand for it."""
 
 LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
@@ -58,24 +61,27 @@ class Worth:
 
     `left_out` results of the sampled front, or within noise of it, found no room. `behind` are so far behind that no
     noise that was seen explains it. `noise` is, an objective, by how much two processes of one assignment differed at
-    most (0.02: 2 %), by the clock of two points that both have it; None where nothing was sampled twice.
+    most (0.02: 2 %), by the clock of two points that both have it; None where nothing was sampled twice. `sessions` is
+    how many the proof took, 0 where there was none.
     """
 
     chosen: tuple[Sample, ...]
     left_out: int = 0
     behind: int = 0
+    sessions: int = 0
     noise: Mapping[Clock, tuple[float, ...]] | None = None
 
 
 def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
-    """What to measure again of what was sampled: all of it where it fits (`most` at once).
+    """What to measure again of what was sampled: all of it where it fits into one session (`most` at once).
 
     Else the sampled front, the single backends, and what one unlucky process could have put behind: a result is ruled
     out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
     what is sampled once more (by `again`, a fresh process each): the front, the single backends and what lies next to
     them, then whatever this noise does not rule out, until nothing is left to look at. The better of two samples
-    counts. Where more remain than fit, those that stand for the front come first, then single backends, then the
-    nearest. Of a single backend with several options the nearest counts.
+    counts. A front and single backends that do not fit take more sessions, up to `MOST_SESSIONS`; what is only
+    predicted takes one. Where more remain than fit, those that stand for the front come first, then single backends,
+    then the nearest. Of a single backend with several options the nearest counts.
     """
     if len(samples) <= most:
         return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
@@ -94,7 +100,9 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
             if (second := found.get(samples[k].assignment)) is not None:
                 noise.see(samples[k], second)
                 best[k] = _better(samples[k], second)
-    chosen = _chosen(best, front, sorted(singles, key=order.index), [k for k in order if behind[k] < 1], most)
+    sessions = -(-(len({*front, *singles}) - 1) // (most - 1)) if again else 1
+    room = 1 + (most - 1) * max(1, min(sessions, MOST_SESSIONS))  # the first one is in all sessions
+    chosen = _chosen(best, front, sorted(singles, key=order.index), [k for k in order if behind[k] < 1], room)
     near = front | {k for k in order if behind[k] < 1}
     left_out = len(near - set(chosen))
     return Worth(
@@ -170,19 +178,76 @@ def _chosen(
     return list(dict.fromkeys([*first, *singles, *ends, *near]))[:most]
 
 
-def measure_points(lab: Lab, contenders: Sequence[Contender]) -> dict[str, Measured]:
-    """Measure them interleaved in fresh processes; by contender's key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What was measured again, by contender's key, and in how many sessions.
 
-    All of them together: a front's slow points count as much as its fast ones. What was proved as another set is not
-    reused, as its runs did not stand side by side with these.
+    `speeds` bring the times of each process in a later session to the speed that the first session saw, by clock: the
+    first contender ran in all of them.
+    """
+
+    measured: Mapping[str, Measured]
+    sessions: int
+    speeds: Mapping[str, Mapping[tuple[int, Clock], float]]
+
+    def at_one_speed(self) -> dict[str, Measured]:
+        """The same with all times at the speed of the first session."""
+        return {key: _scaled(found, self.speeds.get(key, {})) for key, found in self.measured.items()}
+
+
+def measure_points(lab: Lab, contenders: Sequence[Contender]) -> Again:
+    """Measure them interleaved in fresh processes; in several sessions where not all fit on the device at once.
+
+    A front's slow points count as much as its fast ones. What was proved as another set is not reused, as its runs did
+    not stand side by side with these.
     """
     names = "\0".join(sorted(c.key for c in contenders))
     mark = hashlib.sha256(names.encode()).hexdigest()[:8]
-    renamed = {c.key: replace(c.candidate, key=f"proof {mark}/{c.key}") for c in contenders}
-    effort = replace(lab.request.effort, laggard=1e9, together=max(len(contenders), 1))
-    lab.runner.note("labels", {renamed[c.key].key: c.label for c in contenders})
-    measured = lab.runner.measure("measure the front again", list(renamed.values()), effort)
-    return {c.key: measured[renamed[c.key].key] for c in contenders}
+    together = max(2, lab.request.effort.together)
+    effort = replace(lab.request.effort, laggard=1e9, together=together)
+    anchor, others = contenders[0], contenders[1:]
+    sessions = -(-len(others) // (together - 1)) or 1
+    lab.runner.note("labels", {f"proof {mark}/{c.key}": c.label for c in contenders})
+    measured: dict[str, Measured] = {}
+    speeds: dict[str, Mapping[tuple[int, Clock], float]] = {}
+    for session in range(sessions):
+        named = {c.key: f"proof {mark}/{c.key}" for c in (anchor, *others[session::sessions])}
+        if session:
+            named[anchor.key] = f"proof {mark}, session {session + 1}/{anchor.key}"
+        candidates = [replace(c.candidate, key=named[c.key]) for c in (anchor, *others[session::sessions])]
+        found = lab.runner.measure("measure the front again", candidates, effort)
+        now = found[named[anchor.key]]
+        ratio = _ratio(measured[anchor.key], now) if session else {}
+        for key in (key for key in named if key != anchor.key or not session):
+            measured[key], speeds[key] = found[named[key]], ratio
+    return Again(measured=measured, sessions=sessions, speeds=speeds)
+
+
+def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:
+    """The speed of one session as seen by the same contender in another, process by process and clock by clock."""
+    found: dict[tuple[int, Clock], float] = {}
+    clocks: tuple[Clock, ...] = ("wall", "cpu")
+    for clock in clocks:
+        first, second = ({b.process: b.values_s[0] for b in GOALS[LATENCY].processes(m, clock)} for m in (then, now))
+        for process in first.keys() & second.keys():
+            if first[process] > 0 and second[process] > 0:
+                found[process, clock] = first[process] / second[process]
+    return found
+
+
+def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Measured:
+    def one(run: Run) -> Run:
+        if run.samples is None:
+            return run
+        wall, cpu = speeds.get((run.process, "wall"), 1.0), speeds.get((run.process, "cpu"), 1.0)
+        samples = replace(
+            run.samples,
+            wall_ns=tuple(round(ns * wall) for ns in run.samples.wall_ns),
+            cpu_ns=tuple(round(ns * cpu) for ns in run.samples.cpu_ns),
+        )
+        return replace(run, samples=samples)
+
+    return replace(measured, runs=tuple(map(one, measured.runs))) if speeds else measured
 
 
 def decide(

@@ -153,6 +153,13 @@ def _front(document: dict[str, Any], page: Page) -> None:
     rows = [_row(document, p, f"{'> ' if p['number'] == document['chosen'] else ''}{p['number']}") for p in front]
     chosen = frozenset(k for k, p in enumerate(front) if p["number"] == document["chosen"])
     page.table(_columns(document), rows, split=_split(document), bold=chosen)
+    if document["sessions"] > 1:
+        page.line(
+            f"Measured in {document['sessions']} sessions, as not all fit at once. One point ran in each, and by it "
+            "all are brought to one speed; points of different sessions are told apart less surely.",
+            indent=1,
+            style="dim",
+        )
     if document["clock"] == "mixed":
         page.line(
             "Two points by CPU time are compared by it; a point by wall time with any other one by wall time.",
@@ -199,18 +206,18 @@ def _others(document: dict[str, Any], page: Page) -> None:
 
 def _unmeasured(document: dict[str, Any], page: Page) -> None:
     """What was sampled and not measured again, and why."""
-    if document["left_out"]:
-        room = len(document["points"])
+    left_out, behind = document["left_out"], document["behind"]
+    if left_out:
         page.item(
-            f"{document['left_out']} more points of the front, or within noise of it, were not measured again: only "
-            f"{room} were run side by side.",
+            f"{left_out} more of the front, or within noise of it, not measured again: there was room for "
+            f"{len(document['points'])}.",
             "They are among the samples of --json.",
         )
-    if document["behind"]:
+    if behind:
         noise = _noise(document)
         page.line(
-            f"{document['behind']} samples were not measured again, as another one is ahead in every objective by more "
-            f"than the noise{f' ({noise})' if noise else ''}.",
+            f"{behind} more not measured again, as another one is ahead in every objective by more than the noise"
+            f"{f' ({noise})' if noise else ''}.",
             indent=2,
         )
     measured = {p["code"] for p in document["points"]}
