@@ -21,7 +21,7 @@ from gnomon.measure.clock import Clock
 from gnomon.search.base import Assignment, Cost
 
 MOST_SESSIONS = 3
-"""Sessions of the proof at most: a front of more points than fit into them is shown by some that stand for it."""
+"""Sessions of the proof at most: of more points than fit into them, those are measured that stand for all."""
 
 LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
@@ -79,8 +79,8 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
     out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
     what is sampled once more (by `again`, a fresh process each): the front, the single backends and what lies next to
     them, then whatever this noise does not rule out, until nothing is left to look at. The better of two samples
-    counts. A front and single backends that do not fit take more sessions, up to `MOST_SESSIONS`; what is only
-    predicted takes one. Where more remain than fit, those that stand for the front come first, then single backends,
+    counts. What does not fit into one session takes more of them, up to `MOST_SESSIONS`; what is only predicted takes
+    one. Where more remain than fit, those that stand for the front come first, then single backends,
     then the nearest. Of a single backend with several options the nearest counts.
     """
     if len(samples) <= most:
@@ -100,11 +100,12 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
             if (second := found.get(samples[k].assignment)) is not None:
                 noise.see(samples[k], second)
                 best[k] = _better(samples[k], second)
-    sessions = -(-(len({*front, *singles}) - 1) // (most - 1)) if again else 1
+    near = [k for k in order if k in front or behind[k] < 1]
+    wanted = len({*near, *singles})
+    sessions = -(-(wanted - 1) // (most - 1)) if again else 1
     room = 1 + (most - 1) * max(1, min(sessions, MOST_SESSIONS))  # the first one is in all sessions
-    chosen = _chosen(best, front, sorted(singles, key=order.index), [k for k in order if behind[k] < 1], room)
-    near = front | {k for k in order if behind[k] < 1}
-    left_out = len(near - set(chosen))
+    chosen = _chosen(best, front, sorted(singles, key=order.index), near, room)
+    left_out = len(set(near) - set(chosen))
     return Worth(
         chosen=tuple(sorted((samples[k] for k in chosen), key=lambda s: s.wall)),
         left_out=left_out,

@@ -110,7 +110,6 @@ def _columns(document: dict[str, Any]) -> list[Column]:
         columns += [Column(title=objective["name"].replace("-", " ")), Column(title="", number=False, least=14)]
         if _by_both(document, objective):
             columns += [Column(title="clock", number=False), Column(title="wall time")]
-            columns += [Column(title="", number=False, least=14)]
     return [*columns, Column(title="code", most=16), Column(title="", number=False, least=10)]
 
 
@@ -129,8 +128,7 @@ def _row(document: dict[str, Any], point: dict[str, Any], mark: str) -> list[str
     for objective, found in zip(document["objectives"], point["estimates"], strict=True):
         cells += [value(found["value"], objective), _interval(found, objective)]
         if _by_both(document, objective):
-            wall = point["wall"]
-            cells += [_SHORT[point["clock"]], value(wall["value"], objective), _interval(wall, objective)]
+            cells += [_SHORT[point["clock"]], value(point["wall"]["value"], objective)]
     return [*cells, point["code"], _note(document, point)]
 
 
