@@ -282,7 +282,10 @@ def test_what_is_behind_is_explained_and_what_was_not_measured_again_is_named(du
         "behind": 1,
     }
     flat = " ".join(text(found, 120).split())
-    assert "behind N: N is surely better by more than 1 % in an objective, surely worse in none" in flat
+    assert (
+        "behind N: N is surely better by more than 1 % in an objective (95 % for all points together), surely worse"
+        in flat
+    )
     assert "1 more of the front, or within noise of it, not measured again: there was room for 4." in flat
     assert "1 more not measured again, as another one is ahead in every objective by more than the noise" in flat
     assert "latency by CPU time up to 200 %, latency by wall time up to 250 % and peak memory up to 0.400 %" in flat

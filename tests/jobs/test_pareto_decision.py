@@ -143,8 +143,9 @@ def test_a_front_is_never_empty_and_every_loser_has_its_winner(points: list[tupl
             compared = [against(g, measured[winner.label], measured[p.label], "cpu") for g in GOALS2]
             assert dominates_surely(compared)
     for p, other in itertools.permutations([p for p in found if p.number], 2):
-        compared = [against(g, measured[p.label], measured[other.label], "cpu") for g in GOALS2]
-        assert not dominates_surely(compared)
+        pair = measured[p.label], measured[other.label]
+        strict = [against(g, *pair, "cpu", rivals=len(found) - 1) for g in GOALS2]
+        assert not dominates_surely([against(g, *pair, "cpu") for g in GOALS2], strict)
 
 
 def test_a_ring_and_a_chain() -> None:

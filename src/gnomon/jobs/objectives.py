@@ -179,8 +179,12 @@ def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
     return Estimate(value=value, low=min(low, value) if known else None, high=max(high, value) if known else None)
 
 
-def against(goal: Goal, a: Measured, b: Measured, clock: Clock) -> Against:
-    """Compare two points that were measured interleaved, by the same number of each process."""
+def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int = 1) -> Against:
+    """Compare two points that were measured interleaved, by the same number of each process.
+
+    The interval is one of 95 %; where a point is compared with several `rivals`, it is as wide as it must be for all of
+    these intervals to hold at once with 95 % (Bonferroni).
+    """
     first, second = goal.value(a, clock), goal.value(b, clock)
     if first is None or second is None:
         return Against(ratio=1.0, low=0.0, high=math.inf, verdict="unknown")
@@ -192,7 +196,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock) -> Against:
     left, right = goal.numbers(a, clock), goal.numbers(b, clock)
     if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
         return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
-    found = compare(left, right, relevant=RELEVANT)
+    found = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
     if found.unit != "process":  # one process cannot tell a difference from its luck
         return Against(ratio=found.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}

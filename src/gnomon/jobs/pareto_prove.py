@@ -256,22 +256,26 @@ def decide(
 ) -> list[Point]:
     """What the proof says of each point: estimates, who surely dominates whom, and ties.
 
-    A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely worse,
-    nor by more than 1 % as far as the noise tells. Two points by CPU time (`clocks`, by contender's key) are compared
-    by it, others by wall time. What is not dominated is the front, numbered by rising first objective. The points come
-    in that order, the front first.
+    A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely
+    worse, nor by more than 1 % as far as the noise tells. That it is better must be sure beside all other points too:
+    of many equal points one always looks better than another. Two points by CPU time (`clocks`, by contender's key)
+    are compared by it, others by wall time. What is not dominated is the front, numbered by rising first objective.
+    The points come in that order, the front first.
     """
     found = [measured[p.contender.key] if p.contender else None for p in points]
     of = [clocks[p.contender.key] if p.contender else "wall" for p in points]
     alive = [k for k, m in enumerate(found) if m is not None and m.ok and _complete(goals, m, of[k])]
     versus: dict[tuple[int, int], list[Against]] = {}
+    beaten: dict[int, list[int]] = {k: [] for k in alive}
     for a in alive:
         for b in alive:
             first, second = found[a], found[b]
             if a != b and first is not None and second is not None:
                 clock: Clock = "cpu" if of[a] == of[b] == "cpu" else "wall"
                 versus[a, b] = [against(goal, first, second, clock) for goal in goals]
-    beaten = {k: [o for o in alive if o != k and dominates_surely(versus[o, k])] for k in alive}
+                strict = [against(goal, first, second, clock, rivals=len(alive) - 1) for goal in goals]
+                if dominates_surely(versus[a, b], strict):
+                    beaten[b].append(a)
     standing = front_of(beaten)
     differ = len({of[k] for k in alive}) > 1
     latency = next((goal for goal in goals if goal.name == LATENCY), None)
@@ -286,7 +290,7 @@ def decide(
             estimates=tuple(estimate(goal, known, of[k]) for goal in goals),
             dominated_by=None if k in standing else next(o for o in beaten[k] if o in standing),
             ties=tuple(o for o in alive if o != k and all(map(_same, versus[o, k]))),
-            maybe=tuple(o for o in alive if o != k and _may_dominate(versus[o, k])),
+            maybe=tuple(o for o in alive if o != k and o not in beaten[k] and _may_dominate(versus[o, k])),
             beats=tuple(o for o in alive if o != k and any(v.verdict == "better" for v in versus[k, o])),
             clock=of[k],
             wall=estimate(latency, known, "wall") if differ and latency else None,
@@ -313,14 +317,17 @@ def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
     return standing
 
 
-def dominates_surely(compared: Sequence[Against]) -> bool:
-    """Whether the noise leaves no doubt: surely better in an objective, and surely no worse in any."""
-    return any(v.verdict == "better" for v in compared) and all(v.not_worse for v in compared)
+def dominates_surely(compared: Sequence[Against], strict: Sequence[Against] | None = None) -> bool:
+    """Whether the noise leaves no doubt: surely better in an objective, and surely no worse in any.
+
+    `strict` are the same comparisons by intervals that hold beside those with all other points.
+    """
+    return any(v.verdict == "better" for v in strict or compared) and all(v.not_worse for v in compared)
 
 
 def _may_dominate(compared: Sequence[Against]) -> bool:
     better = any(v.verdict == "better" for v in compared)
-    return better and not any(v.surely_worse for v in compared) and not dominates_surely(compared)
+    return better and not any(v.surely_worse for v in compared)
 
 
 def _same(compared: Against) -> bool:

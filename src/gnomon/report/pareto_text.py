@@ -190,8 +190,8 @@ def _others(document: dict[str, Any], page: Page) -> None:
         rows = [_row(document, p, mark) for p, mark in zip(alive, marks, strict=False)]
         page.table(_columns(document), rows, split=_split(document))
         page.line(
-            "behind N: N is surely better by more than 1 % in an objective, surely worse in none, and by no more than "
-            "1 % as far as the noise tells.",
+            "behind N: N is surely better by more than 1 % in an objective (95 % for all points together), surely "
+            "worse in none, and by no more than 1 % as far as the noise tells.",
             indent=1,
             style="dim",
         )
