@@ -116,6 +116,19 @@ def test_kernels_of_no_operator_are_drawn_apart(tmp_path: Path) -> None:
     assert "kernels of no operator" in drawn(found, tmp_path)[0]
 
 
+def test_what_reports_no_operators_is_drawn_whole() -> None:
+    found = document()
+    single = found["contenders"][0]
+    whole = {"name": "whole graph", "operators": [0, 1, 2, 3], "backend": "cpu"}
+    single["kernels"] = [{**whole, "time_s": single["level_s"] - single["unattributed_s"]}]
+    single["operators_s"] = [None] * 4
+    row = rows_of(found)[0]
+    assert [(s.backend, s.borders_s) for s in row.stretches] == [("cpu", ())]
+    assert row.own_s == 0
+    assert row.whole_s == pytest.approx(single["level_s"])
+    assert row.totals == {"cpu": (4, row.drawn_s)}
+
+
 def test_a_converted_model_is_drawn_whole() -> None:
     found = document()
     found["contenders"][1] |= {"assignment": [], "operators_s": []}

@@ -119,6 +119,19 @@ def test_kernels_of_no_operator_are_rows_of_their_own() -> None:
     assert "The 5 most expensive operators and kernels" in text
 
 
+def test_what_reports_no_operators_has_no_times_of_them() -> None:
+    found = document(mixed=False)
+    kernel = {"name": "whole graph", "operators": [0, 1, 2, 3], "backend": "reference", "time_s": 50e-6}
+    for row in found["operators"]:
+        row["times_s"] = {"onert:cpu": None, "other": row["times_s"]["cpu"]}
+    found["contenders"][0] |= {"kernels": [kernel], "assignment": ["onert:cpu"] * 4}
+    text = place_text(found, 100)
+    assert "No times of operators are reported by onert:cpu." in text
+    assert "whole graph" not in text
+    found["contenders"][0]["operators_s"] = [None] * 4
+    assert "most expensive" not in place_text(found, 100)
+
+
 def test_what_is_computed_with_another_operator_has_no_time_of_its_own() -> None:
     found = document()
     found["operators"][1]["times_s"]["ruy"] = None

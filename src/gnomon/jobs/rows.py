@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gnomon.core.graph import Graph
 from gnomon.jobs.across import AcrossResult
@@ -35,7 +35,8 @@ def breakdowns(
 ) -> dict[str, Breakdown]:
     """By label, where the time of each contender goes that ran, by the clock that decided.
 
-    Of a runtime that takes the model whole, by its profiler; inside a runtime, by the prices. A mix of runtimes is made
+    Of a runtime that takes the model whole, by its profiler, at the speed that the machine has had since; inside a
+    runtime, by the prices. A mix of runtimes is made
     of its operators' times in the whole models; what its cuts cost is unattributed.
     """
     wholes_s = {p.contender.label: level(p.measured, verdict.clock) for p in verdict.proved if p.ok}
@@ -45,8 +46,13 @@ def breakdowns(
     for contender in alive:
         traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
-            own = by_clock(kernels(contender.graph, traced), traced, verdict.clock)
-            found[contender.label] = breakdown(contender.graph, own, wholes_s[contender.label])
+            # What was profiled is as fast as the machine was then: see the drift that the report warns of.
+            profiled_s = level(lab.runner.known(contender.key), verdict.clock)
+            whole_s = wholes_s[contender.label]
+            drift = whole_s / profiled_s if profiled_s > 0 else 1.0
+            timed = by_clock(kernels(contender.graph, traced), traced, verdict.clock)
+            timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
+            found[contender.label] = breakdown(contender.graph, timed, whole_s)
     for contender in alive:
         if contender.label in found:
             continue

@@ -152,11 +152,19 @@ def _plan(document: dict[str, Any], page: Page) -> None:
         )
         for row, time_s in zip(document["operators"], chosen["operators_s"], strict=True)
     ]
-    for label, kernel in _own_kernels(document, shown):
+    own = _own_kernels(document, shown)
+    for label, kernel in own:
+        if kernel["operators"]:
+            continue  # of the whole model
         cells = [units.time(kernel["time_s"]) if name == label else "-" for name in shown]
         counted_s = kernel["time_s"] if label == chosen["label"] else 0.0
         rows.append((kernel["time_s"], counted_s, [kernel["name"], "(no operator)", "-", *cells]))
-    top = sorted(rows, key=lambda row: -row[0])[:_EXPENSIVE]
+    mute = [label for label, kernel in own if kernel["operators"]]
+    if mute:
+        page.line(f"No times of operators are reported by {', '.join(mute)}.", indent=1)
+    top = sorted((row for row in rows if row[0] or not mute), key=lambda row: -row[0])[:_EXPENSIVE]
+    if not top:
+        return
     whole_s = chosen["level_s"]
     share = f", {units.share(sum(row[1] for row in top) / whole_s)} of the whole" if whole_s else ""
     kind = "operators and kernels" if any(row[2][1] == "(no operator)" for row in top) else "operators"

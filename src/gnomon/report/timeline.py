@@ -73,11 +73,15 @@ def rows_of(document: dict[str, Any], *, most: int = 12) -> list[Row]:
 
 def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, *, chosen: bool) -> Row:
     assignment, times_s = contender["assignment"], [t or 0.0 for t in contender["operators_s"]]
-    own_s = sum(kernel["time_s"] for kernel in contender["kernels"])
+    own_s = sum(kernel["time_s"] for kernel in contender["kernels"] if not kernel["operators"])
     rest_s = contender["unattributed_s"]
-    if not assignment:
-        # A model that was converted has operators of its own, which the document does not list.
-        assignment, times_s = [contender["configurations"][0]], [contender["level_s"] - own_s - rest_s]
+    totals = _totals(assignment, times_s)
+    if not assignment or any(kernel["operators"] for kernel in contender["kernels"]):
+        # One piece: a runtime that does not tell the model's operators apart, or a converted model, whose operators
+        # the document does not list.
+        backend, drawn_s = (assignment or contender["configurations"])[0], contender["level_s"] - own_s - rest_s
+        totals = {backend: (len(assignment), drawn_s)}
+        assignment, times_s = [backend], [drawn_s]
     return Row(
         label=contender["label"],
         chosen=chosen,
@@ -89,7 +93,7 @@ def _row(contender: dict[str, Any], measured: dict[str, Any], visible_s: float, 
         high_s=measured["high_s"],
         # A part of a percent is noise of the two measurements and needs no remark.
         scaled=contender["profiler_overhead_s"] > 0.01 * measured["median_s"],
-        totals=_totals(assignment, times_s),
+        totals=totals,
     )
 
 
