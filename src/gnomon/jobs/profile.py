@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.core.stats import Comparison, Summary, quantile, summarise
+from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.devices.guard import guarded_folder
 from gnomon.jobs.across import AcrossPlacer
 from gnomon.jobs.clock_warnings import clock_warnings
 from gnomon.jobs.contender import Contender, blocks, choose_clock, cpu_summary, fastest_of, level, trace_of, versus
-from gnomon.jobs.kernels import CALLS_QUANTILE, Breakdown, Kernel, breakdown, kernels
+from gnomon.jobs.kernels import Breakdown, Kernel, breakdown, by_clock, kernels
 from gnomon.jobs.lab import Lab, open_lab, stopped_doubts
 from gnomon.jobs.patience import patiently
 from gnomon.jobs.request import Request, timed
@@ -33,8 +33,8 @@ class Column:
     `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
     quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
     `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
-    `breakdown` is where the wall time of a call without profiler goes by them. `difference` is the largest one of the
-    outputs from the reference.
+    `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
+    the largest one of the outputs from the reference.
     """
 
     label: str
@@ -129,9 +129,9 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
 
 def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Column:
     known = lab.runner.known(contender.key)
-    found = kernels(contender.graph, lab.runner.known(trace_of(contender).key))
+    traced = lab.runner.known(trace_of(contender).key)
+    found = kernels(contender.graph, traced)
     wall = summarise(blocks(known, "wall"))
-    calls_s = [value for block in blocks(known, "wall") for value in block.values_s]
     return Column(
         label=contender.label,
         level_s=level(known, clock),
@@ -143,5 +143,5 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         peak_rss_bytes=known.fact("peak_rss_bytes"),
         difference=known.fact("difference"),
         kernels=found,
-        breakdown=breakdown(contender.graph, found, quantile(calls_s, CALLS_QUANTILE)),
+        breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
     )
