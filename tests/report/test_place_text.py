@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,53 @@ def test_a_profile_names_the_winner_with_its_interval() -> None:
     assert profile_text(120).startswith(
         "onert:cpu is fastest: 220 us of CPU time, 1.64 times as fast as onert:ruy [1.63, 1.64].\n"
     )
+
+
+def test_a_profile_whose_columns_tie_names_no_winner() -> None:
+    found = profile_document(profiled(), Path("record.sqlite"))
+    slow = next(c for c in found["columns"] if c["against_fastest"])
+    slow |= {"level_s": 226e-6}
+    slow["against_fastest"] |= {"ratio": 1.03, "low": 0.97, "high": 1.09, "verdict": "tie"}
+
+    def text() -> str:
+        file = io.StringIO()
+        profile_report(found, Page(file, width=120))
+        return " ".join(file.getvalue().split())
+
+    said = "No clear winner by CPU time: onert:cpu (220 us) and onert:ruy (226 us) are within the noise, ratio 1.03"
+    assert text().startswith(f"{said} [0.970, 1.09].")
+    assert "3 processes, 60 samples each." in text()
+    assert (
+        "Not certain: whether onert:ruy is as fast as onert:cpu or faster. -> For certainty: --processes 10" in text()
+    )
+    slow["against_fastest"] |= {"low": 0.995, "high": 1.015, "ratio": 1.005}
+    assert "For certainty" not in text()  # they are equally fast, within 1.5 %
+    slow["against_fastest"] |= {"low": None, "high": math.inf, "ratio": 4.0}
+    assert text().startswith(
+        "No certain winner of so few processes: onert:cpu takes 220 us of CPU time, onert:ruy 4.00"
+    )
+    found["columns"].remove(slow)
+    assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else ran.")
+
+
+def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
+    found = document()
+    warning = {"kind": "clocks-disagree", "message": "wall time names another winner", "hint": "Use --pin."}
+    found["doubts"] = [*found["doubts"], warning]
+    lines = place_text(found, 80).splitlines()
+    assert lines[2:4] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
+    assert sum("names another winner" in line for line in lines) == 1
+    assert "Doubts" in lines
+
+
+def test_the_report_says_how_to_get_certainty_where_a_tie_is_open() -> None:
+    found = document()
+    slow = next(c for c in found["contenders"] if c["label"].startswith("onert:ruy"))
+    slow["against_best"] |= {"ratio": 1.02, "low": 0.94, "high": 1.1, "verdict": "tie"}
+    text = " ".join(place_text(found, 120).split())
+    assert "3 processes, 60 samples each." in text
+    assert "is as fast as onert:cpu or faster. -> For certainty: --processes 10, or a quieter machine." in text
+    assert "For certainty" not in place_text(document(), 120)
 
 
 def test_a_package_for_another_device_is_to_be_copied_there() -> None:

@@ -55,8 +55,9 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
         fastest = versus(found, field[chosen], "wall")
         median = compare(blocks(found, "wall"), blocks(field[chosen], "wall"))
         apart = abs(math.log(median.ratio / fastest.ratio))
-        same = fastest.verdict != "tie" and _side(fastest.ratio) == _side(median.ratio)
-        if apart >= worst and not same:
+        # Both on one side say the same, unless it is a tie that the medians would have decided for the other.
+        lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
+        if apart >= worst and (lost or _side(fastest.ratio) != _side(median.ratio)):
             worst = apart
             told = f"{label} takes {fastest.ratio:.2f} times as long as {chosen} by the fastest 20 % of calls, which "
             told += f"decided, but {median.ratio:.2f} times by the median of all"
