@@ -24,7 +24,8 @@ class Doubt:
     """A reason not to trust a run: what was seen, and the next step.
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
-    "battery" or "unwatched"; jobs add "insensitive" and "not-finite".
+    "battery" or "unwatched"; jobs add "insensitive", "not-finite", "clocks-disagree" and
+    "medians-disagree".
     """
 
     kind: str
