@@ -103,7 +103,7 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--threads", "0"], "'0' is no number of threads from 1 to 1024"),
         (["place", "m", "-n", "1,2,"], "'' is no number of threads"),
         (["place", "m", "-n", "1,1025"], "'1025' is no number of threads"),
-        (["pareto", "m", "-n", "1,2"], "several numbers of threads (1, 2) are for place and profile alone"),
+        (["place", "m", "--max-time", "0"], "'0' is not above 0 and finite"),
         (["place", "m", "--processes", "0"], "0 is not in the range"),
         (["place", "m", "--budget", "-1"], "'-1' is not above 0"),
         (["place", "m", "--budget", "nan"], "'nan' is not above 0 and finite"),
@@ -143,6 +143,19 @@ def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> Request:
     monkeypatch.setattr(api, "place_job", job)
     assert run(["place", *args]) == RuntimeMissingError.exit_code
     return found[0]
+
+
+def test_a_command_that_takes_one_number_of_threads_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pareto", "m", "-n", "1,2"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: several numbers of threads (1, 2) are for place and profile alone\nhint: Give one.")
+
+
+def test_several_threads_and_the_most_time_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = requested(monkeypatch, "m.onnx", "-n", "1,4,2", "--max-time", "90")
+    assert found.wish.thread_counts == (1, 4, 2)
+    assert found.max_time_s == 90.0
+    assert requested(monkeypatch, "m.onnx").max_time_s is None
 
 
 def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ def requests(draw: st.DrawFn) -> ParetoRequest:
         feeds={name: Path(f"f/{k}.npy") for k, name in enumerate(draw(st.sets(NAMES, max_size=2)))},
         effort=Effort(**number, budget_s=draw(SECONDS), timeout_s=draw(SECONDS)),
         seed=seed,
+        max_time_s=draw(st.none() | SECONDS),
     )
     return ParetoRequest(
         request=request,
@@ -117,4 +118,4 @@ def test_every_field_is_either_said_or_refused() -> None:
     from gnomon.jobs import unattended_command as command
 
     assert said == command._CARRIED
-    assert {f.name for f in fields(Request)} == command._CARRIED_OF_REQUEST | {"measure", "record"}
+    assert {f.name for f in fields(Request)} == command._CARRIED_OF_REQUEST | {"measure", "record", "time"}

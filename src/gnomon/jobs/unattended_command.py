@@ -22,7 +22,7 @@ _CARRIED = frozenset(
 _CARRIED_OF_REQUEST = frozenset(
     {
         *("model", "device", "runtimes", "wish", "shapes", "feeds", "effort", "seed"),
-        *("fresh", "wait_s"),
+        *("fresh", "wait_s", "max_time_s"),
     }
 )
 _CARRIED_OF_EFFORT = frozenset({"processes_least", "processes_most", "budget_s", "timeout_s"})
@@ -71,7 +71,7 @@ def _measuring(request: Request, places: Places) -> Iterator[str]:
         yield from ("--runtime", name)
     for name in wish.backends:
         yield from ("--backend", name)
-    yield from ("--threads", str(wish.threads))
+    yield from ("--threads", ",".join(map(str, wish.thread_counts)))
     for name in wish.precisions:
         yield from ("--precision", name)
     for variables in wish.environments:

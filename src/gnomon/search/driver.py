@@ -62,9 +62,9 @@ def run(
     `budget` counts assignments with a result, those of `told` among them. `told` are the results of an earlier run
     of the same strategy and seed, in any order: the search goes on as that run would have. At most `batch`
     assignments are evaluated at a time. `on_told` gets each new result as soon as it is accepted: an interrupted run
-    that recorded them repeats only the evaluations that were under way. Before each question `stop` may end it.
-    Errors of `evaluate` and `on_told` pass through. UsageError for a negative budget, a batch below 1, and a strategy
-    or an evaluation that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
+    that recorded them repeats only the evaluations that were under way. `stop` is asked before each batch, and may
+    end the run. Errors of `evaluate` and `on_told` pass through. UsageError for a negative budget, a batch below 1,
+    and a strategy or an evaluation that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     if budget < 0 or batch < 1:
         raise UsageError(
