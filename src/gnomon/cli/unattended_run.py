@@ -72,7 +72,7 @@ def _wait_for_device() -> None:
     while (holder := _holder()) is not None:
         if holder != told:
             told = holder
-            file.write(WAITING, 0, 1, why=f"process {holder} measures there")
+            file.write(WAITING, 0, 1, why=f"process {holder.partition(',')[0]} measures there")
         time.sleep(_RETRY_S)
     if told:
         file.write("look at the model and the runtimes", 0, 1)
