@@ -106,11 +106,11 @@ def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[t
         for plain in plain_ways(runtime):
             yield _plainly(lab, own, runtime, version, plain)
     for target in loads_it:
-        for placed, how in [(own, ", unmodified"), (target.placed, " with its shapes fixed")]:
-            if placed is own or lab.own != lab.source:
-                segment = target.runtime.segment(placed, target.configuration, {})
-                version = lab.probes[target.runtime.name].version
-                yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
+        fixed = [] if target.placed is own else [(target.placed, " with its shapes fixed")]
+        for placed, how in [(own, ", unmodified"), *fixed]:
+            segment = target.runtime.segment(placed, target.configuration, {})
+            version = lab.probes[target.runtime.name].version
+            yield f"{target.configuration.name} {version} on the model's file{how}", lab.job([segment])
 
 
 def _plainly(lab: Lab, own: PlacedModel, runtime: Runtime, version: str, plain: Plain) -> tuple[str, dict[str, Any]]:
