@@ -87,7 +87,7 @@ def test_an_open_batch_is_measured_on_all_that_load_the_file(
     assert found.verified.ok, found.verified
     assert "reference kernels on the model's file, unmodified" in found.sensitivity.reference
     assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ([] if shape else ["assumed-shape"])
-    assert all(row.times_s["openvino"] is not None for row in found.rows)
+    assert all(row.times_s["openvino"] is not None or "openvino" in row.within for row in found.rows)
     (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
     assert tensor == (shape or (1, 4, 4, 8))
 

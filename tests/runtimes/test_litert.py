@@ -146,12 +146,14 @@ def test_an_operator_that_litert_lacks_is_a_failure_with_its_name(link: AgentLin
         assert "NoSuchOperator" in failure.message + failure.log_tail
 
 
-def test_an_open_shape_is_a_failure_of_each_kind_of_kernels(link: AgentLink, tmp_path: Path) -> None:
+def test_a_model_with_open_shapes_is_run_by_the_interpreter(link: AgentLink, tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(tflite("conv", signature=(1, -1, 4, 8)))
-    for failure in supports(link, path, placed(path)).values():
-        assert isinstance(failure, Failure)
-        assert "'input' is left open" in failure.message
+    model, configurations = placed(path), LiteRt().configurations(PROBE, Wish())
+    for configuration in configurations:
+        found = LiteRt().support(link.ask, model, configuration)
+        assert found.operators == {configuration.backends[0]: frozenset({0})}
+        assert found.options == {"interpreted": True}
 
 
 def test_a_model_that_cannot_be_copied_is_an_error(tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ class LiteRtDriver:
         """
         mode = kernels_of(segment)
         if _interpreted(segment):
-            return {**_by_interpreter(segment), "interpreted": bool(segment.get("options", {}).get("interpreted"))}
+            asked = bool(segment.get("options", {}).get("interpreted"))
+            return _by_interpreter(segment) | ({"interpreted": True} if asked else {})
         try:
             left, count = left_to_builtin(segment["model"], mode)
         except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes

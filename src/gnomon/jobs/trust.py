@@ -30,6 +30,9 @@ _UNCHECKED = Doubt(
     hint="Install one on this machine: pip install onnxruntime",
 )
 
+_MOST_HANGS = 4
+"""How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
+
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
 
@@ -65,8 +68,12 @@ def reference(lab: Lab) -> Sensitivity:
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
+    hung = 0
     for label, job in judges(lab, unmodified(lab), loads_it):
+        if hung == _MOST_HANGS:
+            break
         found, failure = runner.reference(job, timeout_s=timeout_s)
+        hung += failure is not None and failure.kind == "hang"
         if found is not None:
             return _noted(runner, {**found, "by": label})
         if failure is not None:

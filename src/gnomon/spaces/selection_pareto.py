@@ -12,7 +12,8 @@ reaches `threshold`, the most frequent of each group at least. Neither depends o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.effects import Effects, Evidence, fit_effects
+from gnomon.spaces.effects import Effects, Evidence, design_matrix, fit_effects
 from gnomon.spaces.primitives import parse_name
 from gnomon.spaces.relative import relative, rounded
 from gnomon.spaces.selection_family import Contender, choose_family
@@ -112,10 +113,54 @@ def select_pareto(
 ) -> ParetoSelection:
     """The Pareto selection of a space, from accuracies (fractions) and latencies (any unit) of some of its networks.
 
-    The networks need not be the same in both. ProblemError for values that are not possible, and for "one" where no
-    family has a primitive in each group.
+    The networks need not be the same in both. The order of groups and choices changes nothing: selections that lose
+    equally much differ by rounding alone, so all is computed in the order of the names. ProblemError for values that
+    are not possible, and for "one" where no family has a primitive in each group.
     """
-    options = options or ParetoOptions()
+    groups = sorted(range(len(space.slots)), key=lambda g: space.slots[g].name)
+    orders = [sorted(range(len(s.choices)), key=s.choices.__getitem__) for s in space.slots]
+    named = Space(tuple(Slot(space.slots[g].name, tuple(sorted(space.slots[g].choices))) for g in groups))
+    moved = [
+        Evidence(
+            assignments=np.column_stack([np.argsort(orders[g])[one.assignments[:, g]] for g in groups]),
+            values=one.values,
+            errors=one.errors,
+        )
+        for one in (_checked(space, accuracy), _checked(space, latency))
+    ]
+    found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
+    at = [groups.index(g) for g in range(len(groups))]
+    ends = np.cumsum([0, *(len(slot.choices) for slot in named.slots)])
+    back = [0, *(1 + int(ends[at[g]] + k) for g in range(len(groups)) for k in np.argsort(orders[g]))]
+    by_name = [{kept.name: kept for kept in own} for own in found.primitives]
+    return replace(
+        found,
+        groups=tuple(
+            tuple(name for name in slot.choices if name in found.groups[p])
+            for slot, p in zip(space.slots, at, strict=True)
+        ),
+        primitives=tuple(
+            tuple(by_name[p][name] for name in slot.choices if name in by_name[p])
+            for slot, p in zip(space.slots, at, strict=True)
+        ),
+        accuracy=_reordered(found.accuracy, space, back),
+        latency=_reordered(found.latency, space, back),
+    )
+
+
+def _checked(space: Space, evidence: Evidence) -> Evidence:
+    """The evidence; ProblemError for networks outside the space."""
+    design_matrix(space, evidence.assignments)
+    return evidence
+
+
+def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
+    """The effects of the same choices in the order of a space."""
+    return replace(effects, space=space, mean=effects.mean[order], covariance=effects.covariance[np.ix_(order, order)])
+
+
+def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
+    """The selection of a space whose groups and choices stand in the order of their names."""
     accurate = fit_effects(space, accuracy, scale="logit")
     fast = fit_effects(space, unit_free(latency), scale="plain")
     measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
