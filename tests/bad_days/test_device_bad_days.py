@@ -206,7 +206,7 @@ def test_two_gnomons_take_turns_on_one_board(board: Board, tmp_path: Path) -> No
 def test_a_runtime_that_hangs_is_ended_at_its_time_limit(board: Board, tmp_path: Path) -> None:
     model = model_in(tmp_path, endless_onnx())
     effort = replace(SHORT, timeout_s=2.0)
-    with pytest.raises(MeasurementError, match="onnxruntime: hang") as refused:
+    with pytest.raises(MeasurementError, match=r"onnxruntime [^;]*: hang") as refused:
         place(request_for(board, tmp_path, model=model, effort=effort), tmp_path / "out")
     assert refused.value.hint
     assert board.clean()

@@ -325,7 +325,7 @@ def test_two_exclude_each_other_and_say_so(server: SshServer) -> None:
         second = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
         waits = second.stdout.readline()
-        assert f"process {keeper} " in waits
+        assert f"process {keeper}, since " in waits
         assert "waiting" in waits
         assert len(server.private_folders()) == 1
     with second:

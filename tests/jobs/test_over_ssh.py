@@ -31,7 +31,7 @@ from gnomon.measure.effort import Effort
 from gnomon.models.convert import convert
 from gnomon.models.pnnx import find_pnnx
 from gnomon.runtimes.base import Wish
-from gnomon.runtimes.registry import all_runtimes, usual
+from gnomon.runtimes.registry import all_runtimes
 
 Zoo = Callable[[str], Path]
 RUNTIMES = {runtime.name: runtime for runtime in all_runtimes()[0]}
@@ -161,9 +161,7 @@ def test_decisions_from_the_record(
 
     fewer = replace(unmeasured, runtimes=())
     found = place(fewer, tmp_path / "all")
-    others = {name for name, runtime in RUNTIMES.items() if usual(runtime) and runtime.formats & {"onnx", "ncnn"}} - {
-        "onnxruntime"
-    }
+    others = {name for name, runtime in RUNTIMES.items() if runtime.formats & {"onnx", "ncnn"}} - {"onnxruntime"}
     assert {m.name for m in found.missing} == others
     with pytest.raises(RuntimeMissingError, match="openvino: it was not measured there"):
         place(replace(unmeasured, runtimes=("openvino",)), tmp_path / "none")
