@@ -114,6 +114,10 @@ def test_a_fused_kernels_time_is_that_of_the_operator_which_makes_it() -> None:
     found = [Kernel(name="k", operators=(0, 3), backend="b", time_s=1.0, named=(0,))]
     assert breakdown(graph, found, 3.0).times_s == {0: 1.0}
     assert breakdown(graph, found, 3.0).within == {3: 0}
+    # But a product that is named after the addition behind it is the product.
+    found = [Kernel(name="FullyConnected op1", operators=(0, 1), backend="b", time_s=1.0, named=(1,))]
+    assert breakdown(graph, found, 3.0).times_s == {0: 1.0}
+    assert breakdown(graph, found, 3.0).within == {1: 0}
 
 
 def test_all_kernels_that_name_an_operator_count_for_it() -> None:

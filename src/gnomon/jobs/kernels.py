@@ -190,7 +190,8 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
     """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
 
     A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
-    multiply-accumulates. How much of it the others take nobody knows. A kernel of the whole graph tells of no operator.
+    multiply-accumulates; of all that it computes, where those named have none. How much of it the others take nobody
+    knows. A kernel of the whole graph tells of no operator.
     """
     times: dict[int, float] = {}
     leaders: dict[int, int] = {}
@@ -200,7 +201,9 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
         if not named or (len(set(named)) == len(graph.operators) > 1):
             own.append(kernel)
             continue
-        leader = max(named, key=lambda index: (graph.operators[index].macs or 0, -index))
+        # Some runtimes name a product after the addition that it ends with: what computes is then among the others.
+        pool = named if any(graph.operators[index].macs for index in named) else (*named, *kernel.operators)
+        leader = max(pool, key=lambda index: (graph.operators[index].macs or 0, -index))
         # What a kernel before it has is that one's: a reorder of a convolution is part of it.
         leader = leaders.setdefault(leader, leader)
         times[leader] = times.get(leader, 0.0) + kernel.time_s
