@@ -105,10 +105,10 @@ def _open_shapes(inputs: Sequence[Tensor]) -> UsageError:
         unknown = unknown or "N" in filled
         examples.append(f"--shape {tensor.name}={','.join(filled)}")
     shown = "unknown" if first.shape is None else f"({', '.join('?' if n == -1 else str(n) for n in first.shape)})"
-    more = " A number stands for each N." if unknown else ""
+    how = "with a number for each N" if unknown else "such as"
     return UsageError(
         f"the shape of input {first.name!r} is {shown}, which leaves dimensions open",
-        hint=f"Fix every dimension, such as: {' '.join(examples)}{more}",
+        hint=f"Fix every dimension, {how}: {' '.join(examples)}",
     )
 
 
