@@ -41,7 +41,7 @@ class Lab:
         self.request = SimpleNamespace(wish=Wish(precisions=wished), effort=Effort())
         self.asked: list[Effort] = []
         self.bf16, self.call_us = bf16, call_us
-        self.runner = SimpleNamespace(known=lambda key: measured(key, call_us), measure=self.measure)
+        self.runner = SimpleNamespace(known=lambda key: measured(key, call_us), measure=self.measure, stopped="")
 
     def job(self, segments: Any) -> dict[str, Any]:
         return {"segments": segments}
@@ -82,6 +82,14 @@ def test_what_is_dear_is_named_and_not_measured() -> None:
     (told,) = hints(lab)
     assert told.endswith("which was not asked for")
     assert lab.asked == []
+
+
+def test_what_the_time_of_the_job_leaves_no_room_for_is_named_alone() -> None:
+    failure = Failure(stage="run", kind="unmeasured", transient=True, message="not reached")
+    lab = Lab(measured("bf16", 600.0, failure=failure))
+    lab.runner.stopped = "precision"
+    (told,) = hints(lab)
+    assert told.endswith("which was not asked for")
 
 
 def test_what_computes_too_coarsely_is_said_so() -> None:

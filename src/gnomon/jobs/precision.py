@@ -60,6 +60,8 @@ def _measured(lab: Lab, contender: Contender, configuration: Configuration, cloc
     beside = replace(contender.candidate, key=f"precision/{contender.key}")
     effort = replace(lab.request.effort, processes_least=1, processes_most=1)
     found = lab.runner.measure("precision", [beside, wanted], effort)
+    if lab.runner.stopped:
+        return ""
     if not (found[wanted.key].ok and found[beside.key].ok):
         return f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of float32"
     compared = versus(found[wanted.key], found[beside.key], clock)
