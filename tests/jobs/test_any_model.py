@@ -174,6 +174,22 @@ def test_a_sequence_of_tensors_may_come_out_and_none_may_go_in(placed: Placed) -
         placed(at)
 
 
+@pytest.mark.slow
+def test_weights_beside_the_file_are_found(small: Effort, tmp_path: Path) -> None:
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 8])], [value("y", ["n", 8])], {"w": W})
+    own = tmp_path / "own"
+    own.mkdir()
+    beside = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)  # saving empties the weights of what is saved
+    onnx.save_model(copy, str(own / "m.onnx"), **beside)
+    found = place(Request(model=own / "m.onnx", runtimes=("onnxruntime",), effort=small), tmp_path / "out")
+    assert found.verified.ok
+    assert (found.package / "w.bin").read_bytes() == W.tobytes()
+    for made, expected in outputs(found, proto, {"x": np.ones((1, 8), np.float32)}):
+        np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
 def test_a_hint_fills_in_what_the_file_tells(small: Effort, tmp_path: Path) -> None:
     nodes = [node("Add", ["a", "b"], ["y"])]
     inputs = [value("a", ["n", "m", 3]), value("b", ["n", 1, 3])]

@@ -139,13 +139,14 @@ def _push_onnx(source: Path, push: Push, beside: str) -> str:
     """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
     from gnomon.models.onnx_static import linked_onnx
 
-    with guarded_folder("gnomon-push-") as folder:
-        linked = linked_onnx(source, folder)
-        if linked is None:
+    with guarded_folder("gnomon-push-") as outer:
+        folder = outer / f"{beside}model"
+        folder.mkdir()
+        if linked_onnx(source, folder) is None:
             return push(source, beside + source.name)
-        where = push(folder, beside + "model")
+        where = push(folder, folder.name)
         # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
-        return str(source) if where == str(folder) else f"{where}/{source.name}"
+        return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"
 
 
 def _check_links(package: Path) -> None:
