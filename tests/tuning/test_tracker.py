@@ -258,6 +258,23 @@ def test_a_server_that_was_given_in_the_last_moment_is_not_lost() -> None:
     assert (found.host, found.port, found.matchkey) == ("h", 7, "a:0.5")
 
 
+def test_a_server_that_leaves_while_it_is_asked_for_is_waited_for() -> None:
+    """It is listed when it is looked for, and not when it is asked for: it comes back within the time for that."""
+    listed = iter([True, False, False, True, True])
+
+    def answer(link: socket.socket) -> None:
+        one = next(listed)
+        link.sendall(HELLO + frame(SUMMARY if one else b'[0, {"server_info": [], "queue_info": {}}]'))
+        if one:
+            link.sendall(frame(b'[0, ["h", "7", "a:0.5"]]'))
+        while link.recv(1024):
+            pass
+
+    with peer(answer) as tracker:
+        found = tracker.request("a", 10, appear_s=10)
+    assert found.matchkey == "a:0.5"
+
+
 def test_a_tracker_that_does_not_hang_up_keeps_nobody() -> None:
     with peer(sends(HELLO + frame(SUMMARY))) as tracker, pytest.raises(DeviceError, match="its only server is busy"):
         tracker.request("a", 0.1)

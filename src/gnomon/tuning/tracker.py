@@ -64,15 +64,22 @@ class Tracker:
         given to a call that has ended.
         """
         until_s = time.monotonic() + timeout_s
-        self._wait_for(key, min(until_s, time.monotonic() + appear_s))
-        with connected(self.host, self.port, time.monotonic() + self.reply_s) as wire:
-            # Looked up on this side: a request for an unknown key would wait, and make the tracker list it for ever.
-            self._summary(wire, time.monotonic() + self.reply_s).require(key, self.address)
-            wire.send([_REQUEST, key, "", _PRIORITY], time.monotonic() + self.reply_s)
-            try:
-                reply = wire.receive(max(until_s, time.monotonic() + _POLL_S))
-            except LateError:
-                reply = wire.receive_last(time.monotonic() + _LAST_S)
+        appear_by_s = min(until_s, time.monotonic() + appear_s)
+        while True:
+            self._wait_for(key, appear_by_s)
+            with connected(self.host, self.port, time.monotonic() + self.reply_s) as wire:
+                # Looked up on this side: a request for an unknown key would wait, and make the tracker list it for
+                # ever. A server that has just ended may have been seen a moment ago: it is waited for as well.
+                found = self._summary(wire, time.monotonic() + self.reply_s)
+                if not found.of(key) and time.monotonic() < appear_by_s:
+                    continue
+                found.require(key, self.address)
+                wire.send([_REQUEST, key, "", _PRIORITY], time.monotonic() + self.reply_s)
+                try:
+                    reply = wire.receive(max(until_s, time.monotonic() + _POLL_S))
+                except LateError:
+                    reply = wire.receive_last(time.monotonic() + _LAST_S)
+            break
         if reply is None:
             raise self._busy(key, timeout_s)
         return read_free(reply, self.address)
