@@ -55,7 +55,9 @@ def _load_file(path: Path, limits: Limits) -> Model:
     if head.startswith(NCNN_MAGIC):
         return load_ncnn(path, limits)
     if head[4:8] not in MAGICS:
-        return _load_onnx(path, limits)
+        from gnomon.models.onnx_outline import load_onnx
+
+        return load_onnx(path, limits)
     data = read_regular(path, limits.max_bytes)
     flat = read_flat(data, path.stem)
     return Model(
@@ -66,14 +68,3 @@ def _load_file(path: Path, limits: Limits) -> Model:
         size_bytes=len(data),
         subgraphs=flat.subgraphs,
     )
-
-
-def _load_onnx(path: Path, limits: Limits) -> Model:
-    from gnomon.models.onnx_file import read_onnx
-    from gnomon.models.onnx_graph import onnx_graph
-    from gnomon.models.onnx_shapes import tensor_shapes
-
-    read = read_onnx(path, limits)
-    shapes = tensor_shapes(read.model, limits)
-    graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
-    return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)

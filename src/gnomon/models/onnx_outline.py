@@ -12,7 +12,16 @@ from gnomon.models.files import model_errors
 from gnomon.models.model import Limits, Model, dynamic_inputs
 from gnomon.models.onnx_file import read_onnx
 from gnomon.models.onnx_graph import onnx_graph
+from gnomon.models.onnx_shapes import tensor_shapes
 from gnomon.models.onnx_types import value_shape
+
+
+def load_onnx(path: Path, limits: Limits) -> Model:
+    """An ONNX file with the shapes that inference finds. To be called under `model_errors`."""
+    read = read_onnx(path, limits)
+    shapes = tensor_shapes(read.model, limits)
+    graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
+    return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
 
 
 def load_outline(path: Path, limits: Limits | None = None) -> Model | None:

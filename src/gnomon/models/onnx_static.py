@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, PackageError, UsageError
-from gnomon.models.load import load
+from gnomon.models.files import model_errors
 from gnomon.models.model import Limits, Model, all_known
 from gnomon.models.onnx_file import OnnxFile, read_onnx
+from gnomon.models.onnx_outline import load_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -47,7 +48,8 @@ def fixed_copy(
     target = _written(read, proto, folder / model.path.name)
     if not wants_shapes:  # names are all that changed, and the graph has them already
         return replace(model, path=target), target
-    copy = load(target, limits)
+    with model_errors(target):
+        copy = load_onnx(target, limits)
     return replace(copy, graph=replace(copy.graph, digest=model.graph.digest)), target
 
 
