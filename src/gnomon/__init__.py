@@ -8,43 +8,14 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "__version__",
-    "add_device",
-    "build_table",
-    "clean_device",
-    "devices",
-    "execute",
-    "fetch_unattended",
-    "load_estimator",
-    "measure_nets",
-    "overlay_analyze",
-    "overlay_collect",
-    "overlay_deploy",
-    "pareto",
-    "pareto_unattended",
-    "place",
-    "place_on",
-    "profile",
-    "profile_space",
-    "remove_device",
-    "remove_unattended",
-    "runs",
-    "select_primitives",
-    "solve",
-    "start_unattended",
-    "stop_unattended",
-    "suggest_nets",
-    "tune",
-    "tuned_files",
-    "unattended_job",
-    "unattended_jobs",
-    "validate_selection",
-]
-
 _PLACES = {
-    "fetch_unattended": "gnomon.jobs.unattended_fetch",
-    "load_estimator": "gnomon.jobs.estimators",
+    **dict.fromkeys(
+        (
+            *("add_device", "clean_device", "list_devices", "remove_device", "runs", "solve"),
+            *("pareto", "pareto_unattended", "place", "place_on", "profile"),
+        ),
+        "gnomon.api",
+    ),
     **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api_tables"),
     **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api_spaces"),
     **dict.fromkeys(
@@ -54,15 +25,19 @@ _PLACES = {
         ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
         "gnomon.jobs.unattended",
     ),
+    "fetch_unattended": "gnomon.jobs.unattended_fetch",
+    "load_estimator": "gnomon.jobs.estimators",
 }
+
+__all__ = ["__version__", *sorted(_PLACES)]
 
 
 def __getattr__(name: str) -> Any:
     """The functions: importing gnomon alone imports nothing heavy."""
-    if name in __all__:
+    if name in _PLACES:
         from importlib import import_module
 
-        return getattr(import_module(_PLACES.get(name, "gnomon.api")), name)
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
 
 

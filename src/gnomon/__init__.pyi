@@ -1,6 +1,6 @@
 from gnomon.api import add_device as add_device
 from gnomon.api import clean_device as clean_device
-from gnomon.api import devices as devices
+from gnomon.api import list_devices as list_devices
 from gnomon.api import pareto as pareto
 from gnomon.api import pareto_unattended as pareto_unattended
 from gnomon.api import place as place
@@ -30,36 +30,3 @@ from gnomon.jobs.unattended import unattended_jobs as unattended_jobs
 from gnomon.jobs.unattended_fetch import fetch_unattended as fetch_unattended
 
 __version__: str
-__all__ = [
-    "__version__",
-    "add_device",
-    "build_table",
-    "clean_device",
-    "devices",
-    "execute",
-    "fetch_unattended",
-    "load_estimator",
-    "measure_nets",
-    "overlay_analyze",
-    "overlay_collect",
-    "overlay_deploy",
-    "pareto",
-    "pareto_unattended",
-    "place",
-    "place_on",
-    "profile",
-    "profile_space",
-    "remove_device",
-    "remove_unattended",
-    "runs",
-    "select_primitives",
-    "solve",
-    "start_unattended",
-    "stop_unattended",
-    "suggest_nets",
-    "tune",
-    "tuned_files",
-    "unattended_job",
-    "unattended_jobs",
-    "validate_selection",
-]

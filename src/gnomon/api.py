@@ -336,15 +336,16 @@ def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[C
         return tuple(islice(list_campaigns(store), limit))
 
 
-def devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
+def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
     """How devices are now: those named, or this machine and all of the file of devices.
 
     `closely` also finds the overhead of a command, free room and rights. A device that cannot be reached is a row with
     the reason. UsageError if a name is not known or the file is wrong.
     """
-    from gnomon.jobs.devices import check_devices, list_devices
+    from gnomon.jobs.devices import check_devices
+    from gnomon.jobs.devices import list_devices as listed
 
-    return check_devices(names) if closely or names else list_devices()
+    return check_devices(names) if closely or names else listed()
 
 
 def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
