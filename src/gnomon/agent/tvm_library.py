@@ -14,9 +14,12 @@ import stat
 import subprocess
 import sys
 import tempfile
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from .driver import Refused
+
+if TYPE_CHECKING:
+    from typing import Self  # of Python 3.11; devices may have 3.10
 
 #: The beginning of the line of JSON that the compiling process prints.
 TOLD = "gnomon-tvm "

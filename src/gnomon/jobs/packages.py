@@ -28,7 +28,7 @@ from gnomon.models.copy_file import copy_model
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
 
-Run it with a Python 3.11 or later that has what it was proved with{proved}:
+Run it with a Python 3.10 or later that has what it was proved with{proved}:
 
     {install}
     python gnomon-agent.pyz run plan.json --output out.npz

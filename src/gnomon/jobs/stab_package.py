@@ -39,7 +39,7 @@ process: put the same settings into the environment of the process that loads it
 
     . ./gnomon/environment.sh
 
-or start it with a Python 3.11 or later:
+or start it with a Python 3.10 or later:
 
     {install}
     python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz

@@ -11,7 +11,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def packed_agent() -> bytes:
-    """The agent as a zip application for any Python 3.11 or later with numpy; the same bytes every time."""
+    """The agent as a zip application for any Python 3.10 or later with numpy; the same bytes every time."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
