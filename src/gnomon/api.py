@@ -209,13 +209,15 @@ def place_on(
 class ParetoOptions(Options, total=False):
     """What `pareto` is asked: how to measure, and the options of `gnomon pareto` by their names.
 
-    `source` is a dump of pareto_profiler in place of a model. `tunings` are options of the runtime with the values
+    `source` is a dump of pareto_profiler in place of a model; `codes` are the backends of its digits, that of 0 first.
+    `tunings` are options of the runtime with the values
     that the search may choose. The point to deploy is a number of the front (`pick`), or the fastest one whose
     objectives stay `under` so many seconds, bytes or joules. Several names of a `search` are compared. `dumpfile` gets
     everything that was measured. `counters` name the energy counters to add up, where energy is an objective.
     """
 
     source: PathLike | None
+    codes: Sequence[str]
     objectives: Sequence[str]
     counters: Sequence[str]
     by: By
@@ -228,6 +230,7 @@ class ParetoOptions(Options, total=False):
 
 
 _PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
+_OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
 
 
 def pareto(
@@ -244,7 +247,8 @@ def pareto(
 
     Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
-    return pareto_job(_pareto_request(model, out, overwrite, measure, options), watch=watch, tell=tell)
+    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
+    return pareto_job(asked, watch=watch, tell=tell)
 
 
 def pareto_unattended(
@@ -257,16 +261,25 @@ def pareto_unattended(
     """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`."""
     from gnomon.jobs.unattended_carry import carry_pareto
 
-    return carry_pareto(_pareto_request(model, out, False, True, options), tell=tell)
+    return carry_pareto(pareto_request(model, options, out=out), tell=tell)
 
 
-def _pareto_request(
-    model: PathLike | None, out: PathLike | None, overwrite: bool, measure: bool, options: ParetoOptions
+def pareto_request(
+    model: PathLike | None,
+    options: ParetoOptions,
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
 ) -> ParetoRequest:
+    """The request that the options mean, as `request_of`. UsageError also for options that say nothing of a dump."""
+    strange = sorted(options.keys() - _OF_DUMPS) if model is None else []
+    if strange:
+        raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
     source, dumpfile = options.get("source"), options.get("dumpfile")
-    names = options.get("search", "hlps")
+    names = options.get("search") or "hlps"
     plan, *others = [
         Plan(name=name, seed=options.get("seed", 0), iterations=options.get("iterations"))
         for name in ([names] if isinstance(names, str) else names)
@@ -274,7 +287,8 @@ def _pareto_request(
     return ParetoRequest(
         request=request,
         source=None if source is None else Path(source),
-        objectives=tuple(options.get("objectives", (LATENCY, MEMORY))),
+        backends=tuple(options.get("codes", ())),
+        objectives=tuple(options.get("objectives") or (LATENCY, MEMORY)),
         counters=tuple(options.get("counters", ())),
         by=options.get("by", "type"),
         options={name: tuple(values) for name, values in options.get("tunings", {}).items()},

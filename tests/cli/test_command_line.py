@@ -116,7 +116,6 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--env", "x"], "'x' is no environment variable"),
         (["place", "m", "--env", "1x=2"], "'1x=2' is no environment variable"),
         (["place", "m", "--env", "A=1,A=2"], "A is given twice"),
-        (["place", "m", "--no-profile", "--fresh"], "--fresh measures anew and --no-profile measures nothing"),
         (["solve", "p.json", "--weights", "latency"], "'latency' is no weight"),
         (["solve", "p.json", "--method", "magic"], "'magic' is not one of"),
         (["runs", "export", "last", "--format", "xml"], "'xml' is not one of"),

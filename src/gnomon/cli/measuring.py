@@ -170,14 +170,15 @@ def options_of(values: dict[str, Any], device: str | None = None) -> Options:
 
     UsageError where an input is given twice, or several devices are given and none is named.
     """
-    made = {**values, **{name: _unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
+    made = {**values, **{name: unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
     given = tuple(dict.fromkeys(made.pop("devices")))
     if device is None and len(given) > 1:
         raise click.UsageError("this command takes one --device; `gnomon place` takes several")
     return cast("Options", {**made, "device": device or (given[0] if given else "local")})
 
 
-def _unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """The values by name. UsageError for an option that gives a name twice."""
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:

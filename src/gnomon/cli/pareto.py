@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
 
-from gnomon.cli.measuring import measuring_options, options_of
+from gnomon.cli.measuring import measuring_options, options_of, unique
 from gnomon.cli.output import write_json
 from gnomon.cli.pareto_values import BoundValue, TuningValue
 
 if TYPE_CHECKING:
+    from gnomon.api import ParetoOptions
     from gnomon.jobs.pareto_records import ParetoRequest
 
 _REFUSED = 7
@@ -179,37 +180,17 @@ def _check_parts(*, of_dump: bool) -> None:
 
 
 def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> ParetoRequest:
-    from dataclasses import replace
-
     from gnomon import api
-    from gnomon.jobs.pareto_records import ParetoRequest
-    from gnomon.jobs.pareto_search import Plan
 
-    names = ("source", "objectives", "tunings", "strategies", "iterations", "pick", "under", "codes", "counters")
-    own = {name: values.pop(name) for name in (*names, "by", "out", "overwrite", "dumpfile")}
-    for option, pairs in (("--option", own["tunings"]), ("--under", own["under"])):
-        twice = [name for k, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:k]}]
-        if twice:
-            raise click.UsageError(f"{option} gives {twice[0]!r} twice")
-    seed, iterations = values["seed"], own["iterations"]
-    plan, *others = [Plan(name=name, seed=seed, iterations=iterations) for name in own["strategies"] or ("hlps",)]
-    request = None
-    if model is not None:
-        request = replace(api.request_of(model, options_of(values), limited=True), measure=measure)
-        own["out"] = own["out"] or api.package_path(model)
-    return ParetoRequest(
-        request=request,
-        source=own["source"],
-        backends=tuple(own["codes"].split(",")) if own["codes"] else (),
-        objectives=tuple(own["objectives"]) or ("latency", "peak-memory"),
-        by=own["by"],
-        options=dict(own["tunings"]),
-        plan=plan,
-        others=tuple(others),
-        pick=own["pick"],
-        under=dict(own["under"]),
-        counters=own["counters"],
-        out=own["out"],
-        overwrite=own["overwrite"],
-        dumpfile=own["dumpfile"],
-    )
+    own = {name: values.pop(name) for name in ("source", "objectives", "counters", "iterations", "pick", "dumpfile")}
+    own |= {"search": values.pop("strategies"), "codes": (values.pop("codes") or "").split(",")}
+    if own["codes"] == [""]:
+        own["codes"] = []
+    for option, name in (("--option", "tunings"), ("--under", "under")):
+        own[name] = unique(option, values.pop(name))
+    by, out, overwrite = (values.pop(name) for name in ("by", "out", "overwrite"))
+    if model is None:
+        own = {name: value for name, value in own.items() if name != "tunings"} | {"seed": values["seed"]}
+    else:
+        own |= {"by": by, **options_of(values)}
+    return api.pareto_request(model, cast("ParetoOptions", own), out=out, overwrite=overwrite, measure=measure)

@@ -45,8 +45,6 @@ def place(
     whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
     command goes on from there.
     """
-    if values["fresh"] and not measure:
-        raise click.UsageError("--fresh measures anew and --no-profile measures nothing: give one of them")
     if len(dict.fromkeys(values["devices"])) > 1:
         from gnomon.cli.fleet import Asked, place_several
 

@@ -2,7 +2,8 @@
 """The keeper: what gnomon starts on a device, to run commands and hold files there for one host.
 
 It is sent over the connection that it then serves (`gnomon.devices.ssh_program`), and needs Python 3.10 or later with
-its standard library. When the connection ends or stays silent it kills what it runs, removes its private folder, and ends.
+its standard library. When the connection ends or stays silent it kills what it runs, removes its private folder, and
+ends.
 
 Both directions carry frames: one byte that says what it is, four bytes of length (big endian), and so many bytes.
 ``J`` is a JSON object, ``D`` data of what the host sends (standard input, a pushed file) or fetches, ``O`` and ``E``

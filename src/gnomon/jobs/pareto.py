@@ -67,6 +67,12 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
     `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
     at most one evaluation repeated; the same one with more evaluations goes on from there. Raises GnomonError.
     """
+    if asked.request is None and asked.source is None:
+        raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
+    if asked.request is not None and asked.source is not None:
+        raise UsageError("a model and a dump are given", hint="Give a model, or --from DUMP.")
+    if asked.backends and asked.source is None:
+        raise UsageError("--codes names the digits of a dump", hint="Leave it out, or give --from DUMP.")
     goals = goals_of(asked.objectives)
     asked = replace(asked, objectives=tuple(goal.name for goal in goals))
     check_plans(asked.plans)
@@ -78,8 +84,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[
         check_room([name for name, values in asked.options.items() if len(values) != 1])
     if asked.source is not None:
         return search_dump(asked, asked.source)
-    if asked.request is None:
-        raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
+    assert asked.request is not None  # noqa: S101 - a model is given
     if asked.plan.strategy == EXACT:
         check_priced(asked.objectives)
     deploys = asked.pick is not None or bool(asked.under)

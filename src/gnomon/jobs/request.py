@@ -8,11 +8,13 @@ from pathlib import Path
 
 from gnomon.devices.address import LOCAL, parse_address
 from gnomon.devices.config import DeviceConfig
+from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
 from gnomon.measure.job_time import JobTime
 from gnomon.runtimes.base import Wish
 
 WAIT_S = 600.0
+MOST_SEED = 2**31 - 1
 THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
 
@@ -25,7 +27,7 @@ class Request:
     taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
     reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
     its clock, once it runs: see `timed`. `wait_s` is how long a device that vanishes may stay away before the job
-    gives up.
+    gives up. UsageError where it shall start anew and measure nothing, or the seed is out of its range.
     """
 
     model: Path
@@ -42,6 +44,15 @@ class Request:
     wait_s: float = WAIT_S
     max_time_s: float | None = None
     time: JobTime | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.fresh and not self.measure:
+            raise UsageError(
+                "--fresh measures anew and --no-profile measures nothing",
+                hint="Give one of them; from Python they are fresh=True and measure=False.",
+            )
+        if not 0 <= self.seed < MOST_SEED:
+            raise UsageError(f"seed is {self.seed}", hint=f"Give a whole number from 0 to {MOST_SEED - 1}.")
 
     @property
     def used_s(self) -> float:

@@ -1,0 +1,104 @@
+"""The functions take what the commands take, and refuse what they refuse."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+
+import gnomon
+from gnomon.cli.main import cli, run
+from gnomon.errors import UsageError
+
+SHOWN = {"as_json", "quiet", "picture", "plot"}
+"""How the command line shows what was found."""
+
+OF_ONE_MODEL = {"shapes", "inputs", "processes", "budget_s", "max_time_s"}
+WHERE = {"devices": "device"}
+COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
+    # the function, options that it calls otherwise, and parameters that the command does not have
+    "place": (gnomon.place, WHERE, set()),
+    "profile": (gnomon.profile, WHERE, set()),
+    "pareto": (gnomon.pareto, {**WHERE, "strategies": "search", "unattended": ""}, set()),
+    "solve": (gnomon.solve, {}, set()),
+    "devices clean": (gnomon.clean_device, {}, set()),
+    "devices remove": (gnomon.remove_device, {}, set()),
+    "runs list": (gnomon.runs, {}, set()),
+    "table build": (gnomon.build_table, {**WHERE, "chains": "fuse"}, OF_ONE_MODEL),
+    "exec": (gnomon.execute, {"no_layers": "layers"}, set()),
+    "view": (gnomon.tuned_files, {}, set()),
+    "overlay collect": (gnomon.overlay_collect, {}, set()),
+}
+
+
+def parameters(function: Any) -> set[str]:
+    """The names that a function takes, with those of the options that it unpacks."""
+    names: set[str] = set()
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            names |= get_args(parameter.annotation)[0].__annotations__.keys()
+        else:
+            names.add(parameter.name)
+    return names - {"watch", "tell"}
+
+
+def command(name: str) -> click.Command:
+    found: click.Command = cli
+    for part in name.split():
+        assert isinstance(found, click.Group)
+        inner = found.get_command(click.Context(found), part)
+        assert inner is not None
+        found = inner
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_function_takes_what_its_command_takes(name: str) -> None:
+    function, others, more = COMMANDS[name]
+    options = {others.get(p.name or "", p.name or "") for p in command(name).params} - SHOWN - {"", "help"}
+    assert options == parameters(function) - more
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Two operator types on two backends, each assignment with a time and a memory."""
+    rows = [{"id": n, "time": 4.0 - n, "memory": 100 + n} for n in range(4)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"oplist": ["Conv2D", "Pool2D"], "solutions": rows}))
+    return path
+
+
+def test_python_says_what_the_digits_of_a_dump_mean(dump: Path) -> None:
+    found = gnomon.pareto(source=dump, codes=["cpu", "npu"], search="brute")
+    assert {name for point in found.points for name in found.space.names(point.assignment)} == {"cpu", "npu"}
+
+
+def test_python_refuses_what_says_nothing_of_a_dump(dump: Path) -> None:
+    with pytest.raises(UsageError, match="device says nothing of a dump"):
+        gnomon.pareto(source=dump, device="board")
+    with pytest.raises(UsageError, match="by says nothing of a dump"):
+        gnomon.pareto(source=dump, by="group")
+    with pytest.raises(UsageError, match="a model and a dump are given"):
+        gnomon.pareto("m.tflite", source=dump)
+    with pytest.raises(UsageError, match="--codes names the digits of a dump"):
+        gnomon.pareto("m.tflite", codes=["cpu"])
+
+
+def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["place", "m", "--no-profile", "--fresh"]) == 2
+    assert "--fresh measures anew and --no-profile measures nothing" in capsys.readouterr().err
+    for call in (gnomon.place, gnomon.pareto):
+        with pytest.raises(UsageError, match="--fresh measures anew and --no-profile measures nothing"):
+            call("m.tflite", fresh=True, measure=False)
+    with pytest.raises(UsageError, match="--fresh measures anew"):
+        gnomon.place_on("m.tflite", ["local"], fresh=True, measure=False)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31 - 1])
+def test_python_refuses_a_seed_that_the_command_refuses(seed: int) -> None:
+    with pytest.raises(UsageError, match=f"seed is {seed}"):
+        gnomon.profile("m.tflite", seed=seed)
