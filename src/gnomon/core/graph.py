@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gnomon.core.brief import brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
@@ -64,6 +66,8 @@ class Graph:
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    __repr__ = brief
 
     def edges(self) -> Iterator[Edge]:
         """Each (producer, consumer, tensor) once, in order of the consumer."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.charges import ScalarCharge, minimise_charged, weigh_charges
 from gnomon.core.conflict import infeasible
 from gnomon.core.cost import CostModel, Floats, Ints
@@ -43,6 +44,8 @@ class Solution:
     method: str
     bound: float
     width: int
+
+    __repr__ = brief
 
 
 def solve(

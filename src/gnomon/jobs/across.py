@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.price import Array, SegmentPrices, SegmentTime, segment_prices
 from gnomon.core.sample import Run
@@ -64,6 +65,8 @@ class AcrossResult:
     solution: Solution | None
     ideal_s: float | None
     why: str
+
+    __repr__ = brief
 
 
 class AcrossPlacer:

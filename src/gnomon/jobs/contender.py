@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
 from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
 from gnomon.jobs.lab import Lab
@@ -42,6 +43,8 @@ class Contender:
     candidate: Candidate
     predicted_s: float | None = None
 
+    __repr__ = brief
+
     @property
     def graph(self) -> Graph:
         """The graph whose operators it assigns: the user's own, or that of the model as it was converted."""
@@ -62,6 +65,8 @@ class Proved:
     summary: Summary | None
     cpu: Summary | None
     against_best: Comparison | None
+
+    __repr__ = brief
 
     @property
     def ok(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gnomon.core.brief import brief
 from gnomon.devices.config import DeviceConfig
 
 
@@ -67,6 +68,8 @@ class DeviceRow:
     runtimes: tuple[RuntimeRow, ...] = ()
     check: CloseLook | None = None
     seconds: float = 0.0
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """The row as a JSON object."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Floats
 from gnomon.estimate.metrics import coverage, relative_error, spearman, within
@@ -104,6 +105,8 @@ class Evaluation:
     high_s: Floats
     units: tuple[UnitResidual, ...] = ()
     curve: tuple[Spent, ...] = ()
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, Floats
@@ -53,6 +54,8 @@ class Described:
     columns: Columns
     table: Table | None
 
+    __repr__ = brief
+
     def rows(self, nets: Sequence[Sequence[int]] | Ints) -> Floats:
         """The matrix (nets, columns) of assignments."""
         counts = self.tables.counts(np.asarray(nets, dtype=np.int64).reshape(-1, len(self.space.space.slots)))
@@ -86,6 +89,8 @@ class SpaceEstimator:
     context: Mapping[str, Any]
     rules: tuple[str, ...]
     fitted: tuple[tuple[int, ...], ...] = ()
+
+    __repr__ = brief
 
     def predict(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
         """Times of nets, given as assignments (nets, slots). ProblemError for a unit that nothing is known of."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnomon.core.brief import brief
 from gnomon.errors import GnomonError, PackageError, UsageError
 from gnomon.jobs.common import Common, decide
 from gnomon.jobs.lanes import run_lanes
@@ -31,6 +32,8 @@ class DeviceResult:
     placement: Placement | None
     error: GnomonError | None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
@@ -40,6 +43,8 @@ class Fleet:
     results: tuple[DeviceResult, ...]
     common: Common
     seconds: float
+
+    __repr__ = brief
 
     @property
     def placements(self) -> dict[str, Placement]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective
 from gnomon.core.price import Array, Observation, operator_prices
 from gnomon.core.solve import Solution, solve
@@ -49,6 +50,8 @@ class InsideResult:
     refits: int
     clock: Clock
     why: str = ""
+
+    __repr__ = brief
 
 
 class InsidePlacer:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.front import exact_front
 from gnomon.core.space import Slot, Space
@@ -78,6 +79,8 @@ class Searched:
     nets: tuple[FoundNet, ...]
     evaluations: int
     most_score: float | None = None
+
+    __repr__ = brief
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from gnomon.core.brief import brief
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.bench import Bench, Placed, net_digest, open_bench
@@ -40,6 +41,8 @@ class NetsMeasured:
     clock: Clock
     doubts: tuple[Doubt, ...]
     seconds: float
+
+    __repr__ = brief
 
 
 def measure_nets(

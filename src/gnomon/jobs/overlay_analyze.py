@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.overlay import LayerChoice, LayerTimes, NetworkChoice, choose, regrets_of, weigh_layers
 from gnomon.core.overlay_confidence import choice_confidence
 from gnomon.core.overlay_pool import FailedTrial, Pooled, pool
@@ -55,6 +56,8 @@ class Analysis:
     times: tuple[LayerTimes, ...]
     network: NetworkChoice
     document: dict[str, Any]
+
+    __repr__ = brief
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""

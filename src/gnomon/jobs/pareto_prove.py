@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.cost import Floats
 from gnomon.core.sample import Failure, Run
 from gnomon.jobs.contender import Contender
@@ -53,6 +54,8 @@ class Point:
     single: bool = False
     clock: Clock | None = None
     wall: Estimate | None = None
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

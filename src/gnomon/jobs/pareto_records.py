@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from gnomon.core.brief import brief
 from gnomon.core.front import Certificate
 from gnomon.core.graph import Graph
 from gnomon.core.groups import By
@@ -48,6 +49,8 @@ class ParetoRequest:
     overwrite: bool = False
     dumpfile: Path | None = None
 
+    __repr__ = brief
+
     @property
     def plans(self) -> tuple[Plan, ...]:
         """All searches, the first one first."""
@@ -75,6 +78,8 @@ class Lived:
     sensitivity: float
     campaign: str
     resumed: bool
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,8 @@ class Pareto:
     verified: Verified | None = None
     package: Path | None = None
     dumpfile: Path | None = None
+
+    __repr__ = brief
 
     @property
     def front(self) -> tuple[Point, ...]:

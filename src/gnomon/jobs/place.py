@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
 from gnomon.core.solve import Solution
 from gnomon.devices.guard import guarded_folder
@@ -65,6 +66,8 @@ class Placement:
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+
+    __repr__ = brief
 
 
 def place(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.devices.guard import guarded_folder
@@ -49,6 +50,8 @@ class Column:
     kernels: tuple[Kernel, ...]
     breakdown: Breakdown
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -69,6 +72,8 @@ class Profile:
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+
+    __repr__ = brief
 
     @property
     def fastest(self) -> Column:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
 from gnomon.core.stats import summarise
 from gnomon.errors import MeasurementError
@@ -58,6 +59,8 @@ class Verdict:
     tied: tuple[str, ...] = ()
     chosen_for: tuple[str, ...] = ()
     warnings: tuple[Doubt, ...] = ()
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from gnomon.core.brief import brief
 from gnomon.core.campaign import Campaign, Event
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
@@ -53,6 +54,8 @@ class CampaignRow:
     runs: int
     failures: int
     decision: Mapping[str, Any] | None
+
+    __repr__ = brief
 
     @property
     def device(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gnomon.core.brief import brief
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import decimal
 from gnomon.formats.problem import read_problem
@@ -20,6 +21,8 @@ class SolveReport:
 
     solution: Solution
     seconds: float
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """The report as a JSON object; `code` is a text, as many readers of JSON round large integers."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.brief import brief
 from gnomon.devices.dpu_http import DpuServer
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas_config import read_aw_nas_config
@@ -78,6 +79,8 @@ class Profiled:
     folder: Path
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.lookup_text import write_lookup
@@ -61,6 +62,8 @@ class Selected:
     details: Mapping[str, Any]
     output: Path
     lookup: Path | None
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.core.brief import brief
 from gnomon.core.strict_json import Strict
 from gnomon.devices.dpu_http import DpuServer
 from gnomon.errors import ProblemError, UsageError
@@ -70,6 +71,8 @@ class Validated:
     """What was found, as JSON values."""
 
     found: Mapping[str, Any]
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon.core.brief import brief
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs import recall
 from gnomon.jobs.bench import Bench, Placed, open_bench
@@ -72,6 +73,8 @@ class Built:
     doubts: tuple[Doubt, ...]
     campaign: str
     seconds: float
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -53,6 +53,10 @@ class Sensitivity(float):
         made.reference = reference
         return made
 
+    def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, Any]]:
+        """How it is made again: for `copy`, and for a caller who sends results to other processes."""
+        return (float(self),), {"finite_share": self.finite_share, "reference": self.reference}
+
 
 def reference(lab: Lab) -> Sensitivity:
     """Outputs to check against: what the plainest way of a runtime makes of the user's own, unmodified file.

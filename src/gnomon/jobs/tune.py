@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.brief import brief
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.core.tuning_budget import LayerProgress, shares
@@ -38,6 +39,8 @@ class Tuned:
     records: Path
     library: Path | None
     told: dict[str, Any]
+
+    __repr__ = brief
 
     def document(self) -> dict[str, Any]:
         """What `gnomon tune --json` prints."""

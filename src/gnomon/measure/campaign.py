@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnomon.core.brief import brief
 from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, question_key
 from gnomon.core.campaign import Event as CampaignEvent
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
@@ -44,6 +45,8 @@ class Candidate:
     laggard: bool = False
     process: str | None = None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -66,6 +69,8 @@ class Measured:
     key: str
     runs: tuple[Run, ...]
     failure: Failure | None
+
+    __repr__ = brief
 
     @property
     def ok(self) -> bool:

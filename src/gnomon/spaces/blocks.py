@@ -9,7 +9,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
 from gnomon.spaces.block_tables import Place, tables_of
 from gnomon.spaces.features import Assignment, CountTables
-from gnomon.spaces.fuse import UNFUSED, FusionRules
+from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.net import Net
 from gnomon.spaces.symbol import Symbol, Trace
@@ -56,7 +56,7 @@ class BlockSpace:
     dtype: str = "float32"
     space: Space = field(init=False)
     _places: tuple[Place, ...] = field(init=False, repr=False)
-    _tables: dict[FusionRules, CountTables] = field(init=False, repr=False, default_factory=dict)
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -101,9 +101,9 @@ class BlockSpace:
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
         """All units and how to count them; made once for each set of rules."""
-        if rules not in self._tables:
-            self._tables[rules] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
-        return self._tables[rules]
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
+        return self._tables[rules.chains]
 
     def units(self) -> tuple[Unit, ...]:
         """All units that occur in some net, an operator each."""

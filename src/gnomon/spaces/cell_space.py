@@ -13,7 +13,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
 from gnomon.spaces.block_tables import Place, tables_of
 from gnomon.spaces.features import Assignment, CountTables
-from gnomon.spaces.fuse import UNFUSED, FusionRules
+from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
 from gnomon.spaces.net import Net
 from gnomon.spaces.primitives import Primitive
 from gnomon.spaces.symbol import Symbol, Trace
@@ -82,7 +82,7 @@ class CellSpace:
     layout: CellLayout
     choices: tuple[tuple[Primitive, ...], ...]
     space: Space = field(init=False)
-    _tables: dict[FusionRules, CountTables] = field(init=False, repr=False, default_factory=dict)
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.choices) != self.layout.group_count or not all(self.choices):
@@ -108,11 +108,11 @@ class CellSpace:
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
         """All units and how to count them; made once for each set of rules."""
-        if rules not in self._tables:
-            self._tables[rules] = tables_of(
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = tables_of(
                 self.space, tuple(self._places()), (self.layout.input_shape,), "float32", rules
             )
-        return self._tables[rules]
+        return self._tables[rules.chains]
 
     def _places(self) -> Iterator[Place]:
         for layer, group in enumerate(self.layout.groups):

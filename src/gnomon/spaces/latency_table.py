@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
+from gnomon.core.brief import brief
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.unit import Unit
 
@@ -87,6 +88,8 @@ class Table:
 
     manifest: Manifest
     rows: tuple[Row, ...]
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         newest: dict[Unit, Row] = {}

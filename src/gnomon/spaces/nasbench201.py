@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
 from gnomon.spaces.features import Assignment, CountTables
-from gnomon.spaces.fuse import UNFUSED, FusionRules
+from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
 from gnomon.spaces.nasbench201_net import EDGES, OPERATIONS, whole_net
 from gnomon.spaces.nasbench201_tables import tables_of
 from gnomon.spaces.net import Net, live
@@ -28,7 +28,7 @@ class NasBench201:
 
     live: bool = False
     space: Space = field(init=False)
-    _tables: dict[FusionRules, CountTables] = field(init=False, repr=False, default_factory=dict)
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         slots = tuple(Slot(f"edge {source}->{target}", OPERATIONS) for source, target in EDGES)
@@ -48,9 +48,9 @@ class NasBench201:
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
         """All units and how to count them, made once for each set of rules."""
-        if rules not in self._tables:
-            self._tables[rules] = tables_of(self.space, rules, live=self.live)
-        return self._tables[rules]
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = tables_of(self.space, rules, live=self.live)
+        return self._tables[rules.chains]
 
     def units(self) -> tuple[Unit, ...]:
         """All units that occur in some net, an operator each."""
