@@ -30,3 +30,4 @@ from gnomon.jobs.unattended import unattended_jobs as unattended_jobs
 from gnomon.jobs.unattended_fetch import fetch_unattended as fetch_unattended
 
 __version__: str
+__all__: list[str]

@@ -41,8 +41,8 @@ def test_a_placement_and_a_profile() -> None:
 
 
 def test_a_sensitivity_keeps_what_it_tells() -> None:
-    for again in (copy.copy, copy.deepcopy, sent):
-        found = again(Sensitivity(0.25, finite_share=0.5, reference="onnxruntime"))
+    one = Sensitivity(0.25, finite_share=0.5, reference="onnxruntime")
+    for found in (copy.copy(one), copy.deepcopy(one), sent(one)):
         assert (found, found.finite_share, found.reference) == (0.25, 0.5, "onnxruntime")
 
 
