@@ -21,11 +21,12 @@ from gnomon.core.common import TOLERANCE
 from gnomon.core.transfers import TransferPrices, Wiring
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
+from gnomon.devices.stopping import Stopped, pause
 from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError
 from gnomon.jobs import fleet as fleet_module
 from gnomon.jobs.common import decide, model_of
 from gnomon.jobs.fleet import package_folders, place_on
-from gnomon.jobs.lanes import Stopped, run_lanes
+from gnomon.jobs.lanes import run_lanes
 from gnomon.jobs.place import Placement
 from gnomon.jobs.prove_common import CommonProof, prove_common, settled
 from gnomon.jobs.request import Request
@@ -185,7 +186,7 @@ def waiting(started: Callable[[], object], cleaned: list[str]) -> Callable[[str]
         try:
             started()
             while True:
-                time.sleep(0.01)
+                pause(0.01)
         finally:
             cleaned.append(name)
 
@@ -233,7 +234,7 @@ def test_a_stopped_lane_goes_to_no_further_device() -> None:
             raise ZeroDivisionError
         try:
             while True:
-                time.sleep(0.01)
+                pause(0.01)
         except Stopped:
             raise DeviceError("lost while it was cleaned") from None
 

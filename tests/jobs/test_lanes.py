@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,26 @@ def test_a_lane_that_waits_for_a_silent_command_ends_with_the_others(tmp_path: P
         run_lanes({"silent": board("silent"), "other": board("other")}, job, patience_s=20)
     assert len(left) == 1
     assert not left[0].exists()
+
+
+def test_a_lane_is_stopped_only_where_it_waits(tmp_path: Path) -> None:
+    """What it does meanwhile, such as writing to the record, is never cut in two."""
+    working, asked, done = threading.Event(), threading.Event(), []
+
+    def job(name: str) -> None:
+        if name == "other":
+            assert working.wait(60)
+            asked.set()
+            raise KeyboardInterrupt
+        with LocalDevice() as device:
+            working.set()
+            assert asked.wait(60)
+            deadline = time.monotonic() + 0.5
+            while time.monotonic() < deadline:  # an exception from outside would strike here
+                done.append("a step")
+            done.append("all")
+            device.run(["sleep", "600"], env={}, timeout_s=600)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_lanes({"busy": board("busy"), "other": board("other")}, job, patience_s=20)
+    assert done[-1] == "all"

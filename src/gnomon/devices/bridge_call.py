@@ -15,6 +15,7 @@ from gnomon.devices.bridge_sh import command_script, errors_script, whole
 from gnomon.devices.shell_link import SHORT_S, Running, ShellCall, ShellCommand
 from gnomon.devices.ssh_plain_sh import marks
 from gnomon.devices.ssh_plain_stream import Marked, Take
+from gnomon.devices.stopping import look_up
 from gnomon.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Call:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
+            look_up()
             ready, _, _ = select.select([self._pipe], [], [], min(left_s, 1.0))
             if ready:
                 self._read()

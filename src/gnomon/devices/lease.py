@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gnomon.devices.keeper_place import Lease, owner_of
+from gnomon.devices.stopping import pause
 from gnomon.errors import DeviceError
 
 _RETRY_S = 0.2
@@ -75,7 +76,7 @@ def lease(
                     hint="Wait for it to end, or end it: the lease goes with its process.",
                     transient=True,
                 )
-            time.sleep(_RETRY_S)
+            pause(_RETRY_S)
             with _opening(folder, name):
                 owner = held.take()
         yield

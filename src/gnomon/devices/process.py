@@ -17,13 +17,14 @@ from typing import IO
 
 from gnomon.devices.base import LINE_LIMIT_BYTES, STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed
 from gnomon.devices.guard import Guard
+from gnomon.devices.stopping import look_up
 from gnomon.errors import DeviceError
 
 _GRACE_S = 2.0
 _STUCK_S = 10.0
 _POLL_S = 0.05
 _CHUNK_BYTES = 1 << 16
-#: Python raises nothing in a thread that waits in the kernel: at least so often it looks up.
+#: At least so often it looks whether its thread shall end.
 _LOOK_UP_S = 1.0
 
 
@@ -120,9 +121,6 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess
         ) from error
 
 
-_Tail, _Lines = Tail, Lines  # as other devices still name them
-
-
 class _Running:
     def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None) -> None:
         self._process = process
@@ -201,6 +199,7 @@ class _Running:
             wait_s = left_s if self._pidfd is not None else min(left_s, _POLL_S)
             for key, _ in self._selector.select(min(wait_s, _LOOK_UP_S)):
                 key.data()
+            look_up()
         return True
 
     def _has_ended(self) -> bool:

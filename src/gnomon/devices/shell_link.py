@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gnomon.devices.base import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed
-from gnomon.devices.process import _Lines as Lines
-from gnomon.devices.process import _Tail as Tail
+from gnomon.devices.process import Lines, Tail
 from gnomon.devices.pushed import Part
 from gnomon.errors import DeviceError
 

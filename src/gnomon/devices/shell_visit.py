@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gnomon.devices.lease import Waiting
 from gnomon.devices.shell_link import ShellLink, ShellSettings
 from gnomon.devices.ssh_plain_sh import quoted
+from gnomon.devices.stopping import pause
 from gnomon.errors import DeviceError
 
 _LEASE_WAIT_S = 3600.0
@@ -39,7 +40,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
                 hint="Wait for it to end, or end it: the lease goes with its process.",
                 transient=True,
             )
-        time.sleep(_ASK_AGAIN_S)
+        pause(_ASK_AGAIN_S)
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from gnomon.devices.keeper import HEAD, MARK
+from gnomon.devices.stopping import look_up
 from gnomon.errors import DeviceError
 
 PENDING_BYTES = 1 << 20
@@ -125,6 +126,7 @@ class Link:
                 return None
             if self._at_end:
                 raise Ended(self._status())
+            look_up()
             now_s = time.monotonic()
             overdue = now_s - heard_s >= self._silence_s
             if self._pump(0 if overdue else heard_s + self._silence_s - now_s):
@@ -189,7 +191,7 @@ class Link:
         if self._pending:
             poll.register(self._stdin, select.POLLOUT)
         moved = False
-        for handle, _ in poll.poll(min(wait_s, 5.0) * 1000):
+        for handle, _ in poll.poll(min(wait_s, 1.0) * 1000):
             moved = {self._stdin: self._write, self._stdout: self._read, self._stderr: self._read_errors}[
                 handle
             ]() or moved

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 from gnomon.devices.ssh_plain_sh import line, marks
+from gnomon.devices.stopping import look_up
 from gnomon.errors import DeviceError
 
 _CHUNK_BYTES = 1 << 16
@@ -126,7 +127,8 @@ class Session:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
-            for key, _ in self._selector.select(min(left_s, 3600.0)):
+            look_up()
+            for key, _ in self._selector.select(min(left_s, 1.0)):
                 if key.fileobj is self._pipes[0]:
                     self._write()
                 else:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from gnomon.devices.config import DeviceConfig
+from gnomon.devices.stopping import Stopped, stop_at
 from gnomon.errors import GnomonError
 
 T = TypeVar("T")
 
 _PATIENCE_S = 30.0
-
-
-class Stopped(BaseException):
-    """Raised inside a lane that shall end: it cleans up as after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +33,15 @@ def run_lanes(
 
     Devices of one machine come one after the other: they would wait for each other's lease. The job runs in a thread
     of its own, where it must open all that it uses. A GnomonError ends that device's part alone. Anything else, such as
-    Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, wherever it is, and up to
-    `patience_s` to clean up its device. What is left then ends with the process, and the devices clean up by
-    themselves.
+    Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next waits for its device
+    (`gnomon.devices.stopping`), and up to `patience_s` to clean up there. What is left then ends with the process, and
+    the devices clean up by themselves.
     """
     answers: SimpleQueue[tuple[str, Ended[T] | BaseException]] = SimpleQueue()
     ending = threading.Event()
 
     def lane(names: Sequence[str]) -> None:
-        with suppress(Stopped):  # which may also come while an answer is given
-            work(names)
-
-    def work(names: Sequence[str]) -> None:
+        stop_at(ending)
         for name in names:
             if ending.is_set():
                 return
@@ -57,6 +49,8 @@ def run_lanes(
                 answers.put((name, Ended(found=job(name), error=None)))
             except GnomonError as error:
                 answers.put((name, Ended(found=None, error=error)))
+            except Stopped:
+                return
             except BaseException as error:  # told by the thread that waits, which ends the others
                 answers.put((name, error))
                 return
@@ -79,7 +73,10 @@ def run_lanes(
             ended[name] = answer
     finally:
         ending.set()
-        _stop([thread for thread in threads if thread.is_alive()], patience_s)
+        deadline = time.monotonic() + patience_s
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))  # a second Ctrl-C ends the waiting
     return {name: ended[name] for name in devices}
 
 
@@ -88,16 +85,3 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
     for name, config in devices.items():
         machines.setdefault(config.address.machine, []).append(name)
     return list(machines.values())
-
-
-def _stop(threads: Sequence[threading.Thread], patience_s: float) -> None:
-    """Raise `Stopped` in each thread, and wait for them. A second Ctrl-C ends the waiting."""
-    for thread in threads:
-        if thread.ident is not None:
-            # As Ctrl-C does to the main thread, and the same code cleans up after it. It strikes when the thread next
-            # runs Python code: agents give a sign of life every second, so none stays in the kernel for long.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
-    deadline = time.monotonic() + patience_s
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join(max(0.0, deadline - time.monotonic()))

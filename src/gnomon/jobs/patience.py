@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gnomon.devices.opening import opened
+from gnomon.devices.stopping import pause
 from gnomon.errors import DeviceError
 from gnomon.jobs.request import Request
 
@@ -53,7 +54,7 @@ def _wait_for(request: Request, lost: DeviceError, say: Callable[[str], None]) -
     pause_s = _FIRST_PAUSE_S
     told = ""
     while True:
-        time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+        pause(min(pause_s, max(0.0, deadline - time.monotonic())))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         try:
             with opened(request.device, on_wait=say):
