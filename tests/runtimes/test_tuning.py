@@ -6,20 +6,41 @@ import pytest
 
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration
-from gnomon.runtimes.onert import settings
-from gnomon.runtimes.tuning import tuned, tunings
+from gnomon.runtimes.litert import LiteRt
+from gnomon.runtimes.ncnn import Ncnn
+from gnomon.runtimes.onert import Onert, settings
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.tuning import Tuning, tuned, tunings
+from gnomon.runtimes.tvm import Tvm
 
 ONERT = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})
 
 
+class Theirs(OpenVino):
+    """A runtime of somebody else's."""
+
+    name = "theirs"
+    tunings: tuple[Tuning, ...] = ()
+
+
 def test_each_runtime_has_threads_and_an_unknown_one_nothing() -> None:
-    for runtime in ("onert", "onnxruntime", "openvino", "litert", "ncnn"):
+    for runtime in (Onert(), OnnxRuntime(), OpenVino(), LiteRt(), Ncnn(), Tvm()):
         assert "threads" in tunings(runtime)
-    assert tunings("somebody's") == {}
+    assert tunings(Theirs()) == {}
+
+
+def test_somebodys_runtime_tells_its_own_tunings() -> None:
+    level = Tuning(name="level", values=("1", "2"), usual=("1",), change=lambda o, value: {**o, "level": value})
+    theirs = Theirs()
+    theirs.tunings = (level,)
+    configuration = Configuration(runtime="theirs", name="theirs", backends=("cpu",), options={})
+    made = tuned(theirs, configuration, {"level": "2"})
+    assert (made.name, made.options) == ("theirs[level=2]", {"level": "2"})
 
 
 def test_usual_values_stand_where_none_are_named() -> None:
-    for runtime in ("onert", "onnxruntime"):
+    for runtime in (Onert(), OnnxRuntime()):
         for tuning in tunings(runtime).values():
             assert tuning.checked(()) == tuning.usual
             assert tuning.checked(tuning.usual) == tuning.usual
@@ -29,23 +50,23 @@ def test_usual_values_stand_where_none_are_named() -> None:
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "", "1025", "99999", "²"])
 def test_threads_are_whole_numbers(value: str) -> None:
     with pytest.raises(UsageError, match="threads") as told:
-        tunings("onert")["threads"].checked((value,))
+        tunings(Onert())["threads"].checked((value,))
     assert told.value.hint
 
 
 def test_what_is_no_value_or_named_twice_is_refused() -> None:
-    planner = tunings("onert")["planner"]
+    planner = tunings(Onert())["planner"]
     with pytest.raises(UsageError, match="best") as told:
         planner.checked(("WIC", "best"))
     assert "FirstFit" in told.value.hint
     with pytest.raises(UsageError, match="twice"):
         planner.checked(("WIC", "WIC"))
     with pytest.raises(UsageError, match="no option 'planner'"):
-        tuned(Configuration(runtime="ncnn", name="ncnn", backends=("cpu",), options={}), {"planner": "WIC"})
+        tuned(Ncnn(), Configuration(runtime="ncnn", name="ncnn", backends=("cpu",), options={}), {"planner": "WIC"})
 
 
 def test_onerts_own_settings_stand_beside_the_assignment() -> None:
-    made = tuned(ONERT, {"planner": "Bump", "executor": "Dataflow", "threads": "2"})
+    made = tuned(Onert(), ONERT, {"planner": "Bump", "executor": "Dataflow", "threads": "2"})
     assert made.options["threads"] == 2
     assert settings(made, {0: "ruy"}) == {
         "CPU_MEMORY_PLANNER": "Bump",
@@ -58,13 +79,13 @@ def test_onerts_own_settings_stand_beside_the_assignment() -> None:
 
 
 def test_names_tell_the_values_and_stay_unique() -> None:
-    assert tuned(ONERT, {}) is ONERT
-    assert tuned(ONERT, {"threads": "2"}).name == "onert[threads=2]"
+    assert tuned(Onert(), ONERT, {}) is ONERT
+    assert tuned(Onert(), ONERT, {"threads": "2"}).name == "onert[threads=2]"
     variant = Configuration(runtime="onert", name="onert[RUY_PATHS=16]", backends=("cpu",), options={})
-    assert tuned(variant, {"planner": "WIC"}).name == "onert[RUY_PATHS=16,planner=WIC]"
+    assert tuned(Onert(), variant, {"planner": "WIC"}).name == "onert[RUY_PATHS=16,planner=WIC]"
 
 
 def test_graph_optimisation() -> None:
     plain = Configuration(runtime="onnxruntime", name="onnxruntime", backends=("onnxruntime",), options={})
-    assert tuned(plain, {"optimise": "off"}).options == {"optimise": False}
-    assert tuned(plain, {"optimise": "on"}).options == {"optimise": True}
+    assert tuned(OnnxRuntime(), plain, {"optimise": "off"}).options == {"optimise": False}
+    assert tuned(OnnxRuntime(), plain, {"optimise": "on"}).options == {"optimise": True}

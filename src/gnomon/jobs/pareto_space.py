@@ -62,7 +62,7 @@ class DecisionSpace:
     def _parallel(self, name: str, value: str) -> bool:
         """Whether several threads work by this value of an option."""
         alone = {"threads": "1", "executor": "Linear"}
-        return tunings(self.targets[0].runtime.name)[name].parallel and value != alone.get(name)
+        return tunings(self.targets[0].runtime)[name].parallel and value != alone.get(name)
 
     def coarse(self) -> Coarse | None:
         """The space by operator type that a finer one is searched from; None where nothing would be coarser."""
@@ -92,7 +92,7 @@ class DecisionSpace:
     def chosen_target(self, assignment: Assignment) -> Target:
         """The target, with its configuration tuned, that an assignment means."""
         target = self.targets[self._configuration(assignment)]
-        return replace(target, configuration=tuned(target.configuration, self._values(assignment)))
+        return replace(target, configuration=tuned(target.runtime, target.configuration, self._values(assignment)))
 
     def _configuration(self, assignment: Assignment) -> int:
         """The place among `targets` of the one that an assignment means."""
@@ -213,15 +213,15 @@ def _targets(lab: Lab) -> tuple[Target, ...]:
 
 def _known(name: str, targets: Sequence[Target]) -> Tuning:
     """The tuning of that name, which the runtimes of all targets must have."""
-    for runtime in dict.fromkeys(t.runtime.name for t in targets):
+    for runtime in {t.runtime.name: t.runtime for t in targets}.values():
         known = tunings(runtime)
         if name not in known:
             has = ", ".join(known) or "none"
             raise UsageError(
-                f"{runtime} has no option {name!r}",
+                f"{runtime.name} has no option {name!r}",
                 hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
             )
-    return tunings(targets[0].runtime.name)[name]
+    return tunings(targets[0].runtime)[name]
 
 
 def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...]) -> list[Slot]:

@@ -23,6 +23,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.onnx_whole import TOLERANCE, labelled
+from gnomon.runtimes.tuning import THREADS, Tuning
 
 
 class LiteRt:
@@ -32,6 +33,7 @@ class LiteRt:
     formats = frozenset({"tflite"})
     requirement = "gnomon[litert]"
     wheels: tuple[str, ...] = ("ai-edge-litert>=2.1.6",)
+    tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (
         Plain(label="reference kernels", options={"kernels": "reference"}),
         Plain(label="builtin kernels", options={"kernels": "builtin", "interpreted": True}),

@@ -26,6 +26,7 @@ from gnomon.runtimes.base import (
     environment_variants,
 )
 from gnomon.runtimes.onnx_whole import TOLERANCE, labelled
+from gnomon.runtimes.tuning import THREADS, Tuning
 
 _CPU, _VULKAN = "cpu", "vulkan"
 
@@ -40,6 +41,7 @@ class Ncnn:
     formats = frozenset({"ncnn"})
     requirement = "gnomon[ncnn]"
     wheels: tuple[str, ...] = ("ncnn>=1.0.20250503",)
+    tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends cpu and, where a real device is found or it is wished,

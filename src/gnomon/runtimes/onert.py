@@ -25,8 +25,22 @@ from gnomon.runtimes.base import (
     environment_variants,
     whole_segment,
 )
+from gnomon.runtimes.tuning import THREADS, Change, Tuning
 
 _LACKING = re.compile(r"NYI for operation '(\w+)'")
+
+
+def _set(key: str) -> Change:
+    """A key of onert's own configuration."""
+
+    def change(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+        return {**options, "settings": {**options.get("settings", {}), key: value}}
+
+    return change
+
+
+_PLANNERS = ("WIC", "FirstFit", "Bump")
+_EXECUTORS = ("Linear", "Dataflow", "Parallel")
 
 
 class Onert:
@@ -36,6 +50,11 @@ class Onert:
     formats = frozenset({"circle", "tflite"})
     requirement = "gnomon[onert]"
     wheels: tuple[str, ...] = ("onert>=0.1.0",)
+    tunings: tuple[Tuning, ...] = (
+        THREADS,
+        Tuning(name="planner", values=_PLANNERS, usual=_PLANNERS, change=_set("CPU_MEMORY_PLANNER")),
+        Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_set("EXECUTOR"), parallel=True),
+    )
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment; cpu, which takes most operators, is the default backend."""

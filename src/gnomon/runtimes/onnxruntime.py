@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+from gnomon.runtimes.tuning import THREADS, Tuning
+
+
+def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
+    return {**options, "optimise": value == "on"}
 
 
 class OnnxRuntime(WholeModelRuntime):
@@ -14,6 +20,10 @@ class OnnxRuntime(WholeModelRuntime):
     name = "onnxruntime"
     requirement = "gnomon[onnxruntime]"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
+    tunings: tuple[Tuning, ...] = (
+        THREADS,
+        Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
+    )
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

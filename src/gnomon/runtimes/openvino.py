@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+from gnomon.runtimes.tuning import THREADS, Tuning
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -19,6 +20,7 @@ class OpenVino(WholeModelRuntime):
     formats = frozenset({"onnx", "tflite"})
     requirement = "gnomon[openvino]"
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
+    tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32, and each wished precision that the processor has; a lower one is named as such."""

@@ -50,56 +50,26 @@ def _threads(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
     return {**options, "threads": int(value)}
 
 
-def _onert(key: str) -> Change:
-    """A key of onert's own configuration."""
-
-    def change(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
-        return {**options, "settings": {**options.get("settings", {}), key: value}}
-
-    return change
+THREADS = Tuning(name="threads", values=None, usual=("1", "2"), change=_threads, parallel=True)
+"""The option `threads` of a configuration, as most runtimes have it."""
 
 
-def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
-    return {**options, "optimise": value == "on"}
+def tunings(runtime: Runtime) -> dict[str, Tuning]:
+    """The tunings of a runtime by name: those of its attribute `tunings`, if it has one."""
+    return {tuning.name: tuning for tuning in getattr(runtime, "tunings", ())}
 
 
-_THREADS = Tuning(name="threads", values=None, usual=("1", "2"), change=_threads, parallel=True)
-_PLANNERS = ("WIC", "FirstFit", "Bump")
-_EXECUTORS = ("Linear", "Dataflow", "Parallel")
-
-_TUNINGS: dict[str, tuple[Tuning, ...]] = {
-    "onert": (
-        _THREADS,
-        Tuning(name="planner", values=_PLANNERS, usual=_PLANNERS, change=_onert("CPU_MEMORY_PLANNER")),
-        Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_onert("EXECUTOR"), parallel=True),
-    ),
-    "onnxruntime": (
-        _THREADS,
-        Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),
-    ),
-    "openvino": (_THREADS,),
-    "litert": (_THREADS,),
-    "ncnn": (_THREADS,),
-    "tvm": (_THREADS,),
-}
-
-
-def tunings(runtime: str) -> dict[str, Tuning]:
-    """The tunings of a runtime by name; none for one that gnomon knows no settings of."""
-    return {tuning.name: tuning for tuning in _TUNINGS.get(runtime, ())}
-
-
-def tuned(configuration: Configuration, values: Mapping[str, str]) -> Configuration:
+def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, str]) -> Configuration:
     """The configuration with these values of its runtime's tunings, and a name that tells them.
 
     UsageError for a tuning that the runtime does not have.
     """
-    known = tunings(configuration.runtime)
+    known = tunings(runtime)
     options: Mapping[str, Any] = configuration.options
     for name, value in values.items():
         if name not in known:
             has = ", ".join(known) or "none"
-            raise UsageError(f"{configuration.runtime} has no option {name!r}", hint=f"It has: {has}.")
+            raise UsageError(f"{runtime.name} has no option {name!r}", hint=f"It has: {has}.")
         options = known[name].change(options, value)
     if not values:
         return configuration

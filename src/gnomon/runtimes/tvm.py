@@ -17,6 +17,7 @@ from gnomon.formats.tuning_records import read_tuning_records
 from gnomon.models.files import read_regular
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled
+from gnomon.runtimes.tuning import THREADS, Tuning
 
 RECORDS = "GNOMON_TVM_RECORDS"
 """The variable that names a file of tuning records on this machine. It goes into no process: its traces are sent."""
@@ -36,6 +37,7 @@ class Tvm(WholeModelRuntime):
     requirement = "gnomon[tvm]"
     # Two versions that do not know each other crash in the middle of a job.
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
+    tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """float32, an environment each; one that names records by `RECORDS` is a configuration compiled with them.
