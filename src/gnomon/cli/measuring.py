@@ -150,10 +150,10 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
 )
 
 
-def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the model argument and all options of measuring, in the order of their list."""
-    for _, option in reversed(_OPTIONS):
-        command = option(command)
+def measuring_options(command: Callable[..., Any], *, model: Decorator | None = None) -> Callable[..., Any]:
+    """Give a command the model argument (or another in its place) and all options of measuring, in their order."""
+    for name, option in reversed(_OPTIONS):
+        command = (model if model is not None and name == "model" else option)(command)
     return command
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,9 +29,11 @@ _OF_DUMPS = frozenset(
 )
 """The options that may stand beside --from."""
 
+_MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), required=False)
+
 
 @click.command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
-@measuring_options
+@partial(measuring_options, model=_MODEL_OR_DUMP)
 @click.option(
     "--from",
     "source",
@@ -162,10 +165,6 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
         pareto_report(document, Page(), own_record=own_record)
     refused = found.verified is not None and not (found.verified.ok or found.verified.skipped)
     return _REFUSED if refused else 0
-
-
-# A dump takes the model's place.
-next(parameter for parameter in pareto.params if parameter.name == "model").required = False
 
 
 def _check_parts(*, of_dump: bool) -> None:
