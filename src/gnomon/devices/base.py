@@ -68,12 +68,12 @@ class Device(Protocol):
 
     Contract, for who writes one (`gnomon.testing.device` tests it):
 
-    - Entering makes an empty private folder on the device; leaving removes it with all in it, also after an
-      error. The methods are called in between, from one thread.
-    - What the device or the way to it does wrong is a `DeviceError`; its `transient` says whether trying
-    again can help. What the command does wrong is no error but a `Completed`. - No process that `run`
-    started outlives the call, however the call ends: return, timeout, an exception out of `on_line`,
-    KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
+    - Entering makes an empty private folder on the device; leaving removes it with all in it, also after an error. The
+      methods are called in between, from one thread.
+    - What the device or the way to it does wrong is a `DeviceError`; its `transient` says whether trying again can
+      help. What the command does wrong is no error but a `Completed`.
+    - No process that `run` started outlives the call, however the call ends: return, timeout, an exception out of
+      `on_line`, KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
     """
 
     def __enter__(self) -> Self:
