@@ -40,7 +40,7 @@ class TrainingOptions(TypedDict, total=False):
     """How networks are trained: all that is left out is as the config or the method says.
 
     `data` is a source of images; `method` how accuracies are got (None: not at all); `epochs`, `networks` a family and
-    `seeds` its budget; `proxies` adds training-free scores; `workers` processes (0: as many as processors), or the
+    `seeds` its budget; `workers` processes (0: as many as processors), or the
     address of a Dask `cluster`; `training_device` is "cpu" or "cuda"; `download` a folder into which torchvision may
     fetch images.
     """
@@ -50,7 +50,6 @@ class TrainingOptions(TypedDict, total=False):
     epochs: int | None
     networks: int | None
     seeds: int
-    proxies: bool
     workers: int
     cluster: str | None
     training_device: str

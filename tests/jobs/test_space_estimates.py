@@ -98,7 +98,7 @@ def test_the_method_is_the_wanted_one_or_the_first_with_an_accuracy() -> None:
     ]
     assert method_of(rows, None) == "fair"
     assert method_of(rows, "halving") == "halving"
-    for wanted in ("balanced", "supernet"):
+    for wanted in ("balanced", "published"):
         with pytest.raises(UsageError, match=wanted) as told:
             method_of(rows, wanted)
         assert "fair, halving" in told.value.hint

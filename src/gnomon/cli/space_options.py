@@ -11,14 +11,13 @@ import click
 from gnomon.cli.values import Seconds
 
 _PATH = click.Path(path_type=Path)
-METHODS = ("balanced", "fair", "halving", "published", "supernet")
+METHODS = ("balanced", "fair", "halving", "published")
 TRAINING = (
     "data",
     "method",
     "epochs",
     "networks",
     "seeds",
-    "proxies",
     "workers",
     "cluster",
     "training_device",
@@ -81,7 +80,6 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Networks of each family that 'balanced' trains.  [default: as many as single swaps]",
         ),
         click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
-        click.option("--proxies", is_flag=True, help="Training-free scores too, and how far trainings bear them out."),
         *_PLACES,
     )
     for option in reversed(options):

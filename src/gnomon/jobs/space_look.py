@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.complaints import Complaints
-from gnomon.jobs.space_estimates import Seen, method_of, ranking, seen_networks, training_noise
+from gnomon.jobs.space_estimates import method_of, ranking, seen_networks, training_noise
 from gnomon.jobs.space_folder import (
     INPUT,
     MANIFEST,
@@ -21,8 +21,6 @@ from gnomon.jobs.space_folder import (
     read_question,
 )
 from gnomon.jobs.space_latencies import compare_with_twin, latest, predictors, toolchains_of
-from gnomon.jobs.space_proxies import METHOD as PROXIES
-from gnomon.jobs.space_proxies import calibrate
 from gnomon.jobs.space_rows import HINT
 from gnomon.jobs.space_study import Study, open_study
 
@@ -153,19 +151,7 @@ def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict
             for one in seen.values()
         ],
         "rankings": [one.document() for one in found if one is not None],
-        "proxies": _proxies(study, rows, seen),
     }
-
-
-def _proxies(study: Study, rows: list[AccuracyRow], seen: Mapping[str, Seen]) -> list[dict[str, Any]]:
-    """How far each training-free score orders networks as training did, family by family; nothing where none is."""
-    scores = {row.network: row for row in rows if row.method == PROXIES}
-    networks = {name: [one.network for one in seen.values() if one.network.family == name] for name in study.families}
-    accuracies = {name: one.accuracy for name, one in seen.items()}
-    return [
-        {**{key: getattr(one, key) for key in one.__dataclass_fields__}, "believed": one.believed}
-        for one in calibrate(scores, accuracies, networks)
-    ]
 
 
 def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any]:

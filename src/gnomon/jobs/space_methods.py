@@ -22,8 +22,8 @@ from gnomon.jobs.space_training import Method, Training
 from gnomon.spaces.balanced_design import balanced_design
 from gnomon.training.recipe import Recipe
 
-METHODS = ("balanced", "fair", "halving", "published", "supernet")
-"""The names of all methods; "supernet" is in `space_supernet`."""
+METHODS = ("balanced", "fair", "halving", "published")
+"""The names of all methods."""
 
 _NOISE_SEEDS = 3
 """How often a network is trained from different seeds to see how much accuracy depends on them."""
@@ -55,7 +55,7 @@ class Plan:
 
 
 def plan(name: str, study: Study, budget: Budget) -> Plan:
-    """The trainings of a method, in rounds. `name` is one of METHODS but "supernet"."""
+    """The trainings of a method, in rounds. `name` is one of METHODS."""
     families = tuple(study.families.values())
     swaps = sum(len(family.swaps()) for family in families)
     if name == "published":

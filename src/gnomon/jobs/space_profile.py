@@ -19,9 +19,7 @@ from gnomon.jobs.space_folder import ProfileFolder
 from gnomon.jobs.space_images import carried, open_calibration, open_images
 from gnomon.jobs.space_measuring import Measurer
 from gnomon.jobs.space_methods import METHODS, Budget, across_families, plan, recipes
-from gnomon.jobs.space_proxies import score_networks
 from gnomon.jobs.space_study import Network, Study, open_study
-from gnomon.jobs.space_supernet import supernet_rows
 from gnomon.jobs.space_training import Trainer
 from gnomon.jobs.space_weights import trained_weights
 from gnomon.jobs.space_written import write_tables
@@ -43,8 +41,7 @@ class ProfileRequest:
 
     `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
     `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
-    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. With `proxies` networks get
-    training-free scores too, which those that were trained calibrate. `toolchains` with their
+    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. `toolchains` with their
     `settings` are what is measured; none: nothing. `mixed` networks of each family are measured beside single swaps.
     """
 
@@ -59,7 +56,6 @@ class ProfileRequest:
     epochs: int | None = None
     networks: int | None = None
     seeds: int = 1
-    proxies: bool = False
     toolchains: tuple[str, ...] = ("onnxruntime",)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mixed: int = MIXED
@@ -138,8 +134,6 @@ def profile_space(
             )
             if asked.method is not None:
                 _train(asked, trainer)
-            if asked.proxies:
-                score_networks(trainer, [*_swaps(study), *trained_networks(study, folder)])
         seconds["train"] = time.monotonic() - start
         networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
         for toolchain in toolchains:
@@ -219,12 +213,5 @@ def _train(asked: ProfileRequest, trainer: Trainer) -> None:
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )
-    if asked.method == "supernet":
-        supernet_rows(trainer, budget)
-        return
     planned = plan(str(asked.method), study, budget)
     trainer.run(planned.method, planned.trainings)
-
-
-def _swaps(study: Study) -> list[Network]:
-    return [network for family in study.families.values() for network in family.swaps()]

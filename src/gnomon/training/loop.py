@@ -20,7 +20,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.layers import Shape
 from gnomon.training import counts
-from gnomon.training.batches import Feed, border_of, feed, trained_images, training_batches
+from gnomon.training.batches import Feed, border_of, evaluation_batches, feed, trained_images, training_batches
 from gnomon.training.checkpoint import (
     MISFITS,
     Checkpoint,
@@ -31,7 +31,6 @@ from gnomon.training.checkpoint import (
     save_bytes,
 )
 from gnomon.training.data import Dataset
-from gnomon.training.evaluation import right
 from gnomon.training.job import Epoch, Trained, TrainJob
 from gnomon.training.package import torch_package
 from gnomon.training.recipe import check, make_optimizer
@@ -287,3 +286,12 @@ def _result(run: _Run) -> Trained:
         failure=run.failure,
         notes=tuple(run.notes),
     )
+
+
+def right(module: Any, source: Feed) -> NDArray[np.uint8]:
+    """For each image 1 where the module, in evaluation mode, has its class right, else 0."""
+    torch = torch_package()
+    module.eval()
+    with torch.no_grad():
+        found = [(module(x).argmax(1) == y) for x, y in evaluation_batches(source)]
+    return np.asarray(torch.cat(found).to(torch.uint8).cpu().numpy())
