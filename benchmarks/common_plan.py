@@ -1,6 +1,6 @@
 """How fast is the plan for several devices at once? Prints one JSON document.
 
-Seconds of `common_problem`, `least_total` and `least_worst` on 2,000 slots of 4 choices and 3 devices with costs of
+Seconds of `common_problem` and `least_total` on 2,000 slots of 4 choices and 3 devices with costs of
 their own: operators without transfers, a chain that pays for unlike neighbours, a chain of random pair costs, and a
 graph of width up to 7. Each operator has a size that the devices share, so that they agree partly, as real ones do.
 """
@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from common import arguments, publish, spread
-from gnomon.core.common import CommonPlan, common_problem, least_total, least_worst
+from gnomon.core.common import CommonPlan, common_problem, least_total
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.space import Slot, Space
 from solver_speed import partial_tree
 
 CHOICES = ("cpu", "gpu", "npu", "dsp")
 KINDS = ("separate", "unlike", "chain", "graph")
-LIMIT_S = 60.0
 
 
 def devices(kind: str, slots: int, count: int, seed: int) -> dict[str, CostModel]:
@@ -62,7 +61,7 @@ def told(plan: CommonPlan) -> dict[str, Any]:
 
 def measured(kind: str, seeds: int, slots: int = 2000, count: int = 3) -> dict[str, Any]:
     """Seconds over several seeds, one call each."""
-    seconds: dict[str, list[float]] = {"problem": [], "total": [], "worst": []}
+    seconds: dict[str, list[float]] = {"problem": [], "total": []}
     plans = []
     for seed in range(seeds):
         models = devices(kind, slots, count, seed)
@@ -72,10 +71,7 @@ def measured(kind: str, seeds: int, slots: int = 2000, count: int = 3) -> dict[s
         begin = time.perf_counter()
         total = least_total(problem)
         seconds["total"].append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-        worst = least_worst(problem, time_limit_s=LIMIT_S)
-        seconds["worst"].append(time.perf_counter() - begin)
-        plans.append({"seed": seed, "total": told(total), "worst": told(worst)})
+        plans.append({"seed": seed, "total": told(total)})
     return {
         "kind": kind,
         "slots": slots,

@@ -42,11 +42,10 @@ def _device(result: DeviceResult, record: Path) -> dict[str, Any]:
 
 
 def _common(found: Common) -> dict[str, Any]:
-    """Which option each criterion takes, by its place in the list of options."""
+    """The options, and the place in their list of that of least total time."""
     return {
         "options": [_option(option) for option in found.options],
         "least_total": None if found.total is None else found.options.index(found.total),
-        "least_worst": None if found.worst is None else found.options.index(found.worst),
         "notes": list(found.notes),
     }
 
@@ -64,7 +63,6 @@ def _option(option: Option) -> dict[str, Any]:
         "certificate": None
         if certificate is None
         else {
-            "criterion": certificate.criterion,
             "method": certificate.method,
             "optimal": certificate.optimal,
             "total": certificate.total,

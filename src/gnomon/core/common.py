@@ -1,37 +1,20 @@
-"""One assignment that is good on several devices at once: of least total relative time, or of least worst regret.
+"""One assignment that is good on several devices at once: that of least total relative time.
 
 A device's relative time of an assignment is its cost there over the least cost there; its regret is that minus 1.
-The least total is one more model to `solve`. The least worst regret is bounded from below by its Lagrangian dual (the
-best convex weighting of the devices, found by cutting planes: Kelley, "The cutting-plane method for solving convex
-programs", 1960), each weighting being a model to `solve`; what gap is left is closed by HiGHS.
+The least total is one more model to `solve`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from gnomon.core.charges import weigh_charges
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
-from gnomon.core.dual import Dual, improve
-from gnomon.core.energy import weigh
-from gnomon.core.epigraph import Worst, least_total_within, minimise_worst
 from gnomon.core.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
-
-Criterion = Literal["total", "worst"]
-
-TOLERANCE = 1e-5
-"""Worst regrets that differ by less count as equal: a thousandth of a per cent of a device's least time."""
-
-_FLIPS = (30, 300)  # choices beyond those seen that HiGHS gets to close the gap, before it gets all
-_NODES = 500
-_ROUNDING = 1e-12  # worst regrets that differ by less are the same
-_TOTAL_TOLERANCE = 1e-4  # what a further search for a lower total, at the same worst regret, must promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +40,10 @@ class CommonPlan:
     """One assignment for all devices, and what is proved about it.
 
     `costs` (units of the models' objective) and `regrets` are by device; `total` is the weighted sum of relative
-    costs, `worst` the largest regret. `bound` is a proven lower bound on the criterion (`total` or `worst`) of every
-    assignment; `optimal` says that none is better, for the worst regret by more than `TOLERANCE`. `method` is
-    "elimination" or "milp", whichever gave the proof.
+    costs, `worst` the largest regret. `bound` is a proven lower bound on the total of every assignment; `optimal` says
+    that none is better. `method` is "elimination" or "milp", whichever gave the proof.
     """
 
-    criterion: Criterion
     assignment: tuple[int, ...]
     choices: tuple[str, ...]
     code: int
@@ -184,69 +165,17 @@ def least_total(
     where no assignment is allowed on all devices.
     """
     found = solve(problem.relative, weights or dict.fromkeys(problem.devices, 1.0), time_limit_s=time_limit_s)
-    return _plan(problem, found.assignment, "total", weights, (found.optimal, found.bound, found.method))
-
-
-def least_worst(problem: CommonProblem, *, time_limit_s: float | None = None) -> CommonPlan:
-    """The assignment of least worst-device regret and, of several such, the one of least total that was found.
-
-    `time_limit_s` holds for each run of HiGHS. Raises InfeasibleError where no assignment is allowed on all devices.
-    """
-    model = problem.relative
-    dual = Dual(model, time_limit_s, TOLERANCE)
-    dual.climb()
-    worst = worst_of(problem)
-    best = improve(model, min(dual.seen.items(), key=lambda item: float(item[1].max()))[0])
-    proof = (True, dual.low, "elimination" if dual.exact else "milp")
-    for flips in _FLIPS:
-        if worst.largest(best) - dual.low <= TOLERANCE:
-            break
-        part = worst.part(best, dual.core(best, flips))
-        found = minimise_worst(part.worst, part.start, dual.low, tolerance=TOLERANCE, nodes=_NODES)
-        best = part.back(found.assignment or part.start)
-    if worst.largest(best) - dual.low > TOLERANCE:
-        found = minimise_worst(worst, best, dual.low, tolerance=TOLERANCE, time_limit_s=time_limit_s)
-        best, proof = found.assignment or best, (found.optimal, found.bound, "milp")
-    cap = worst.largest(best) * (1 + _ROUNDING)
-    least = np.array([solution.value for solution in problem.own]) / problem.best
-    if float(worst.values(best).sum()) - dual.least_total(cap, least) > _TOTAL_TOLERANCE:
-        whole = sum(worst.energies[0].sizes) <= _FLIPS[-1]
-        part = worst.part(best, None if whole else dual.core(best, _FLIPS[0]))
-        best = part.back(
-            least_total_within(part.worst, part.start, cap, tolerance=TOLERANCE, nodes=None if whole else _NODES)
-        )
-    optimal, bound, method = proof
-    return _plan(problem, best, "worst", None, (optimal, min(bound, worst.largest(best)) - 1.0, method))
-
-
-def _plan(
-    problem: CommonProblem,
-    assignment: tuple[int, ...],
-    criterion: Criterion,
-    weights: Mapping[str, float] | None,
-    proof: tuple[bool, float, str],
-) -> CommonPlan:
-    relative = problem.relative.evaluate([assignment])[0]
+    relative = problem.relative.evaluate([found.assignment])[0]
     vector = problem.relative.weight_vector(weights or dict.fromkeys(problem.devices, 1.0))
-    optimal, bound, method = proof
     return CommonPlan(
-        criterion=criterion,
-        assignment=assignment,
-        choices=problem.relative.space.names(assignment),
-        code=problem.relative.space.encode(assignment),
+        assignment=found.assignment,
+        choices=problem.relative.space.names(found.assignment),
+        code=problem.relative.space.encode(found.assignment),
         costs=dict(zip(problem.devices, (relative * problem.best).tolist(), strict=True)),
         regrets=dict(zip(problem.devices, (relative - 1.0).tolist(), strict=True)),
         total=float(relative @ vector),
         worst=float(relative.max()) - 1.0,
-        optimal=optimal,
-        bound=bound,
-        method=method,
+        optimal=found.optimal,
+        bound=found.bound,
+        method=found.method,
     )
-
-
-def worst_of(problem: CommonProblem) -> Worst:
-    """The devices' relative costs as energies of which the largest counts."""
-    parts = []
-    for row in np.eye(len(problem.devices)):
-        parts.append(weigh_charges(problem.relative, row, weigh(problem.relative, row)))
-    return Worst(energies=tuple(e for e, _ in parts), charges=tuple(c for _, c in parts))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gnomon.core.common import CommonPlan, Criterion, common_problem, least_total, least_worst, over_choices
+from gnomon.core.common import CommonPlan, common_problem, least_total, over_choices
 from gnomon.core.cost import CostModel, Objective
 from gnomon.core.space import Slot, Space
 from gnomon.core.transfers import transfer_model
@@ -73,14 +73,13 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """All options, and the best of them by either criterion (None: nothing runs on all devices).
+    """All options, and the one of least total time (None: nothing runs on all devices).
 
     `notes` say what could not be an option, and why.
     """
 
     options: tuple[Option, ...]
     total: Option | None
-    worst: Option | None
     notes: tuple[str, ...]
 
 
@@ -93,7 +92,7 @@ def identity(contender: Contender) -> Identity:
 def decide(placements: Mapping[str, Placement]) -> Common:
     """The options that all devices have, and which is best for all. Placements are by the devices' names."""
     if not placements:
-        return Common(options=(), total=None, worst=None, notes=("no device gave an answer",))
+        return Common(options=(), total=None, notes=("no device gave an answer",))
     notes: list[str] = []
     found: dict[Identity, Option] = {}
     first = next(iter(placements.values()))
@@ -114,14 +113,9 @@ def decide(placements: Mapping[str, Placement]) -> Common:
 
 
 def settle(found: Iterable[Option], notes: Sequence[str]) -> Common:
-    """Choose among options by either criterion; of those that are equal by one, the better by the other."""
+    """Choose the option of least total time; of those that are equal, the one of the least worst regret."""
     options = tuple(sorted(found, key=lambda o: (o.total, o.worst)))
-    return Common(
-        options=options,
-        total=min(options, key=lambda o: (o.total, o.worst), default=None),
-        worst=min(options, key=lambda o: (o.worst, o.total), default=None),
-        notes=tuple(notes),
-    )
+    return Common(options=options, total=options[0] if options else None, notes=tuple(notes))
 
 
 def _measured_everywhere(placements: Mapping[str, Placement], contender: Contender) -> Option | None:
@@ -184,7 +178,7 @@ def _solve_inside(
     found: dict[Identity, Option],
     notes: list[str],
 ) -> None:
-    """Add the best assignments inside one configuration that all devices have, by either criterion."""
+    """Add the assignment of least total time inside one configuration that all devices have."""
     first = next(iter(results.values()))
     name, graph = first.target.configuration.name, first.target.placed.graph
     if any(r.target.placed.graph.digest != graph.digest for r in results.values()):
@@ -195,35 +189,22 @@ def _solve_inside(
     best = {device: _best(placements[device], result) for device, result in results.items()}
     try:
         problem = common_problem(models, best, time_limit_s=_TIME_LIMIT_S)
-        plans = [least_total(problem, time_limit_s=_TIME_LIMIT_S), least_worst(problem, time_limit_s=_TIME_LIMIT_S)]
+        plan = least_total(problem, time_limit_s=_TIME_LIMIT_S)
     except (InfeasibleError, ProblemError) as error:
         notes.append(f"{name} has no assignment for all devices: {error.message}")
         return
-    same = plans[0].assignment == plans[1].assignment
-    for plan in plans[:1] if same else plans:
-        assigned = dict(enumerate(plan.choices))
-        wanted = (graph.digest, ((name, tuple(sorted(assigned.items()))),))
-        if wanted in found:
-            continue
-        shares: dict[str, Share] = {}
-        for device, placement in placements.items():
-            proved = find(placement, wanted)
-            predicted = _predicted(placement, plan.regrets[device])
-            shares[device] = predicted if proved is None else measured_share(placement, proved)
-        found[wanted] = Option(
-            label=f"{name}: {_NAMES[None if same else plan.criterion]}",
-            configurations=(name,),
-            backends=assigned,
-            shares=shares,
-            certificate=plan,
-        )
-
-
-_NAMES: dict[Criterion | None, str] = {
-    None: "plan for all",
-    "total": "plan of least total",
-    "worst": "plan of least regret",
-}
+    assigned = dict(enumerate(plan.choices))
+    wanted = (graph.digest, ((name, tuple(sorted(assigned.items()))),))
+    if wanted in found:
+        return
+    shares: dict[str, Share] = {}
+    for device, placement in placements.items():
+        proved = find(placement, wanted)
+        predicted = _predicted(placement, plan.regrets[device])
+        shares[device] = predicted if proved is None else measured_share(placement, proved)
+    found[wanted] = Option(
+        label=f"{name}: plan for all", configurations=(name,), backends=assigned, shares=shares, certificate=plan
+    )
 
 
 def model_of(result: InsideResult, backends: tuple[str, ...]) -> CostModel:

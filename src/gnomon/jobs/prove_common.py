@@ -159,16 +159,19 @@ def _share(lab: Lab, placement: Placement, ours: Measured, theirs: Measured, *, 
 def prove_best(
     requests: Mapping[str, Request], fleet: Fleet, *, watch: WatchOf | None = None, tell: TellOf | None = None
 ) -> tuple[Fleet, tuple[CommonProof, ...]]:
-    """Measure the options that are best by either criterion where they are only predicted, and choose anew.
+    """Measure the option of least total time where it is only predicted, and choose anew.
 
     Each option is measured once, and at most two are: what then is best may still rest on predictions, and says so.
     """
     proofs: list[CommonProof] = []
     for _ in range(2):
-        best = [o for o in (fleet.common.worst, fleet.common.total) if o is not None and o.predicted_on]
-        if not best or any(request.time and request.time.left_s <= 0 for request in requests.values()):
+        option = fleet.common.total
+        if (
+            option is None
+            or not option.predicted_on
+            or any(request.time and request.time.left_s <= 0 for request in requests.values())
+        ):
             break
-        option = best[0]
         proof = prove_common(requests, fleet, option, watch=watch, tell=tell)
         proofs.append(proof)
         fleet = replace(fleet, common=settled(fleet.common, option, proof))

@@ -7,10 +7,7 @@ from typing import Any
 from gnomon.report import units
 from gnomon.report.text import Column, Page
 
-_TOTAL = "Least total time: use it where the devices share one load, and what is lost on one is won on another."
-_WORST = "Least worst regret: use it where no device may be let down, as when each has a user of its own."
 _TURNS = "A regret is of calls in turns with the device's own plan; compare regrets, not times of different tables."
-_BOTH = "It is best by both criteria: it has the least total time, and the device that loses most loses least."
 
 
 def fleet_report(document: dict[str, Any], page: Page) -> None:
@@ -38,9 +35,9 @@ def _headline(document: dict[str, Any], answered: list[dict[str, Any]]) -> str:
     have = f"{len(answered)} of {asked} devices have a plan"
     if len(answered) < 2:
         return f"{have}; a plan for all needs two."
-    if common["least_worst"] is None:
+    if common["least_total"] is None:
         return f"{have}; none runs on all of them."
-    option = common["options"][common["least_worst"]]
+    option = common["options"][common["least_total"]]
     if option["worst"] < 0.0005:
         return f"{have}; {option['label']} is as good as its own on each of them."
     return f"{have}; {option['label']} takes none of them more than {_percent(option['worst'])} longer."
@@ -98,30 +95,25 @@ def _row(device: dict[str, Any]) -> list[str]:
 
 def _common(document: dict[str, Any], page: Page) -> None:
     common = document["common"]
-    total, worst = common["least_total"], common["least_worst"]
     page.heading("One plan for all (regret: how much longer than the device's own plan takes)")
-    shares = [s for k in {total, worst} - {None} for s in common["options"][k]["devices"].values()]
-    if any(share["measured"] and _span(share) != "its own plan" for share in shares):
-        page.line(_TURNS, indent=1, style="dim")
-    if total is None or worst is None:
+    if common["least_total"] is None:
         page.line("There is none.", indent=1)
-    elif total == worst:
-        _option(common["options"][total], _BOTH, page)
     else:
-        _option(common["options"][total], _TOTAL, page)
-        _option(common["options"][worst], _WORST, page)
+        option = common["options"][common["least_total"]]
+        if any(share["measured"] and _span(share) != "its own plan" for share in option["devices"].values()):
+            page.line(_TURNS, indent=1, style="dim")
+        _option(option, page)
     for note in common["notes"]:
         page.item(f"{note[:1].upper()}{note[1:]}.")
 
 
-def _option(option: dict[str, Any], when: str, page: Page) -> None:
+def _option(option: dict[str, Any], page: Page) -> None:
     count = len(option["devices"])
     page.line(
         f"{option['label']}: {_percent(option['worst'])} at worst, {_percent(option['total'] / count - 1)} on average.",
         indent=1,
         style="bold",
     )
-    page.line(when, indent=1)
     rows = [
         [name, units.time(share["time_s"]), _percent(share["regret"]), _span(share)]
         for name, share in option["devices"].items()
