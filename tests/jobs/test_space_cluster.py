@@ -12,7 +12,7 @@ from gnomon import api_spaces as api
 from gnomon.jobs.space_folder import AccuracyRow, read_accuracy
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
 
 
 @pytest.mark.slow

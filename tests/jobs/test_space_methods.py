@@ -17,7 +17,7 @@ from gnomon.jobs.space_study import Study
 from gnomon.jobs.space_training import Method, Trainer, Training, weights_path
 from gnomon.training.recipe import Recipe
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
 
 Judge = Callable[[Training], AccuracyRow]
 FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)

@@ -19,7 +19,7 @@ from gnomon.jobs.space_folder import ACCURACY, read_accuracy, read_latency
 from gnomon.jobs.space_look import look
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -84,7 +84,7 @@ class ConfigDocument:
 def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     """The space that a config describes, and the document to fill in.
 
-    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without ruamel.yaml.
+    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without PyYAML.
     """
     whole = yaml_text(text, _WHAT, _HINT)
     mark = whole[: whole.startswith("\ufeff")]

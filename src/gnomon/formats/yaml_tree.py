@@ -1,6 +1,6 @@
 """YAML of other tools as a tree that knows where each of its nodes stands, so that a text can be edited in place.
 
-ruamel.yaml finds the tokens; nothing is constructed, expanded or merged. So no file can make an object or grow: tags
+PyYAML finds the tokens; nothing is constructed, expanded or merged. So no file can make an object or grow: tags
 and keys that are there twice are refused, an alias stays an alias, and what it would expand to is counted.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gnomon.core.strict_json import shown
-from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.yaml_plain import Plain, plain
+from gnomon.errors import ProblemError
+from gnomon.formats.yaml_plain import Plain, plain, pyyaml
 
 MOST_LETTERS = 1 << 20
 _MOST_DEPTH = 32
@@ -80,7 +80,7 @@ def read_yaml(text: str, what: str, hint: str) -> YamlNode:
     """The tree of the one document of a text (without a byte order mark).
 
     ProblemError, with the line, for what is no YAML, has several documents, tags, a key twice or one that is no scalar,
-    is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without ruamel.yaml.
+    is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
     """
     builder = _Builder(what=what, hint=hint)
     for event in _events(text, builder):
@@ -91,17 +91,9 @@ def read_yaml(text: str, what: str, hint: str) -> YamlNode:
 
 
 def _events(text: str, builder: _Builder) -> Iterator[Any]:
-    """The parser's events. The one place that knows ruamel.yaml."""
-    try:
-        from ruamel.yaml import YAML
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"YAML configs are read with ruamel.yaml, which cannot be loaded: {error}",
-            hint="pip install 'gnomon[space]'",
-        ) from error
-    parser = YAML(typ="safe", pure=True)
-    parser.version = (1, 1)
-    stream = iter(parser.parse(text))
+    """The parser's events."""
+    yaml = pyyaml()
+    stream = iter(yaml.parse(text, Loader=yaml.SafeLoader))
     while True:
         try:
             event = next(stream)
