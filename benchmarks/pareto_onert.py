@@ -22,7 +22,6 @@ import numpy as np
 
 from common import model_path, own_record, parser, publish, spread
 from gnomon.api import pareto
-from gnomon.core.batch import BatchEvaluator
 from gnomon.core.space import Space
 from gnomon.jobs.anchor import Anchor, measure_beside
 from gnomon.jobs.contender import choose_clock, level
@@ -132,7 +131,7 @@ def predicted(name: str, record: Path) -> dict[str, Any]:
         clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
         model = priced_model(space, latency_model(placer.run(alive, clock)), 0.0, {}, (LATENCY,))
         drawn = random_assignments(space.space, DRAWN)
-        guessed = BatchEvaluator(model).evaluate(np.array(drawn))[:, 0]
+        guessed = model.evaluate(np.array(drawn))[:, 0]
         contenders = [space.contender(lab, a) for a in drawn]
         effort = replace(request.effort, processes_least=3, processes_most=3, laggard=1e9)
         fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))

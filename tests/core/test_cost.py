@@ -40,13 +40,6 @@ def test_duplicate_pairs_add_up() -> None:
     assert model.evaluate([[0, 1]]).tolist() == [[1 + 4 + 1 + 2]]
 
 
-def test_scalarise_keeps_what_is_impossible_at_weight_zero() -> None:
-    costs = (np.array([[1.0, np.inf], [2.0, 3.0]]), np.ones((2, 2)))
-    model = CostModel(TWO, (Objective("t"), Objective("m")), costs, (), (Charge("gpu", np.array([5.0, 1.0])),))
-    scalar = model.scalarise({"t": 2.0})
-    assert scalar.evaluate([[0, 0], [1, 0]]).tolist() == [[np.inf], [16.0]]
-
-
 def test_evaluate_nothing() -> None:
     assert CostModel(TWO, LATENCY, COSTS).evaluate(np.zeros((0, 2), dtype=int)).shape == (0, 1)
     assert CostModel(Space(()), LATENCY, ()).evaluate(np.zeros((3, 0), dtype=int)).tolist() == [[0.0]] * 3

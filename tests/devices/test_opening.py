@@ -16,7 +16,7 @@ from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.devices.opening import known_kinds, opened, resolve
+from gnomon.devices.opening import opened, resolve
 from gnomon.errors import DeviceError, UsageError
 from gnomon.testing.device import DeviceContract
 
@@ -119,7 +119,6 @@ def test_what_is_no_python_is_told(program: str) -> None:
 
 def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
     add_kinds(monkeypatch, foo=f"{__name__}:other_kind", ssh="nobody:takes_this_place")
-    assert known_kinds() == ("local", "ssh", "sdb", "adb", "foo")
     with opened(resolve("foo://here")) as device:
         assert device.describe().name == "other here"
     assert opening.load_factory("ssh") is opening.ssh_device

@@ -8,7 +8,7 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.estimate.conformal import factor, smooth_quantile
 from gnomon.estimate.fit import fit
-from gnomon.estimate.metrics import coverage, relative_error, spearman, split_half_ceiling, within
+from gnomon.estimate.metrics import coverage, relative_error, spearman, within
 from gnomon.estimate.options import FitOptions
 
 
@@ -73,7 +73,6 @@ def test_scores_of_predictions() -> None:
     assert spearman(np.ones(4), y) == 0
     assert coverage(y - 1, y, y + 0.5) == 0
     assert coverage(y - 1, y + 1, y) == 1
-    assert np.array(split_half_ceiling(y, y)) == pytest.approx([1.0, 1.0])
 
 
 def test_ranks_agree_with_scipy() -> None:

@@ -16,12 +16,12 @@ from gnomon.formats.snpe_bench import (
     BenchConfig,
     read_accumulation,
     read_bench_result,
-    table_of,
     write_accumulation,
     write_bench_config,
 )
 from gnomon.formats.snpe_csv import write_snpe_csv
 from gnomon.formats.snpe_meta import SnpeMeta, write_snpe_meta
+from gnomon.formats.snpe_table import SnpeTable
 
 GOLDEN = Path(__file__).parent / "golden"
 RESULT: dict[str, Any] = json.loads((GOLDEN / "snpe-bench-result.json").read_text())
@@ -78,7 +78,7 @@ def test_a_result_gives_the_published_rows() -> None:
     assert [name.split()[0] for name in result.layers["GPU"]] == ["layer_001", "layer_002"]
     golden = (GOLDEN / "snpe-table.csv").read_text()
     unit = golden.partition('",')[0].removeprefix('"')
-    assert write_snpe_csv(table_of({unit: result}), line_end="\n") == golden
+    assert write_snpe_csv(SnpeTable(entries={unit: result.times}), line_end="\n") == golden
     meta = write_snpe_meta(SnpeMeta(values=result.meta), line_end="\n")
     assert meta == (GOLDEN / "snpe-table.meta").read_text()
 

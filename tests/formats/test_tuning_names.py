@@ -13,7 +13,6 @@ from gnomon.core.tuning_record import Tuner
 from gnomon.errors import GnomonError, UsageError
 from gnomon.formats.tuning_names import (
     TuningName,
-    keys_in_names,
     make_tuning_name,
     parse_tuning_name,
     safe_key,
@@ -85,12 +84,6 @@ def test_other_names_are_refused(path: str) -> None:
     with pytest.raises(UsageError, match="does not say device, model and data type") as caught:
         parse_tuning_name(path)
     assert "phone.mobilenet.float32.json" in caught.value.hint
-
-
-def test_keys_of_names_that_belong_together() -> None:
-    names = ["d/a.m.float32.atvm.json", "b_2.m.float32.atvm.json", "a_b_2.m.float32.atvm.json", "b_2_a.m.float32.json"]
-    assert keys_in_names(names) == ("a", "b_2")
-    assert parse_tuning_name(names[3], keys_in_names(names)).found_on == "a"
 
 
 SAFE = st.text(string.ascii_letters + string.digits + "_+-", min_size=1, max_size=20).filter(lambda t: t[0] != "-")

@@ -18,7 +18,7 @@ from gnomon.devices.bridge import BridgeDevice
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.formats.snpe_bench import RUNTIMES, read_bench_result
-from gnomon.runtimes.bench_tool import Benched, BenchOrder, bench_tools, chosen_tool
+from gnomon.runtimes.bench_tool import Benched, BenchOrder
 from gnomon.runtimes.snpe import Snpe, benched
 from gnomon.runtimes.snpe_sdk import find_sdk
 
@@ -189,14 +189,6 @@ def test_an_sdk_is_found_and_a_missing_one_told(sdk: Path, tmp_path: Path) -> No
         with pytest.raises(RuntimeMissingError, match=told) as error:
             find_sdk(environ)
         assert "SNPE_ROOT" in error.value.hint
-
-
-def test_tools_are_chosen_by_name() -> None:
-    assert list(bench_tools()) == ["snpe"]
-    assert chosen_tool("snpe").formats == {"onnx"}
-    with pytest.raises(UsageError, match="no tool 'qnn'") as told:
-        chosen_tool("qnn")
-    assert "snpe" in told.value.hint
 
 
 def test_a_result_in_seconds_knows_what_was_asked_for() -> None:

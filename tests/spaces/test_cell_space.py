@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.cell_space import (
     CellLayout,
     CellSpace,
     mixed_id,
-    network_id,
-    parse_network_id,
     swaps,
     tagged_net,
 )
@@ -127,25 +123,6 @@ def test_tags_say_whose_a_node_is() -> None:
     common = set(first.tags) & set(second.tags)
     assert common and all(units[0][tag] == units[1][tag] for tag in common)
     assert {tag.split("/")[0] for tag in set(second.tags) - common} == {"l1", "l4"}
-
-
-FAMILIES = {"Res": 5, "ResX": 3, "Res_1": 4}
-
-
-@given(st.sampled_from(list(FAMILIES)), st.data())
-def test_ids_are_read_back_without_the_prefix_mistake(family: str, data: st.DataObject) -> None:
-    groups = data.draw(st.integers(1, 6))
-    index = st.integers(0, FAMILIES[family] - 1)
-    assignment = tuple(data.draw(st.lists(index, min_size=groups, max_size=groups)))
-    assert parse_network_id(network_id(family, assignment), FAMILIES, groups) == (family, assignment)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "Res", "Res_1_1", "ResX_1_1_3", "ResY_1_1_1", "Res_1_1_-1", "Res_1_1_²", "Res_1_1_1_1_1"]
-)
-def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ProblemError, match="no network of this space"):
-        parse_network_id(text, FAMILIES, 3)
 
 
 def test_mixed_ids_are_names() -> None:

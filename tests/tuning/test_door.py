@@ -16,8 +16,8 @@ from tests.tuning.conftest import Kit
 
 from gnomon.core.sample import Failure
 from gnomon.devices.child_process import Program
-from gnomon.errors import DeviceError, RuntimeMissingError
-from gnomon.tuning.door import VERSIONS, Door, DoorSettings, Workshop, facts_of
+from gnomon.errors import RuntimeMissingError
+from gnomon.tuning.door import VERSIONS, Door, DoorSettings, Workshop
 from gnomon.tuning.tvm_program import living
 
 pytestmark = pytest.mark.timeout(180)
@@ -92,8 +92,6 @@ def test_a_child_tells_its_versions_and_refuses_what_it_does_not_know(kit: Kit) 
         assert isinstance(said, Failure) and (said.stage, said.kind) == ("probe", "refused"), said
         assert said.message
     assert kit.door.starts == starts and kit.door.alive
-    with pytest.raises(DeviceError, match="no such job"):
-        facts_of(kit.door.ask("probe", {"do": "format"}), lambda text: DeviceError(text, hint="x"))
 
 
 def test_tvm_may_print_without_being_taken_for_an_answer(kit: Kit) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.tuning import target
-from gnomon.tuning.target import NATIVE, read_linker, read_target, target_text, with_cores
+from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 
 HERE = {"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "threads": 8}
 
@@ -143,13 +143,6 @@ def test_any_text_is_a_target_or_an_error_that_helps(text: str) -> None:
 def test_cores_are_added_unless_the_target_says_them() -> None:
     assert with_cores({"kind": "llvm"}, 4) == {"kind": "llvm", "num-cores": 4}
     assert with_cores({"kind": "llvm", "num-cores": 2}, 4)["num-cores"] == 2
-
-
-def test_a_target_in_words() -> None:
-    assert target_text({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}) == (
-        "aarch64-linux-gnu cortex-a72"
-    )
-    assert target_text({"kind": "llvm"}) == '{"kind": "llvm"}'
 
 
 # Linkers

@@ -199,23 +199,6 @@ class CostModel:
             total[used] += np.asarray(charge.cost, dtype=np.float64)
         return total
 
-    def scalarise(self, weights: Mapping[str, float] | None = None) -> CostModel:
-        """The model of the weighted sum alone: one objective; what was impossible in any objective stays so."""
-        vector = self.weight_vector(weights)
-
-        def weighed(cost: Floats) -> Floats:
-            return weighted_sum(np.asarray(cost, dtype=np.float64), vector)[..., None]
-
-        name = "+".join(o.name for o, w in zip(self.objectives, vector, strict=True) if w)
-        unit = self.objectives[0].unit if len(self.objectives) == 1 else ""
-        return CostModel(
-            self.space,
-            (Objective(name, unit),),
-            tuple(weighed(cost) for cost in self.slot_costs),
-            tuple(PairCost(p.first, p.second, weighed(p.cost)) for p in self.pairs),
-            tuple(Charge(c.choice, weighed(c.cost)) for c in self.charges),
-        )
-
 
 def weighted_sum(costs: Floats, vector: Floats) -> Floats:
     """Weighted sum over the last axis; +inf in any objective, even one of weight zero, gives +inf.

@@ -48,15 +48,6 @@ class Grouping:
         """The space in which each slot takes one of the choices."""
         return Space(tuple(Slot(group.name, tuple(choices)) for group in self.groups))
 
-    def per_operator(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """The choice of each operator under an assignment of the slots. ProblemError for a wrong length."""
-        if len(assignment) != len(self.groups):
-            raise ProblemError(
-                f"the assignment has {len(assignment)} entries for {len(self.groups)} slots",
-                hint="give one choice index a slot",
-            )
-        return tuple(assignment[slot] for slot in self.slot_of)
-
 
 def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Grouping:
     """The slots of a graph.
@@ -119,16 +110,6 @@ def coarse_of(fine: Grouping, coarse: Grouping) -> tuple[int, ...]:
                 hint="operators lie within groups, and groups within types",
             )
     return tuple(found[slot] for slot in range(len(fine.groups)))
-
-
-def refined(assignment: Sequence[int], coarse: Grouping, fine: Grouping) -> tuple[int, ...]:
-    """The assignment of the fine slots that gives each operator the same choice as that of the coarse slots."""
-    if len(assignment) != len(coarse.groups):
-        raise ProblemError(
-            f"the assignment has {len(assignment)} entries for {len(coarse.groups)} slots",
-            hint="give one choice index a slot",
-        )
-    return tuple(assignment[slot] for slot in coarse_of(fine, coarse))
 
 
 def _size_key(graph: Graph, operator: Operator) -> Hashable:

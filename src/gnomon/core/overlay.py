@@ -138,12 +138,6 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
     return result
 
 
-def layer_regrets(times: LayerTimes) -> Floats:
-    """The regrets (configurations, devices) of a layer, NaN where there is no time: what a portfolio is chosen from."""
-    cleaned, _ = _cleaned(np.asarray(times.times_s, dtype=np.float64))
-    return regrets_of(cleaned, np.fmin.reduce(cleaned, axis=0, initial=np.nan))
-
-
 def choose_network(layers: Sequence[LayerTimes]) -> NetworkChoice:
     """The choice of each layer, and their total weighted by share of the network's time.
 

@@ -75,11 +75,6 @@ def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[D
         yield device
 
 
-def known_kinds() -> tuple[str, ...]:
-    """The schemes of addresses that can be opened."""
-    return tuple(_entries())
-
-
 def load_factory(kind: str) -> Factory:
     """What makes devices of a kind; UsageError if there is no such kind, or it cannot be loaded."""
     entry = _entry(kind)

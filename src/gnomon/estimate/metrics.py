@@ -31,11 +31,6 @@ def coverage(low: Floats, high: Floats, measured: Floats) -> float:
     return float(np.mean((low <= measured) & (measured <= high)))
 
 
-def split_half_ceiling(first: Floats, second: Floats, tolerance: float = 0.1) -> tuple[float, float]:
-    """Share within the tolerance and rank of one half of the repeats as a prediction of the other: noise's ceiling."""
-    return within(first, second, tolerance), spearman(first, second)
-
-
 def _ranks(values: Floats) -> Floats:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

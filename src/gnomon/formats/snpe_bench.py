@@ -17,7 +17,7 @@ from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import UsageError
 from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe_meta import META_KEYS
-from gnomon.formats.snpe_table import STATISTICS, Number, SnpeTable, wrong_runtime, wrong_time
+from gnomon.formats.snpe_table import STATISTICS, Number, wrong_runtime, wrong_time
 
 RUNTIMES = ("CPU", "GPU", "GPU_FP16", "DSP")
 PERF_PROFILES = (
@@ -148,11 +148,6 @@ def read_bench_result(text: str | bytes) -> BenchResult:
             times[runtime], layers[runtime] = found, parts
     meta = {key: str(document[key]) for key in META_KEYS if isinstance(document.get(key), str | int)}
     return BenchResult(times=times, layers=layers, failures=failures, meta=meta)
-
-
-def table_of(results: Mapping[str, BenchResult]) -> SnpeTable:
-    """The latency table of results by unit; a unit without any time is not in it."""
-    return SnpeTable(entries={unit: result.times for unit, result in results.items() if result.times})
 
 
 def read_accumulation(text: str | bytes) -> dict[str, Number]:

@@ -88,12 +88,6 @@ def parse_tuning_name(path: str, known: Iterable[str] = ()) -> TuningName:
     return TuningName(key=key, model=model, dtype=dtype, found_on=found_on, tuner=tuner, suffix=suffix)
 
 
-def keys_in_names(paths: Iterable[str]) -> tuple[str, ...]:
-    """The keys in names that belong together: the fronts that are not two other fronts with an underscore between."""
-    fronts = dict.fromkeys(_parts(path)[0] for path in paths)
-    return tuple(front for front in fronts if not _pairs(front, frozenset(fronts)))
-
-
 def safe_key(key: str) -> str:
     """A key as it is in a name: itself, if that is safe; else with what is unsafe replaced, and a digest behind."""
     return _safe(key, MOST_KEY)

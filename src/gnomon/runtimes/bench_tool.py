@@ -13,7 +13,6 @@ from typing import Protocol
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
-from gnomon.errors import UsageError
 from gnomon.runtimes.base import Probe
 
 
@@ -87,11 +86,3 @@ def bench_tools() -> dict[str, BenchTool]:
     from gnomon.runtimes.snpe import Snpe
 
     return {tool.name: tool for tool in (Snpe(),)}
-
-
-def chosen_tool(name: str) -> BenchTool:
-    """The tool of a name; UsageError with those that there are."""
-    known = bench_tools()
-    if name not in known:
-        raise UsageError(f"there is no tool {name[:60]!r} that measures by itself", hint=f"Known: {', '.join(known)}.")
-    return known[name]

@@ -6,7 +6,7 @@ reduces, then the mean over height and width, then a linear layer without a bias
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gnomon.core.space import Slot, Space
@@ -155,23 +155,6 @@ def network_id(family: str, assignment: Sequence[int]) -> str:
 def mixed_id(names: Sequence[str]) -> str:
     """The name of a network of any primitives, one a cell group: "Mobileblock_1+VGGblock_3+.."."""
     return "+".join(names)
-
-
-def parse_network_id(text: str, families: Mapping[str, int], groups: int) -> tuple[str, tuple[int, ...]]:
-    """The family and the indices of a published name; `families` tells how many primitives each has.
-
-    The family is all that stands before the last `groups` numbers, so that none is taken for another whose name it
-    begins with. ProblemError for anything else.
-    """
-    parts = text.rsplit("_", groups)
-    if len(parts) == groups + 1 and parts[0] in families and all(p.isdecimal() and p.isascii() for p in parts[1:]):
-        indices = tuple(int(p) for p in parts[1:])
-        if max(indices) < families[parts[0]]:
-            return parts[0], indices
-    known = ", ".join(f"{family} ({count} primitives)" for family, count in families.items())
-    raise ProblemError(
-        f"{text!r} is no network of this space", hint=f"Names are a family and {groups} indices. Families: {known}."
-    )
 
 
 def _bound(one: Primitive, layout: CellLayout, layer: int) -> _Bound:

@@ -63,11 +63,6 @@ class LayerCosts:
     latencies_s: tuple[Floats, ...]
     latency_errors_s: tuple[Floats, ...]
 
-    @property
-    def default_s(self) -> float:
-        """The latency of the default network."""
-        return float(self.latencies_s[0][self.cells.defaults[0]])
-
     def predict_s(self, assignments: ArrayLike) -> Floats:
         """The overhead and the sum over layers of networks (networks, groups), in seconds; NaN without a swap's."""
         chosen = self._chosen(assignments)
@@ -75,19 +70,6 @@ class LayerCosts:
         for layer, group in enumerate(self.cells.groups):
             found += self.cost_s[layer][chosen[:, group]]
         return found
-
-    def errors_s(self, assignments: ArrayLike) -> Floats:
-        """The standard error of `predict_s` by what is known of the measured networks (networks,).
-
-        It tells of noise alone, not of what an additive model leaves out.
-        """
-        chosen = self._chosen(assignments)
-        swapped = chosen != np.array(self.cells.defaults)
-        default = float(self.latency_errors_s[0][self.cells.defaults[0]])
-        variance = ((1.0 - swapped.sum(axis=1)) * default) ** 2
-        for group, errors in enumerate(self.latency_errors_s):
-            variance += np.where(swapped[:, group], errors[chosen[:, group]] ** 2, 0.0)
-        return np.asarray(np.sqrt(variance), np.float64)
 
     def spread(self) -> tuple[Floats, ...]:
         """The costs with the overhead in equal parts in them: for tables that have no place for it.

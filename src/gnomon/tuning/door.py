@@ -141,10 +141,3 @@ def _unusable(failure: Failure) -> RuntimeMissingError:
             hint=f"pip install {VERSIONS}",
         )
     return RuntimeMissingError(f"Apache TVM cannot be used: {failure.message}", hint=f"pip install {VERSIONS}")
-
-
-def facts_of(said: Mapping[str, Any] | Failure, error: Callable[[str], Exception]) -> Mapping[str, Any]:
-    """The facts, where a failure is gnomon's own business: raises what `error` makes of its message."""
-    if isinstance(said, Failure):
-        raise error(said.message)
-    return said

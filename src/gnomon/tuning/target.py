@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +30,6 @@ _FORMS = "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch6
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """A target as TVM takes it, and the command that links for it: empty for the host's own."""
-
-    target: Mapping[str, Any]
-    linker: str = ""
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,9 +148,3 @@ def _android(triple: str) -> str:
 
 def _host() -> str:
     return platform.machine()
-
-
-def target_text(target: Mapping[str, Any]) -> str:
-    """A target in a few words, for people."""
-    known = [str(target[name]) for name in ("mtriple", "mcpu") if target.get(name)]
-    return " ".join(known) or json.dumps(dict(target), sort_keys=True)
