@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.formats.test_dpu_profile import published_rule
-from tests.serving.servekit import PATH, Reply, Server, exchange, form, reply_of, request, served, waited
+from tests.serving.servekit import BOUNDARY, PATH, Reply, Server, exchange, form, reply_of, request, served, waited
 
 from gnomon.devices.dpu_http import DpuReply, DpuServer, measure_by_http
 from gnomon.formats.dpu_profile import read_dpu_profile
@@ -93,6 +93,11 @@ def test_health_tells_no_secrets(server: Server) -> None:
     assert "/" not in str(found)
 
 
+def _parts(disposition: str, count: int = 1) -> bytes:
+    head = f"--{BOUNDARY}\r\nContent-Disposition: form-data{disposition}\r\n\r\nx\r\n"
+    return f"{head * count}--{BOUNDARY}--\r\n".encode()
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "told"),
     [
@@ -111,6 +116,13 @@ def test_health_tells_no_secrets(server: Server) -> None:
         (request(form(b"m", "x" * 600)), 400, "more than 512 bytes"),
         (request(form(b"m", "n", more=form(b"m", None)[:-14])), 400, "file is given twice"),
         (request(form(b"m", "n")[:-20] + b"x" * 20), 400, "ends before"),
+        (request(_parts("; name=a")), 400, "'a' is none of kernel_name and file"),
+        (request(_parts("; name=a\r\nContent-Transfer-Encoding: base64")), 400, "transfer encoding 'base64'"),
+        (request(_parts("; name=a\r\nContent-Type: multipart/mixed; boundary=x")), 400, "no Content-Disposition"),
+        (request(_parts("")), 400, "no Content-Disposition"),
+        (request(_parts("; name=a", count=17)), 400, "more than 16 parts"),
+        (request(_parts("; name=a\r\nX: " + "y" * 9000)), 400, "malformed"),
+        (request(form(b"m", "n"), {"Content-Type": "multipart/form-data"}), 400, "boundary"),
         (request(form(b"m" * (2 << 20), "n")), 413, "and a model at most 1048576"),
         (request(b"", {"Content-Length": "99999999999"}), 413, "has 99999999999 bytes"),
     ],

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import gnomon
+from gnomon.core.strict_json import shown
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.serving.answers import Answer, error_answer
 from gnomon.serving.reception import Asked, Reception
@@ -30,6 +32,9 @@ _MOST_END_S = 30.0
 """How long the end of a running measurement is waited for: it is killed long before."""
 
 _CHUNK_BYTES = 1 << 16
+_MOST_PARTS = 16
+_PLAIN = frozenset({"7bit", "8bit", "binary"})
+_HINT = "Send multipart/form-data, as `curl -F file=@MODEL -F kernel_name=NAME` does."
 _BACKLOG = 512
 
 
@@ -38,6 +43,7 @@ class HttpServer:
 
     def __init__(self, reception: Reception, limits: Limits) -> None:
         web = aiohttp_web()
+        _silence()
         self._reception = reception
         self._most = limits.queue + _MORE_CONNECTIONS
         # aiohttp would log what strangers send; what is said of requests is the reception's affair.
@@ -114,16 +120,49 @@ class _Closing(asyncio.Protocol):
         transport.close()
 
 
-async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:
-    """The body as it comes. ProblemError where its transfer encoding is broken."""
+async def _pieces(request: web.BaseRequest) -> AsyncIterator[str | bytes]:
+    """The form as it comes: the name of a part, then its bytes. ProblemError for whatever is malformed."""
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    if request.content_type != "multipart/form-data":
+        told = shown(request.headers.get("Content-Type", ""))
+        raise _malformed(f"the content type is {told}, not multipart/form-data")
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     try:
-        while piece := await request.content.read(_CHUNK_BYTES):
-            yield piece
+        parts = await request.multipart()
+        count = 0
+        while (part := await parts.next()) is not None:
+            count += 1
+            if count > _MOST_PARTS:
+                raise _malformed(f"it has more than {_MOST_PARTS} parts")
+            if not isinstance(part, aiohttp.BodyPartReader) or not part.name:
+                raise _malformed("a part has no Content-Disposition: form-data with a name")
+            encoding = part.headers.get("Content-Transfer-Encoding", "binary")
+            if encoding.lower() not in _PLAIN:
+                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, and only plain ones are read")
+            yield part.name
+            while piece := await part.read_chunk(_CHUNK_BYTES):
+                yield piece
     except aiohttp_web().RequestPayloadError as error:
         raise ProblemError("the request's body is broken", hint="Send it again.") from error
+    except (ValueError, AssertionError, RuntimeError, HttpProcessingError) as error:  # what aiohttp's reader raises
+        ended = request.content.at_eof()
+        raise _malformed("it ends before its last boundary" if ended else shown(str(error))) from error
+
+
+def _malformed(what: str) -> ProblemError:
+    return ProblemError(f"the form is malformed: {what}", hint=_HINT)
+
+
+def _silence() -> None:
+    """Keep aiohttp from warning of the headers that strangers send, with these in the text."""
+    import aiohttp
+
+    for category in (aiohttp.BadContentDispositionHeader, aiohttp.BadContentDispositionParam):
+        warnings.filterwarnings("ignore", category=category)
 
 
 def _response(answer: Answer) -> web.StreamResponse:

@@ -26,13 +26,16 @@ _WIDTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request: `headers` have names in small letters, `pieces` gives the body, `peer` is who asks, for people."""
+    """A request: `headers` have names in small letters, `peer` is who asks, for people.
+
+    `pieces` gives the form that is its body: the name of a part, then its bytes.
+    """
 
     method: str
     path: str
     headers: Mapping[str, str]
     length: int | None
-    pieces: Callable[[], AsyncIterator[bytes]]
+    pieces: Callable[[], AsyncIterator[str | bytes]]
     peer: str
 
     @property
@@ -138,10 +141,7 @@ class Reception:
             return error_answer(507, message, "Make room on the server.", as_json=as_json)
 
     async def _received(self, asked: Asked, folder: Path, place: Place) -> Upload:
-        content_type = asked.headers.get("content-type", "")
-        return await receive(
-            asked.pieces(), content_type, folder / "model.onnx", limits=self._settings.limits, place=place
-        )
+        return await receive(asked.pieces(), folder / "model.onnx", limits=self._settings.limits, place=place)
 
     async def _served(self, upload: Upload, as_json: bool) -> Answer:
         order = replace(self._order, model=str(upload.path), digest=upload.digest)

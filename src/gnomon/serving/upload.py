@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from gnomon.core.strict_json import shown
 from gnomon.formats.complaints import Complaints
-from gnomon.formats.form_data import FormReader, Part, boundary_of
 from gnomon.serving.desk import Place
 from gnomon.serving.settings import Limits
 
@@ -53,12 +52,12 @@ class _Taken:
     size: int = 0
     digest: Any = field(default_factory=hashlib.sha256)
 
-    def begin(self, part: Part) -> None:
-        if part.name not in {FILE, KERNEL_NAME}:
-            self.complaints.tell("parts", f"{shown(part.name)} is none of {KERNEL_NAME} and {FILE}")
-        elif part.name in self.seen:
-            self.complaints.tell("parts", f"{part.name} is given twice")
-        self.seen.append(part.name)
+    def begin(self, name: str) -> None:
+        if name not in {FILE, KERNEL_NAME}:
+            self.complaints.tell("parts", f"{shown(name)} is none of {KERNEL_NAME} and {FILE}")
+        elif name in self.seen:
+            self.complaints.tell("parts", f"{name} is given twice")
+        self.seen.append(name)
 
     def add(self, data: bytes) -> None:
         """The next bytes of the part that began last. What is complained about is not kept."""
@@ -90,15 +89,12 @@ class _Taken:
         return name
 
 
-async def receive(
-    pieces: AsyncIterator[bytes], content_type: str, path: Path, *, limits: Limits, place: Place
-) -> Upload:
-    """Read a body into the file `path`.
+async def receive(pieces: AsyncIterator[str | bytes], path: Path, *, limits: Limits, place: Place) -> Upload:
+    """Read a form (the name of each part, then its bytes) into the file `path`.
 
     ProblemError for a form that is malformed or lacks something, TooLarge, Full where there is no room for it beside
     the others, TimeoutError for a client that is too slow, OSError for a disk that has no room.
     """
-    reader = FormReader(boundary_of(content_type))
     total = 0
     with path.open("xb") as file:
         taken = _Taken(file=file, limits=limits, place=place)
@@ -107,17 +103,15 @@ async def receive(
                 total += len(piece)
                 if total > limits.most_bytes + _MOST_FORM_BYTES:
                     raise TooLarge(f"the request is larger than {limits.most_bytes} bytes")
-                for event in reader.feed(piece):
-                    if isinstance(event, Part):
-                        taken.begin(event)
-                    else:
-                        taken.add(event.data)
-    reader.finish()
+                if isinstance(piece, str):
+                    taken.begin(piece)
+                else:
+                    taken.add(piece)
     name = taken.kernel_name()
     return Upload(path=path, size_bytes=taken.size, digest=taken.digest.hexdigest(), kernel_name=name)
 
 
-async def _in_time(pieces: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+async def _in_time(pieces: AsyncIterator[str | bytes], idle_s: float) -> AsyncIterator[str | bytes]:
     """The pieces, each within so many seconds of the one before. TimeoutError."""
     while True:
         try:
