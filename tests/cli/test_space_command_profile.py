@@ -19,8 +19,8 @@ from gnomon.cli.main import run
 from gnomon.jobs.space_folder import ACCURACY, LATENCY, read_accuracy
 from gnomon.jobs.space_look import look
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 pytestmark = pytest.mark.slow

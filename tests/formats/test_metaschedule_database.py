@@ -117,7 +117,7 @@ def test_through_the_record_file_and_back() -> None:
     assert write_metaschedule_database(again).records == records
 
 
-@pytest.mark.skipif(not HAS_TVM, reason="tvm is not installed: pip install 'gnomon[tvm]'")
+@pytest.mark.skipif(not HAS_TVM, reason="tvm is not installed: pip install '.[tvm]'")
 def test_tvm_reads_what_is_written_and_says_the_same(tmp_path: Path) -> None:
     found = read(*golden())
     untuned = TuningTrial(layer=found.layers[0].layer, configuration=UNTUNED, times_s=(1e-3,))

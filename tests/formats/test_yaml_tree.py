@@ -114,4 +114,4 @@ def test_without_pyyaml_the_error_says_how_to_install_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(RuntimeMissingError) as refused:
         read("a: 1")
-    assert refused.value.hint == "pip install 'gnomon[space]'"
+    assert refused.value.hint == f"{sys.executable} -m pip install 'pyyaml>=6'"

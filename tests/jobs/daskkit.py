@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @contextmanager
 def dask_cluster(folder: Path, *, workers: int) -> Iterator[str]:
     """The address of a scheduler with so many workers, each under its nanny; skips where Dask is not installed."""
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'gnomon[cluster]'")
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[cluster]'")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP_MONITOR_INTERVAL": "1s"}
     written = folder / "scheduler.json"
     common = ["--host", "127.0.0.1", "--no-dashboard"]

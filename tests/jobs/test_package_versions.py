@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnomon.jobs.packages import pip_line, requirements_of
+from gnomon.core.installing import pip_line
+from gnomon.jobs.packages import requirements_of
 from gnomon.jobs.targets import pip_names
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.tvm import Tvm

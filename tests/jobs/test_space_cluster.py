@@ -11,8 +11,8 @@ from tests.jobs.spacekit import CONFIG, write_config, write_images
 from gnomon import api_spaces as api
 from gnomon.jobs.space_folder import AccuracyRow, read_accuracy
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.mark.slow

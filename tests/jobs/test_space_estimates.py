@@ -18,7 +18,7 @@ from gnomon.jobs.space_study import Network, Study
 from gnomon.spaces.balanced_design import balanced_design
 from gnomon.spaces.rank_agreement import kendall_tau
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 VGG = "[VGGblock_0, VGGblock_1, VGGblock_2, VGGblock_3, VGGblock_4]"
 FOUR = (

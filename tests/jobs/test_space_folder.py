@@ -36,7 +36,7 @@ from gnomon.jobs.space_look import look
 from gnomon.jobs.space_select import SelectRequest, select_primitives
 from gnomon.jobs.space_study import Study
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("9" * 30)
 VALUES = st.recursive(

@@ -29,7 +29,7 @@ from gnomon.jobs.space_latencies import (
 from gnomon.jobs.space_study import Study
 from gnomon.jobs.space_written import write_tables
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from gnomon.jobs.space_study import Study
 from gnomon.jobs.space_training import Method, Trainer, Training, weights_path
 from gnomon.training.recipe import Recipe
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 Judge = Callable[[Training], AccuracyRow]
 FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)
@@ -183,7 +183,7 @@ def trainer(folder: Path, one: Study) -> Trainer:
 
 
 def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     from gnomon.training.state_files import write_state
 
     one = study()
@@ -226,7 +226,7 @@ def losing(method: Method, works: Trainer, network: str) -> Method:
 
 @pytest.mark.slow
 def test_a_training_in_stages_ends_as_one_without_even_where_the_stage_before_is_lost(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
     works = trainer(tmp_path, one)
     first, finetune = recipes(one)
@@ -246,7 +246,7 @@ def test_a_training_in_stages_ends_as_one_without_even_where_the_stage_before_is
 
 @pytest.mark.slow
 def test_what_failed_is_tried_again_unless_it_diverged(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
     works = trainer(tmp_path, one)
     first, finetune = recipes(one, epochs=1)

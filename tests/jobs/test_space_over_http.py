@@ -31,8 +31,8 @@ from gnomon.jobs.space_folder import LATENCY, LatencyRow, read_latency
 from gnomon.measure.progress import Progress
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'gnomon[http]'")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install '.[http]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 STANDINS = Path(__file__).parents[1] / "standins"
 SWAPS = ("VGG_1_1", "VGG_0_1", "VGG_1_0")

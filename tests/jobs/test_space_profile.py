@@ -18,8 +18,8 @@ from gnomon.formats.flat_tables import read_accuracies, read_latencies
 from gnomon.jobs.space_folder import ACCURACY, read_accuracy, read_latency
 from gnomon.jobs.space_look import look
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 ROOT = Path(__file__).resolve().parents[2]
 

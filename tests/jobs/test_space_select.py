@@ -22,7 +22,7 @@ from gnomon.jobs.space_study import Network, Study
 from gnomon.jobs.space_validate import read_selection
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 LIST = "[VGGblock_0, VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1]"
 COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}

@@ -14,7 +14,7 @@ from gnomon.jobs.space_folder import ProfileFolder
 from gnomon.jobs.space_look import look
 from gnomon.jobs.space_study import Network, open_study
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'gnomon[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 OWN = """\
 from gnomon.spaces.primitives import Primitive

@@ -87,7 +87,7 @@ def test_a_dask_cluster_does_the_same_and_survives_a_lost_worker(cluster: str, t
 
 @pytest.mark.slow
 def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'gnomon[cluster]'")
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[cluster]'")
     with pytest.raises(DeviceError, match="no Dask scheduler answers"):
         list(run_all(1, "tcp://127.0.0.1:9", square, {"1": (1, "", str(tmp_path))}))
 

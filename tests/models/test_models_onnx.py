@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def test_a_crash_or_a_hang_of_inference_is_one_error(tmp_path: Path, monkeypatch
 def test_without_onnx_the_hint_is_the_install_line(
     zoo_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(RuntimeMissingError) as caught:
         load(zoo_model("minilm-layer"))
-    assert caught.value.hint == "pip install 'gnomon[onnxruntime]'"
+    assert caught.value.hint == f"{sys.executable} -m pip install 'onnx>=1.17'"

@@ -305,6 +305,6 @@ def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RuntimeMissingError) as caught:
         layer_pictures(DOCUMENT, {"conv": measured(2, 3)}, tmp_path)
-    assert "gnomon[plot]" in str(caught.value.hint)
+    assert "matplotlib>=3.9" in str(caught.value.hint)
     with pytest.raises(RuntimeMissingError):
         network_picture(analyze(), tmp_path / "n.svg")

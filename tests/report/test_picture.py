@@ -165,7 +165,8 @@ def test_without_matplotlib_the_way_to_it_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "gnomon.report.picture", None)
     told: list[str] = []
     assert draw(document(), tmp_path, told.append) == []
-    assert told == ["no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'"]
+    line = f"{sys.executable} -m pip install 'matplotlib>=3.9'"
+    assert told == [f"no picture: matplotlib is not installed. Install it with: {line}"]
 
 
 def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RuntimeMissingError, match="matplotlib is not installed") as caught:
         draw_pictures(profile(), NONE, tmp_path)
-    assert "gnomon[plot]" in caught.value.hint
+    assert "matplotlib>=3.9" in caught.value.hint
 
 
 def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:

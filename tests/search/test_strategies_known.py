@@ -53,7 +53,7 @@ def test_without_pymoo_the_hint_is_how_to_install_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pymoo", None)
     with pytest.raises(RuntimeMissingError) as missing:
         make_strategy("nsga2", SPACE)
-    assert missing.value.hint == "pip install 'gnomon[search]'"
+    assert missing.value.hint == f"{sys.executable} -m pip install 'pymoo>=0.6.1'"
 
 
 def test_pymoo_is_loaded_by_those_alone_that_need_it() -> None:

@@ -56,7 +56,7 @@ def test_a_state_comes_back_from_the_file_it_was_written_into(tmp_path: Path) ->
 
 
 def test_a_trained_state_comes_back(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'gnomon[space]'")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     from gnomon.training.data import Dataset, Images, packed
     from gnomon.training.job import TrainJob
     from gnomon.training.loop import train

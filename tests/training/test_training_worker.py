@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.training.trainkit import job
 
+from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.training import Recipe, check
 from gnomon.training.worker import run_training
@@ -34,10 +35,10 @@ def test_without_pytorch_the_failure_says_how_to_install_it(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "torch", None)
     failure = run_training(job()).failure
     assert failure is not None and failure.stage == "load"
-    assert "pip install 'gnomon[space]'" in failure.message
+    assert "pip install '.[space]'" in failure.message
     with pytest.raises(RuntimeMissingError) as told:
         check(Recipe(epochs=1))
-    assert told.value.hint == "pip install 'gnomon[space]'"
+    assert told.value.hint == install_line("torch", python=sys.executable)
 
 
 def test_nothing_loads_pytorch_before_a_network_is_trained() -> None:

@@ -7,6 +7,7 @@ import platform
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from tests.tuning import tvmkit
 from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401 - a fixture
 
+from gnomon.core.installing import install_line
 from gnomon.devices.guard import Guard
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.tuning import tvm_program
@@ -96,7 +98,7 @@ def test_a_machine_without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tvm_program, "_PACKAGES", ("json", "no_such_package_of_tvm"))
     with pytest.raises(RuntimeMissingError, match="no no_such_package_of_tvm") as missing:
         require_tvm()
-    assert missing.value.hint == 'pip install "gnomon[tvm]"'
+    assert missing.value.hint == install_line("tvm", python=sys.executable)
 
 
 @needs_tvm

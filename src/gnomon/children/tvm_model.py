@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from .frame import Job, Refused, Work
 from .torch_program import load_program
 from .tvm_half import HALF, in_half
 
+_PIP = f"{shlex.quote(sys.executable)} -m pip install"
 _INNER = ("block", "body", "then_case", "else_case")
 
 
@@ -65,7 +68,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise Refused('ONNX files are read by the package onnx: pip install "gnomon[tvm]"') from error
+        raise Refused(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'") from error
     from tvm.relax.frontend.onnx import from_onnx
 
     model = onnx.load(str(path))
@@ -102,7 +105,7 @@ def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
     try:
         program = load_program(path)
     except ImportError as error:
-        raise Refused('a PyTorch exported program needs PyTorch: pip install "gnomon[space]"') from error
+        raise Refused(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'") from error
     from tvm.relax.frontend.torch import from_exported_program
 
     return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)
@@ -113,7 +116,9 @@ def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
         import tflite
         from tvm.relax.frontend.tflite import from_tflite
     except ImportError as error:
-        raise Refused("TVM reads TFLite files by the package tflite: pip install tflite, or convert to ONNX") from error
+        raise Refused(
+            f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX"
+        ) from error
     if shapes:
         raise Refused("the shapes of a TFLite file are in it")
     return from_tflite(tflite.Model.GetRootAsModel(path.read_bytes(), 0))

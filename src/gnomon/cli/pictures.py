@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.installing import install_line
+
 _NAMES = ("plan.svg", "plan.png")
+_MISSING = f"no picture: matplotlib is not installed. Install it with: {install_line('plot', python=sys.executable)}"
 
 
 def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
@@ -17,7 +21,7 @@ def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) ->
     try:
         from gnomon.report.picture import draw_placement
     except ImportError:
-        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        tell(_MISSING)
         return []
     paths = [folder / name for name in _NAMES]
     try:
@@ -33,7 +37,7 @@ def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None])
     try:
         from gnomon.report.front_picture import draw_front
     except ImportError:
-        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        tell(_MISSING)
         return []
     paths = [to.with_name(f"{to.name}{suffix}") for suffix in (".svg", ".png")]
     try:
@@ -49,7 +53,7 @@ def draw_evaluation(evaluation: dict[str, Any], to: Path, tell: Callable[[str], 
     try:
         from gnomon.report.estimator_picture import evaluation_picture
     except ImportError:
-        tell("no picture: matplotlib is not installed. Install it with: pip install 'gnomon[plot]'")
+        tell(_MISSING)
         return []
     try:
         return [str(path) for path in evaluation_picture(evaluation, to)]

@@ -7,7 +7,7 @@ from typing import Any
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
-from gnomon.jobs.targets import reason_of
+from gnomon.jobs.targets import pip_requirements_line, reason_of
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.registry import all_runtimes
 
@@ -33,7 +33,7 @@ def runtimes_document() -> dict[str, Any]:
         }
         if isinstance(answer, Failure):
             row["reason"] = reason_of(answer)
-            row["install"] = f"pip install '{runtime.requirement}'"
+            row["install"] = pip_requirements_line(runtime.wheels, python or "python")
         else:
             row["version"], row["backends"] = answer["version"], list(answer["backends"])
             row["details"] = {k: v for k, v in answer.items() if k not in {"version", "backends"}}

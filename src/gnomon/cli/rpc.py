@@ -17,7 +17,7 @@ def rpc() -> None:
     """Start, look at and end a tracker with servers of TVM's RPC protocol, which `gnomon tune` measures on.
 
     Two really different devices are made of one machine: wide has all cores and all vector units, narrow one thread
-    and the plainest code. Needs pip install "gnomon[tvm]".
+    and the plainest code. Needs the extra tvm of the project.
     """
 
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.devices.dpu_http_status import Busy, judged, pause_s
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
@@ -293,6 +295,7 @@ def _aiohttp() -> Any:
         import aiohttp
     except ImportError as error:
         raise RuntimeMissingError(
-            "aiohttp is not installed, and sending models to a server needs it", hint='pip install "gnomon[http]"'
+            "aiohttp is not installed, and sending models to a server needs it",
+            hint=install_line("http", python=sys.executable),
         ) from error
     return aiohttp

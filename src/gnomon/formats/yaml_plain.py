@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from typing import Any
 
+from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError
 
 Plain = None | bool | int | float | str
@@ -25,7 +27,8 @@ def pyyaml() -> Any:
         import yaml
     except ImportError as error:
         raise RuntimeMissingError(
-            f"YAML configs are read with PyYAML, which cannot be loaded: {error}", hint="pip install 'gnomon[space]'"
+            f"YAML configs are read with PyYAML, which cannot be loaded: {error}",
+            hint=install_line("pyyaml", python=sys.executable),
         ) from error
     return yaml
 

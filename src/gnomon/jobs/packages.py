@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import gnomon
+from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
 from gnomon.jobs.contender import Contender
 from gnomon.jobs.lab import Lab
@@ -133,11 +134,6 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     """What pip is to install: numpy and the `wheels`, each in the version that is known, else as it is required."""
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
-
-
-def pip_line(requirements: Sequence[str]) -> str:
-    """The shell command that installs them."""
-    return f"python -m pip install {shlex.join(requirements)}"
 
 
 def _readme(contender: Contender, plan: dict[str, Any]) -> str:

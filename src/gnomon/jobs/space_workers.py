@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 
@@ -169,7 +171,7 @@ def _distributed() -> Any:
         import distributed
     except ImportError as error:
         raise RuntimeMissingError(
-            f"Dask cannot be loaded: {error}", hint="Install it: pip install 'gnomon[cluster]'"
+            f"Dask cannot be loaded: {error}", hint=install_line("cluster", python=sys.executable)
         ) from error
     return distributed
 

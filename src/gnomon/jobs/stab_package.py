@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
 from gnomon.formats.stab_config import settings_text, with_placement
-from gnomon.jobs.packages import pip_line, requirements_of
+from gnomon.jobs.packages import requirements_of
 from gnomon.measure.pack import packed_agent
 from gnomon.models.model import Model
 from gnomon.models.nnpackage import CONFIG, MANIFEST, METADATA, read_nnpackage

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gnomon.core.installing import pip_line
 from gnomon.core.sample import Failure
 from gnomon.errors import AgentError, RuntimeMissingError, UsageError
 from gnomon.measure.link import AgentLink
@@ -52,6 +53,11 @@ def pip_names(wheels: Sequence[str]) -> list[str]:
     return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
 
 
+def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
+    """The shell command that installs what runs a runtime's plans: numpy and its requirements."""
+    return pip_line(["numpy", *wheels], python)
+
+
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask each runtime on the device for its version and backends; those that do not answer are missing."""
     commands = {r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels)} for r in runtimes}
@@ -61,7 +67,8 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
     for runtime in runtimes:
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
-            hint = f"pip install '{runtime.requirement}'" if link.info.python else _NO_PYTHON
+            python = link.info.python
+            hint = pip_requirements_line(runtime.wheels, python) if python else _NO_PYTHON
             missing.append(Missing(name=runtime.name, reason=reason_of(answer), hint=hint))
             continue
         if not isinstance(answer.get("version"), str) or not _are_texts(answer.get("backends")):

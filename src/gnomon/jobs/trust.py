@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.contender import level
@@ -27,7 +29,7 @@ _DRIFT = 0.05
 _UNCHECKED = Doubt(
     kind="unchecked-conversion",
     message="no runtime here loads the model as it is, so what it was converted to is only checked against itself",
-    hint="Install one on this machine: pip install onnxruntime",
+    hint=f"Install one on this machine: {install_line('onnxruntime', python=sys.executable)}",
 )
 
 _MOST_HANGS = 4

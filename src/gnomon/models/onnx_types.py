@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Tensor
+from gnomon.core.installing import install_line
 from gnomon.errors import ModelError, RuntimeMissingError
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def onnx_package() -> Any:
     except ImportError as error:
         raise RuntimeMissingError(
             f"reading an ONNX model needs the package onnx, which cannot be loaded: {error}",
-            hint="pip install 'gnomon[onnxruntime]'",
+            hint=install_line("onnx", python=sys.executable),
         ) from error
     return onnx
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.report.overlay_series import series_of
 from gnomon.report.plain import clean
 
 _KINDS = ("svg", "png")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_INSTALL = "pip install 'gnomon[plot]'"
+_INSTALL = install_line("plot", python=sys.executable)
 
 
 def layer_pictures(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.report.plain import clean
 from gnomon.report.space_points import choice_of, pairs_of, points_of
 
 _SUFFIXES = (".svg", ".png")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_INSTALL = "pip install 'gnomon[plot]'"
+_INSTALL = install_line("plot", python=sys.executable)
 
 
 def draw_pictures(document: Mapping[str, Any], extras: Mapping[str, Any], folder: Path) -> list[str]:

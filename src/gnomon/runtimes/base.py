@@ -120,8 +120,6 @@ class Runtime(Protocol):
     name: str
     #: Graph.format values that the runtime loads.
     formats: frozenset[str]
-    #: The pip requirement that installs it beside gnomon.
-    requirement: str
     #: The pip requirements that a device needs to run it: brought to a device that lacks them.
     wheels: tuple[str, ...]
 

@@ -31,7 +31,6 @@ class LiteRt:
 
     name = "litert"
     formats = frozenset({"tflite"})
-    requirement = "gnomon[litert]"
     wheels: tuple[str, ...] = ("ai-edge-litert>=2.1.6",)
     tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (

@@ -39,7 +39,6 @@ class Ncnn:
 
     name = "ncnn"
     formats = frozenset({"ncnn"})
-    requirement = "gnomon[ncnn]"
     wheels: tuple[str, ...] = ("ncnn>=1.0.20250503",)
     tunings: tuple[Tuning, ...] = (THREADS,)
 

@@ -48,7 +48,6 @@ class Onert:
 
     name = "onert"
     formats = frozenset({"circle", "tflite"})
-    requirement = "gnomon[onert]"
     wheels: tuple[str, ...] = ("onert>=0.1.0",)
     tunings: tuple[Tuning, ...] = (
         THREADS,

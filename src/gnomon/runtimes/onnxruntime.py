@@ -18,7 +18,6 @@ class OnnxRuntime(WholeModelRuntime):
     """The adapter of ONNX Runtime."""
 
     name = "onnxruntime"
-    requirement = "gnomon[onnxruntime]"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     tunings: tuple[Tuning, ...] = (
         THREADS,

@@ -18,7 +18,6 @@ class OpenVino(WholeModelRuntime):
 
     name = "openvino"
     formats = frozenset({"onnx", "tflite"})
-    requirement = "gnomon[openvino]"
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
     tunings: tuple[Tuning, ...] = (THREADS,)
 

@@ -34,7 +34,6 @@ class Tvm(WholeModelRuntime):
 
     name = "tvm"
     by_name_only = True
-    requirement = "gnomon[tvm]"
     # Two versions that do not know each other crash in the middle of a job.
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)

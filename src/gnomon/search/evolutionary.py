@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Set
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from gnomon.core.installing import install_line
 from gnomon.core.space import Space
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.search.archive import Archive
@@ -33,7 +35,8 @@ try:
     from pymoo.problems.static import StaticProblem
 except ImportError as error:
     raise RuntimeMissingError(
-        f"NSGA-II and SPEA2 need pymoo, which cannot be imported: {error}", hint="pip install 'gnomon[search]'"
+        f"NSGA-II and SPEA2 need pymoo, which cannot be imported: {error}",
+        hint=install_line("search", python=sys.executable),
     ) from error
 
 POPULATION = 12  # small: each evaluation is a run on a device

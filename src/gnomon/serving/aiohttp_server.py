@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import warnings
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import gnomon
+from gnomon.core.installing import install_line
 from gnomon.core.strict_json import shown
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.serving.answers import Answer, error_answer
@@ -189,6 +191,6 @@ def aiohttp_web() -> Any:
         from aiohttp import web
     except ImportError as error:
         raise RuntimeMissingError(
-            "aiohttp is not installed, and the server needs it", hint='pip install "gnomon[http]"'
+            "aiohttp is not installed, and the server needs it", hint=install_line("http", python=sys.executable)
         ) from error
     return web

@@ -137,6 +137,6 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     if version > len(STEPS):
         raise RecordError(
             f"{path} was written by a newer gnomon: schema {version}, this one knows up to {len(STEPS)}",
-            hint="Upgrade gnomon (pip install -U gnomon), or give another path; this file was not touched.",
+            hint="Upgrade gnomon, or give another path; this file was not touched.",
         )
     return int(version)

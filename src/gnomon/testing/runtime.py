@@ -71,7 +71,6 @@ class RuntimeContract:
 
     def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
         assert adapter.name
-        assert adapter.requirement
         assert model.graph.format in adapter.formats
 
     def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+from gnomon.core.installing import install_line
 from gnomon.devices.child_process import Program
 from gnomon.toolchains.base import Toolchain
 from gnomon.toolchains.child_toolchain import ChildToolchain, missing_packages
@@ -38,5 +40,5 @@ def onnxruntime_int8(settings: Mapping[str, Any]) -> Toolchain:
             job_timeout_s=found["timeout_s"],
             memory_bytes=found["memory_gib"] << 30,
         ),
-        needs=lambda: missing_packages(("onnxruntime", "onnx"), "pip install 'gnomon[onnxruntime]'"),
+        needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime", python=sys.executable)),
     )

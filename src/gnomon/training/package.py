@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError
-
-INSTALL = "pip install 'gnomon[space]'"
-"""What makes training possible on a machine."""
 
 
 def torch_package() -> Any:
@@ -16,6 +15,7 @@ def torch_package() -> Any:
         import torch
     except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
         raise RuntimeMissingError(
-            f"training a network needs the package torch, which cannot be loaded: {error}", hint=INSTALL
+            f"training a network needs the package torch, which cannot be loaded: {error}",
+            hint=install_line("torch", python=sys.executable),
         ) from error
     return torch

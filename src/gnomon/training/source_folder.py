@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.formats.complaints import Complaints
 from gnomon.training.data import Images
@@ -183,7 +185,7 @@ def _pillow() -> Any:
     except (ImportError, OSError) as error:
         raise RuntimeMissingError(
             f"images in folders are decoded by Pillow, which cannot be loaded: {error}",
-            hint="pip install pillow, or give the images as npz:FILE.",
+            hint=f"{install_line('pillow', python=sys.executable)}, or give the images as npz:FILE.",
         ) from error
     return Image
 

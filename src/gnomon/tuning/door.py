@@ -7,6 +7,7 @@ end are answers of a child, and cost the job that it was at.
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -15,13 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.devices.child_process import ChildProcess, Program
 from gnomon.devices.guard import Guard
 from gnomon.errors import RuntimeMissingError
 
 CHILD = "tvm_child"
-VERSIONS = "apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1"
+_VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
 _LINE_BYTES = 256 << 20
 _START_S = 120.0
 
@@ -133,11 +135,11 @@ class Door:
 def _unusable(failure: Failure) -> RuntimeMissingError:
     """Why TVM cannot be used, with the next step."""
     if failure.message.endswith(("No module named 'tvm'", "No module named 'tvm_ffi'")):
-        return RuntimeMissingError("Apache TVM is not installed here", hint='pip install "gnomon[tvm]"')
+        return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm", python=sys.executable))
     if failure.kind == "crash":
         return RuntimeMissingError(
             f"the installed Apache TVM crashes when a tuning context is built ({failure.message}): its two packages do "
             "not fit each other",
-            hint=f"pip install {VERSIONS}",
+            hint=_VERSIONS,
         )
-    return RuntimeMissingError(f"Apache TVM cannot be used: {failure.message}", hint=f"pip install {VERSIONS}")
+    return RuntimeMissingError(f"Apache TVM cannot be used: {failure.message}", hint=_VERSIONS)

@@ -18,11 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnomon.core.installing import install_line
 from gnomon.devices.child_process import Program, child_environment, tail
 from gnomon.devices.guard import Guard
 from gnomon.errors import DeviceError, RuntimeMissingError
 
-INSTALL = 'pip install "gnomon[tvm]"'
+_INSTALL = install_line("tvm", python=sys.executable)
 _PACKAGES = ("tvm", "tvm_ffi", "tornado", "psutil", "cloudpickle")
 _BOUND = re.compile(rb"bind to \S+:([0-9]{1,5})\s*$", re.ASCII | re.MULTILINE)
 _LOG_HEAD_BYTES = 1 << 16
@@ -35,7 +36,7 @@ def require_tvm() -> None:
     """RuntimeMissingError that names the missing packages if the server programs cannot run here."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise RuntimeMissingError(f"TVM's servers are not installed here: no {', '.join(missing)}", hint=INSTALL)
+        raise RuntimeMissingError(f"TVM's servers are not installed here: no {', '.join(missing)}", hint=_INSTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,11 @@ class TvmProgram:
         said = [line.strip() for line in tail(self._log).splitlines() if line.strip()]
         text = "; ".join(said[-_TOLD_LINES:])
         if "ModuleNotFoundError" in text or "ImportError" in text:
-            return RuntimeMissingError(f"TVM cannot be loaded: {text}", hint=INSTALL)
+            return RuntimeMissingError(f"TVM cannot be loaded: {text}", hint=_INSTALL)
         return DeviceError(
             f"TVM's {self._module} {what}{': ' + text if text else ''}",
             hint=f"Try it by itself: {sys.executable} -m tvm.exec.{self._module} --help; TVM is installed anew with "
-            + INSTALL,
+            + _INSTALL,
             transient=True,
         )
 

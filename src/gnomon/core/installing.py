@@ -1,0 +1,54 @@
+"""How what is missing is installed: pip lines that name the packages themselves.
+
+Gnomon is on no package index, so that no line may name it: whoever took the name there would run code on users'
+machines.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+_ONNX = ("onnx>=1.17",)
+_ONNXRUNTIME = ("onnxruntime>=1.23", *_ONNX)
+_OPENVINO = ("openvino>=2025.3", *_ONNX)
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "onert": ("onert>=0.1.0",),
+    "onnxruntime": _ONNXRUNTIME,
+    "openvino": _OPENVINO,
+    "litert": ("ai-edge-litert>=2.1.6",),
+    "ncnn": ("ncnn>=1.0.20250503", *_ONNX),
+    "plot": ("matplotlib>=3.9",),
+    "search": ("pymoo>=0.6.1",),
+    "space": (*_ONNXRUNTIME, "torch>=2.4", "pyyaml>=6", "scikit-learn>=1.4", "pillow>=10"),
+    "quantise": (*_ONNXRUNTIME, "openvino>=2025.3", "nncf>=3.4"),
+    "http": ("aiohttp>=3.14",),
+    "cluster": ("distributed>=2024.8",),
+    "tvm": (
+        *_ONNXRUNTIME,
+        "apache-tvm==0.27.0.post1",
+        "apache-tvm-ffi==0.1.14.post1",
+        "cloudpickle>=3",
+        "psutil>=5.9",
+        "tflite>=2.10",
+        "tornado>=6.1",
+        'xgboost-cpu>=2.1; sys_platform == "linux" and platform_machine == "x86_64"',
+    ),
+}
+"""The requirements of each extra of pyproject.toml, those of the extras in it among them; a test holds them equal."""
+
+
+def pip_line(requirements: Sequence[str], python: str = "python") -> str:
+    """The shell command that installs them for an interpreter."""
+    return f"{shlex.quote(python)} -m pip install {shlex.join(requirements)}"
+
+
+def install_line(*names: str, python: str) -> str:
+    """The shell command that installs extras and packages for an interpreter.
+
+    A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
+    """
+    known = {one.split(">=")[0].split("==")[0]: one for wanted in EXTRAS.values() for one in wanted}
+    wanted = [one for name in names for one in EXTRAS.get(name, (known.get(name, name),))]
+    return pip_line(list(dict.fromkeys(wanted)), python)

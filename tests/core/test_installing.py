@@ -1,0 +1,55 @@
+"""The lines that install what is missing: they name packages, as pyproject.toml does, and never gnomon."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from gnomon.core.installing import EXTRAS, install_line, pip_line
+
+ROOT = Path(__file__).resolve().parents[2]
+BY_NAME = re.compile(r"""pip install (?:-\S+ )*['"]?gnomon\b|(?<![\w.])gnomon\[[a-z]+\]""")
+GROUPS = {"all", "dev"}
+
+
+def wanted(extras: dict[str, list[str]], name: str) -> list[str]:
+    """The requirements of an extra, with those of the extras that it names."""
+    found: list[str] = []
+    for one in map(Requirement, extras[name]):
+        inner = [wanted(extras, extra) for extra in sorted(one.extras)] if one.name == "gnomon" else [[str(one)]]
+        found += [text for texts in inner for text in texts]
+    return list(dict.fromkeys(found))
+
+
+def test_the_table_says_what_pyproject_says() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - GROUPS
+    for name, told in EXTRAS.items():
+        assert {str(Requirement(one)) for one in told} == set(wanted(extras, name)), name
+        assert len(set(told)) == len(told), name
+
+
+def test_a_line_names_packages_for_the_python_that_is_asked() -> None:
+    assert install_line("plot", python="/a b/python") == "'/a b/python' -m pip install 'matplotlib>=3.9'"
+    assert install_line("pillow", "mlxtend", python="py") == "py -m pip install 'pillow>=10' mlxtend"
+    assert install_line("onnx", "onnxruntime", python="py") == "py -m pip install 'onnx>=1.17' 'onnxruntime>=1.23'"
+    assert pip_line(["a==1"]) == "python -m pip install a==1"
+
+
+def test_nothing_tells_users_to_install_gnomon_by_its_name() -> None:
+    files = [path for folder in ("src", "docs", "benchmarks", "scripts", "zoo") for path in (ROOT / folder).rglob("*")]
+    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix in {".py", ".md", ".sh", ".pyi"}}
+    assert len(texts) > 100
+    assert all(map(BY_NAME.search, ("pip install gnomon", "pip install -U 'gnomon[x]'", "needs gnomon[x]")))
+    assert [str(path) for path, text in texts.items() if BY_NAME.search(text)] == []
+
+
+def test_child_programs_which_import_nothing_of_gnomon_name_the_same_versions() -> None:
+    text = (ROOT / "src/gnomon/children/tvm_model.py").read_text(encoding="utf-8")
+    told = set(re.findall(r"\{_PIP\} '([^']+)'", text))
+    assert len(told) == 3
+    assert told <= {one for extra in EXTRAS.values() for one in extra}
