@@ -30,7 +30,7 @@ class Board:
 @contextmanager
 def board(name: str = "board") -> Iterator[Board]:
     """A running board: the standard library is all that its Python has. RuntimeError where there is no SSH server."""
-    from tests.devices.sshkit import missing, ssh_server, user
+    from tests.devices.shell.sshkit import missing, ssh_server, user
 
     if what := missing():
         raise RuntimeError(what)

@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 
 from common import arguments, model_path, own_record, publish, spread
-from gnomon.jobs.across import AcrossPlacer
-from gnomon.jobs.anchor import Anchor, measure_beside
-from gnomon.jobs.blocks import random_chains
-from gnomon.jobs.contender import choose_clock, level
-from gnomon.jobs.lab import open_lab
-from gnomon.jobs.request import Request
-from gnomon.jobs.singles import profile_singles
-from gnomon.jobs.trust import reference
+from gnomon.jobs.place.across import AcrossPlacer, random_chains
+from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
 
 MODELS = ("ppocr-det.onnx", "ppocr-rec.onnx", "efficientnet-lite0.onnx", "minilm-layer.onnx")
 CHAINS = 10

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from common import arguments, publish, spread
-from gnomon.core.common import CommonPlan, common_problem, least_total
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+from gnomon.core.solver.common import CommonPlan, common_problem, least_total
 from gnomon.core.space import Slot, Space
 from solver_speed import partial_tree
 

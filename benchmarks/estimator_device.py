@@ -18,21 +18,19 @@ from typing import Any
 import numpy as np
 
 from common import own_record, parser, publish, spread
-from gnomon.api import request_of
-from gnomon.estimate.columns import Columns, Floats
+from gnomon.api.place import request_of
+from gnomon.estimate.columns import Columns, Floats, Unknown
 from gnomon.estimate.design import suggest
+from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import fit
-from gnomon.estimate.metrics import coverage, relative_error, spearman, within
-from gnomon.estimate.options import Unknown
 from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator_eval import ceiling
-from gnomon.jobs.estimators import Described, described
-from gnomon.jobs.nets_measure import measure_nets
-from gnomon.jobs.request import Request
-from gnomon.jobs.table_build import TableRequest, build_table
+from gnomon.jobs.estimator.evaluation import ceiling
+from gnomon.jobs.estimator.job import Described, described
+from gnomon.jobs.table.job import TableRequest, build_table
+from gnomon.jobs.table.nets import measure_nets
+from gnomon.session.request import Request
 from gnomon.spaces.fuse import UNFUSED
-from gnomon.spaces.loading import load_space
-from gnomon.spaces.search_space import draw
+from gnomon.spaces.loading import draw, load_space
 
 Assignments = np.ndarray[Any, Any]
 SPACE = "mobilenetv2-cifar10"

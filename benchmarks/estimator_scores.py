@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator_data import Data
-from gnomon.estimate.columns import Floats
-from gnomon.estimate.estimator import Estimator
-from gnomon.estimate.metrics import coverage, relative_error, spearman, within
-from gnomon.estimate.options import Unknown
+from gnomon.estimate.columns import Floats, Unknown
+from gnomon.estimate.estimator import Estimator, coverage, relative_error, spearman, within
 
 HELD_OUT = 3000
 _HELD_OUT_OF_FEW = 400

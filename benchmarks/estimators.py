@@ -17,13 +17,10 @@ import numpy as np
 from common import parser, publish
 from estimator_data import Data, load
 from estimator_scores import HELD_OUT, Split, ceiling, mean_of, scores, split_of, trimmed
-from gnomon.estimate.columns import Columns, Floats
+from gnomon.estimate.columns import Columns, Floats, Unknown
 from gnomon.estimate.design import suggest
-from gnomon.estimate.estimator import Estimator
-from gnomon.estimate.fit import fit
-from gnomon.estimate.metrics import spearman
-from gnomon.estimate.options import Unknown
-from gnomon.estimate.source import Source, source
+from gnomon.estimate.estimator import Estimator, spearman
+from gnomon.estimate.fit import Source, fit, source
 
 POOL = 2000
 SOURCE_POOL = 900

@@ -16,7 +16,7 @@ import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.dominance import nondominated
-from gnomon.core.front import exact_front
+from gnomon.core.front.front import exact_front
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError
 

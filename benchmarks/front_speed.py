@@ -19,7 +19,7 @@ import numpy as np
 from front_models import blocks_model, graph_model
 from front_training import inception, tangled, training_model, transformer
 from gnomon.core.cost import CostModel
-from gnomon.core.front import Front, exact_front
+from gnomon.core.front.front import Front, exact_front
 
 _EXACT = (
     ("LayerGraphs_bert24_inference", 2),

@@ -24,12 +24,12 @@ from board import Board, board
 from common import arguments, model_path, own_record, publish, spread
 from gnomon.core.stats import order_statistic_interval
 from gnomon.devices.opening import opened
-from gnomon.jobs.inside import InsidePlacer
-from gnomon.jobs.lab import open_lab
-from gnomon.jobs.place import place
-from gnomon.jobs.request import THIS_MACHINE, Request
-from gnomon.jobs.trust import reference
+from gnomon.jobs.place.inside import InsidePlacer
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import THIS_MACHINE, Request
 from placement import figures
 
 MODELS = ("mix.circle", "efficientnet-lite0.circle")

@@ -18,8 +18,8 @@ import numpy as np
 
 from common import parser, publish, spread
 from gnomon.core.cost import Floats
-from gnomon.core.overlay import LayerTimes, choose_network
-from gnomon.core.portfolio import best_portfolio
+from gnomon.core.overlay.choice import LayerTimes, choose_network
+from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.errors import InfeasibleError
 
 LAYERS, CONFIGURATIONS, DEVICES = 50, 10_000, 100

@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from common import parser, publish, spread
-from gnomon.api_tuning import TuneOptions, overlay_analyze, overlay_collect, overlay_deploy, tune
-from gnomon.core.overlay import LayerTimes, regrets_of
-from gnomon.tuning.device_settings import device_settings
-from gnomon.tuning.servers import RpcServers, ServersRequest
+from gnomon.api.tune import TuneOptions, overlay_analyze, overlay_collect, overlay_deploy, tune
+from gnomon.core.overlay.choice import LayerTimes, regrets_of
+from gnomon.tuning.servers import RpcServers, ServersRequest, device_settings
 from tune_speed import network
 
 DEVICES = ("wide", "narrow")

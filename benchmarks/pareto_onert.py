@@ -21,20 +21,18 @@ from typing import Any
 import numpy as np
 
 from common import model_path, own_record, parser, publish, spread
-from gnomon.api import pareto
+from gnomon.api.place import pareto
 from gnomon.core.space import Space
-from gnomon.jobs.anchor import Anchor, measure_beside
-from gnomon.jobs.contender import choose_clock, level
-from gnomon.jobs.lab import open_lab
-from gnomon.jobs.objectives import LATENCY
-from gnomon.jobs.pareto_exact import latency_model, priced_model
-from gnomon.jobs.pareto_records import Pareto
-from gnomon.jobs.pareto_space import decision_space
-from gnomon.jobs.request import Request
-from gnomon.jobs.singles import profile_singles
-from gnomon.jobs.transferring import inside_placer
-from gnomon.jobs.trust import reference
+from gnomon.jobs.pareto.exact import latency_model, priced_model
+from gnomon.jobs.pareto.records import Pareto
+from gnomon.jobs.pareto.space import decision_space
+from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.progress import Progress
+from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.objectives import LATENCY
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
 from search_spaces import Priced
 from searches import examine, summary
 

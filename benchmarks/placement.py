@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from common import arguments, model_path, own_record, publish
-from gnomon.jobs.contender import Proved, level
-from gnomon.jobs.place import Placement, place
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import Placement, place
+from gnomon.session.contender import Proved, level
+from gnomon.session.request import Request
 
 MODELS = (
     "mix.circle",

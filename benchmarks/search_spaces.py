@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
-from gnomon.core.hypervolume import MOST_OBJECTIVES
+from gnomon.core.dominance import MOST_OBJECTIVES
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError
-from gnomon.formats.pareto_dump import read_dump
+from gnomon.formats.pareto.dump import read_dump
 
 OBJECTIVES = (Objective("latency", "ms"), Objective("memory", "MiB"))
 SIZES = ((2,) * 8, (2,) * 10, (2,) * 12, (3,) * 5, (3,) * 6, (3,) * 8, (3, 3, 3, 3, 4, 3, 2))

@@ -20,9 +20,8 @@ import numpy as np
 
 from common import parser, publish
 from gnomon.core.cost import Floats
-from gnomon.core.dominance import nondominated
-from gnomon.core.hypervolume import hypervolume
-from gnomon.search.registry import make_strategy
+from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.search.driver import make_strategy
 from search_devices import devices
 from search_spaces import Priced, made_up, read_folder
 

@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
-from gnomon.core.solve import solve
+from gnomon.core.solver.solve import solve
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError
 

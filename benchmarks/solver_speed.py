@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gnomon.core.cost import CostModel, Objective, PairCost
-from gnomon.core.solve import solve
+from gnomon.core.solver.solve import solve
 from gnomon.core.space import Slot, Space
 
 Edges = list[tuple[int, int]]

@@ -25,21 +25,13 @@ from typing import Any
 import numpy as np
 
 from common import own_record, parser, publish
-from gnomon.api import request_of
-from gnomon.jobs.space_latency import FilesMeasured, FilesRequest, measure_files
-from gnomon.jobs.space_predict import (
-    WAYS,
-    Assignment,
-    fit_predictor,
-    latencies,
-    mixed_networks,
-    score,
-)
+from gnomon.api.place import request_of
+from gnomon.jobs.space.latency import FilesMeasured, FilesRequest, measure_files
+from gnomon.jobs.space.predict import WAYS, Assignment, fit_predictor, latencies, mixed_networks, score
 from gnomon.models.units import write_net
-from gnomon.spaces.cell_space import CellLayout, CellSpace, network_id, swaps
-from gnomon.spaces.layer_costs import Cells, Latency
-from gnomon.spaces.primitive_families import default_of, published_primitives
-from gnomon.spaces.primitives import families_of
+from gnomon.spaces.cells.costs import Cells, Latency
+from gnomon.spaces.cells.primitives import default_of, families_of, published_primitives
+from gnomon.spaces.cells.space import CellLayout, CellSpace, network_id, swaps
 from gnomon.toolchains.base import ToolJob
 from gnomon.toolchains.openvino_int8 import openvino_int8
 from gnomon.toolchains.ort_int8 import onnxruntime_int8

@@ -21,16 +21,16 @@ from pathlib import Path
 import numpy as np
 
 import common
-from gnomon.jobs.space_estimates import accuracy_effects, seen_networks
-from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
-from gnomon.jobs.space_images import open_images
-from gnomon.jobs.space_methods import Budget, plan, recipes
-from gnomon.jobs.space_study import Family, Study, open_study
-from gnomon.jobs.space_training import Trainer
+from gnomon.core.cost import Floats
+from gnomon.jobs.space.estimates import accuracy_effects, seen_networks
+from gnomon.jobs.space.folder import AccuracyRow, ProfileFolder
+from gnomon.jobs.space.images import open_images
+from gnomon.jobs.space.methods import Budget, plan, recipes
+from gnomon.jobs.space.study import Family, Study, open_study
+from gnomon.jobs.space.training import Trainer
 from gnomon.measure.progress import Progress
-from gnomon.spaces.features import Floats
-from gnomon.spaces.rank_agreement import kendall_tau, tau_interval
-from gnomon.training.data import packed
+from gnomon.spaces.cells.costs import kendall_tau, tau_interval
+from gnomon.training.data.dataset import packed
 
 CONFIG = """\
 search_space_cfg:

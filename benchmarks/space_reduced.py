@@ -29,23 +29,22 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.api import request_of
-from gnomon.api_spaces import select_primitives
+from gnomon.api.place import request_of
+from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
-from gnomon.jobs.space_folder import AccuracyRow, ProfileFolder
-from gnomon.jobs.space_images import open_images
-from gnomon.jobs.space_measuring import Measurer
-from gnomon.jobs.space_methods import Budget, plan, recipes
-from gnomon.jobs.space_profile import MIXED, measured_networks
-from gnomon.jobs.space_select import Rule
-from gnomon.jobs.space_study import Network, Study, open_study
-from gnomon.jobs.space_training import Method, Trainer, Training
-from gnomon.jobs.space_weights import trained_weights
+from gnomon.jobs.space.folder import AccuracyRow, ProfileFolder
+from gnomon.jobs.space.images import open_images
+from gnomon.jobs.space.job import MIXED, measured_networks, trained_weights
+from gnomon.jobs.space.measuring import Measurer
+from gnomon.jobs.space.methods import Budget, plan, recipes
+from gnomon.jobs.space.select import Rule
+from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.jobs.space.training import Method, Trainer, Training
 from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
-from gnomon.spaces.selection_pareto import ParetoOptions
-from gnomon.toolchains.registry import chosen_toolchain
-from gnomon.training.data import Dataset, packed
+from gnomon.spaces.selection.pareto import ParetoOptions
+from gnomon.toolchains.base import chosen_toolchain
+from gnomon.training.data.dataset import Dataset, packed
 from space_whole import GOAL, Whole, at_random, described, evidence, greedy, worth
 
 CONFIG = """\

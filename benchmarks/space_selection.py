@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from common import parser, publish, spread
-from gnomon.core.hypervolume import hypervolume
+from gnomon.core.dominance import hypervolume
 from gnomon.errors import ProblemError
-from gnomon.spaces.cell_space import network_id
-from gnomon.spaces.effects import Evidence, expit, fit_effects
-from gnomon.spaces.selection_front import front_of_sums
-from gnomon.spaces.selection_pareto import ParetoOptions, select_pareto, unit_free
-from gnomon.spaces.selection_published import NetworkTables, PublishedRule, select_published
+from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
+from gnomon.spaces.cells.space import network_id
+from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto, unit_free
+from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
+from gnomon.spaces.selection.reduce import front_of_sums
 from space_truths import BLOCKS, FAMILIES, GROUPS, Truth, measure, truth
 
 KINDS: dict[str, dict[str, float]] = {

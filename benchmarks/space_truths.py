@@ -13,7 +13,7 @@ import numpy as np
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.effects import Evidence, expit
+from gnomon.spaces.cells.effects import Evidence, expit
 
 FAMILIES = ("Mobile", "Res", "VGG")
 GROUPS = BLOCKS = 5

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.hypervolume import hypervolume
+from gnomon.core.cost import Floats
+from gnomon.core.dominance import hypervolume
 from gnomon.errors import GnomonError
-from gnomon.spaces.features import Floats, Ints
-from gnomon.spaces.space_evidence import DrawnNetworks, compare_spaces
+from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
+from gnomon.spaces.features import Ints
 
 GOAL = (0.1, 0.95)
 """At most this share of the networks, with at least this share of the hypervolume."""

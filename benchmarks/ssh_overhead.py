@@ -14,8 +14,8 @@ from typing import Any
 
 from common import arguments, publish, spread
 from gnomon.devices.base import Device
+from gnomon.devices.keeper.host import SshDevice
 from gnomon.devices.local import LocalDevice
-from gnomon.devices.ssh import SshDevice
 
 RUNS = 300
 PUSHES = 5
@@ -37,7 +37,7 @@ def _push_bytes_per_s(device: Device, path: Path) -> float:
 
 def measure(folder: Path) -> dict[str, Any]:
     """Open the device, run and push; all figures with their spread."""
-    from tests.devices.sshkit import ssh_server  # found by what `common` adds to the path
+    from tests.devices.shell.sshkit import ssh_server  # found by what `common` adds to the path
 
     os.environ["GNOMON_LEASES"] = str(folder / "leases")
     with ssh_server(folder / "server") as server:
@@ -70,7 +70,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Parse, measure, print."""
-    from tests.devices.sshkit import missing
+    from tests.devices.shell.sshkit import missing
 
     asked = arguments(__doc__)
     if what := missing():

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from common import publish
-from gnomon.core.stab import OP_LIST, published_decision
-from gnomon.core.stab_exact import exact_decision
-from gnomon.core.traces import Trace
+from gnomon.core.sample import Trace
+from gnomon.core.stab import OP_LIST, exact_decision, published_decision
 from gnomon.errors import ProblemError
-from gnomon.formats.stab_trace import read_trace
+from gnomon.formats.onert.trace import read_trace
 
 _NAME = re.compile(rf"(.+)_(cpu|{'|'.join(OP_LIST)})_([0-9]+)")
 

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gnomon.core.campaign import Campaign, Context
-from gnomon.core.sample import Run, Samples
-from gnomon.jobs.runs import export_json_lines, list_campaigns, show_campaign
+from gnomon.core.sample import Campaign, Context, Run, Samples
+from gnomon.jobs.runs.job import export_json_lines, list_campaigns, show_campaign
 from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
 from gnomon.store.sqlite import SqliteStore
 

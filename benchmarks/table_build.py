@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from common import parser, publish
-from gnomon import api_tables
-from gnomon.jobs.table_build import Built
+from gnomon.api import table as api_tables
+from gnomon.jobs.table.job import Built
 from gnomon.spaces.latency_table import Table, differences
 
 TARGET_HALF_WIDTH = 0.03

@@ -20,16 +20,14 @@ import numpy as np
 
 from common import model_path, own_record, publish, spread
 from gnomon.core.transfers import AWAY, HOME, Sides, random_sides
-from gnomon.jobs.contender import choose_clock, level
-from gnomon.jobs.lab import Lab, open_lab
-from gnomon.jobs.request import Request
-from gnomon.jobs.singles import profile_singles
-from gnomon.jobs.targets import describe
-from gnomon.jobs.transferring import DRAWN, TransferPlacer, TransferResult
-from gnomon.jobs.trust import reference
-from gnomon.measure.clock import Clock
-from gnomon.measure.effort import Effort
+from gnomon.jobs.place.transfers import DRAWN, TransferPlacer, TransferResult
+from gnomon.measure.effort import Clock, Effort
 from gnomon.runtimes.base import Wish
+from gnomon.session.contender import choose_clock, level, profile_singles
+from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
+from gnomon.session.targets import describe
 
 SEED = 2024
 ANCHORS = 5

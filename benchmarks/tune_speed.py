@@ -22,9 +22,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from common import parser, publish, spread
-from gnomon.api_tuning import tune
-from gnomon.tuning.device_settings import device_settings
-from gnomon.tuning.servers import RpcServers, ServersRequest
+from gnomon.api.tune import tune
+from gnomon.tuning.servers import RpcServers, ServersRequest, device_settings
 
 OPSET = helper.make_opsetid("", 17)
 

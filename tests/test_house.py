@@ -113,7 +113,7 @@ def test_skips_say_what_is_missing(path: Path) -> None:
 
 def test_the_agents_files_are_read_in_one_place() -> None:
     readers = [name_of(p) for p in PACKAGE if "agent" not in p.parent.name and '"gnomon.agent"' in p.read_text()]
-    assert readers == ["src/gnomon/measure/pack.py"]
+    assert readers == ["src/gnomon/measure/link.py"]
 
 
 def test_test_files_have_names_of_their_own() -> None:

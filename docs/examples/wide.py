@@ -1,6 +1,6 @@
 """A family of two primitives: a 1x1 convolution that widens, then a kxk one."""
 
-from gnomon.spaces.primitives import Primitive
+from gnomon.spaces.cells.primitives import Primitive
 
 
 def wide(kernel):

@@ -1,6 +1,6 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api`, `gnomon.api_tables`, `gnomon.api_spaces` and `gnomon.api_tuning`, and those
+The functions are those of `gnomon.api.place`, `gnomon.api.table`, `gnomon.api.space` and `gnomon.api.tune`, and those
 that see to unattended searches; what they need is imported when one is first used.
 """
 
@@ -14,19 +14,19 @@ _PLACES = {
             *("add_device", "clean_device", "list_devices", "remove_device", "runs", "solve"),
             *("pareto", "pareto_unattended", "place", "place_on", "profile"),
         ),
-        "gnomon.api",
+        "gnomon.api.place",
     ),
-    **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api_tables"),
-    **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api_spaces"),
+    **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api.table"),
+    **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api.space"),
     **dict.fromkeys(
-        ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api_tuning"
+        ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api.tune"
     ),
     **dict.fromkeys(
         ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
-        "gnomon.jobs.unattended",
+        "gnomon.jobs.unattended.job",
     ),
-    "fetch_unattended": "gnomon.jobs.unattended_fetch",
-    "load_estimator": "gnomon.jobs.estimators",
+    "fetch_unattended": "gnomon.jobs.unattended.device",
+    "load_estimator": "gnomon.jobs.estimator.job",
 }
 
 __all__ = ["__version__", *sorted(_PLACES)]

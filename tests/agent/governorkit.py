@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 HERE = Path(__file__).parent
 #: A driver whose probe tells what its process sees, once it is let go.

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gnomon.agent.deployed import save_arrays
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 HERE = Path(__file__).parent
 

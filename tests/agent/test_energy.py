@@ -33,7 +33,7 @@ from tests.agent.energykit import (
 from gnomon.agent import energy
 from gnomon.agent.energy import Meter, NoEnergy, chosen, found_counters, probe
 from gnomon.measure.effort import Effort, Energy
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 HERE = Path(__file__).parent
 Machine = Callable[..., MadeTime]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices.ssh_program import OLDEST_PYTHON
+from gnomon.devices.shell.ssh_client import OLDEST_PYTHON
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gnomon"
 DEVICES = SOURCE / "devices"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.agent.test_supervisor import GOOD, candidate, of, supervise
 
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 OTHERS = ("a", "b", "c")
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gnomon.measure.effort import Effort
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 HERE = Path(__file__).parent
 

@@ -1,7 +1,7 @@
 """A board behind SSH for jobs: its configuration as a user would write it, Pythons with little in them, sudden deaths.
 
-The board is a real SSH server on this machine (`tests.devices.sshkit`) with a home, leases and temporary files of its
-own.
+The board is a real SSH server on this machine (`tests.devices.shell.sshkit`) with a home, leases and temporary files
+of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.sshkit import SSHD, SshServer, becomes, missing, ssh_server, user
+from tests.devices.shell.sshkit import SSHD, SshServer, becomes, missing, ssh_server, user
 
 from gnomon.devices.address import Address
 from gnomon.devices.config import DeviceConfig
@@ -179,8 +179,8 @@ _PLACE = """
 import json, sys
 from pathlib import Path
 from gnomon.devices.opening import resolve
-from gnomon.jobs.request import Request
-from gnomon.jobs.place import place
+from gnomon.session.request import Request
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
 request = Request(

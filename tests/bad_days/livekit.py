@@ -119,8 +119,8 @@ def matmul_onnx(width: int = 8, depth: int = 3) -> bytes:
 _PLACE = """
 import json, sys
 from pathlib import Path
-from gnomon.jobs.request import Request
-from gnomon.jobs.place import place
+from gnomon.session.request import Request
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 asked = json.loads(sys.argv[1])
 request = Request(

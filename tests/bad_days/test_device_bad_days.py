@@ -33,18 +33,17 @@ from tests.bad_days.livekit import (
     recorded,
     wait_for_line,
 )
-from tests.devices.sshkit import becomes
+from tests.devices.shell.sshkit import becomes
 
 from gnomon.core.sample import Run
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import add_device
-from gnomon.devices.ssh import SshDevice
+from gnomon.devices.keeper.host import SshDevice
 from gnomon.errors import DeviceError, MeasurementError
-from gnomon.jobs.place import place
-from gnomon.jobs.profile import profile
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
+from gnomon.session.request import Request
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 

@@ -12,10 +12,9 @@ import pytest
 from tests.bad_days.livekit import recorded
 
 from gnomon.errors import GnomonError, PackageError, RecordError
-from gnomon.jobs.place import place
-from gnomon.jobs.profile import profile
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
+from gnomon.session.request import Request
 
 Zoo = Callable[[str], Path]
 Disk = Callable[[str], Path]

@@ -11,9 +11,9 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 
 from gnomon.errors import GnomonError, ModelError
-from gnomon.jobs.place import place
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
+from gnomon.session.request import Request
 
 Zoo = Callable[[str], Path]
 

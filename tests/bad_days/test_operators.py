@@ -9,14 +9,13 @@ from tests.bad_days.livekit import add_circle, prelu_circle
 
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import RuntimeMissingError
-from gnomon.jobs.place import place
-from gnomon.jobs.profile import profile
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel
 from gnomon.runtimes.onert import Onert
+from gnomon.session.request import Request
 
 
 def test_an_operator_that_no_backend_takes_is_named(tmp_path: Path, small: Effort) -> None:

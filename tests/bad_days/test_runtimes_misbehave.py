@@ -27,13 +27,12 @@ from gnomon.core.sample import Run
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import MeasurementError, RuntimeMissingError
-from gnomon.jobs.place import place
-from gnomon.jobs.profile import profile
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.session.request import Request
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices.sshkit import (
+from tests.devices.shell.sshkit import (
     SshServer,
     becomes,
     below,
@@ -27,8 +27,9 @@ from tests.devices.sshkit import (
     ssh_server,
 )
 
+from gnomon.devices.keeper.host import SshDevice
 from gnomon.devices.pushed import Manifest
-from gnomon.devices.ssh import SshDevice, SshSettings
+from gnomon.devices.shell.ssh_client import SshSettings
 from gnomon.errors import DeviceError
 
 __all__ = ["server"]
@@ -199,7 +200,7 @@ def test_a_login_that_hangs(server: SshServer) -> None:
 def test_something_else_answers(tmp_path: Path, program: str, found: str) -> None:
     fake = tmp_path / "ssh"
     fake.write_text(
-        f"#!{sys.executable}\nimport sys, time\nfrom gnomon.devices.keeper import HEAD, MARK\n"
+        f"#!{sys.executable}\nimport sys, time\nfrom gnomon.devices.keeper.keeper import HEAD, MARK\n"
         f"def out(data):\n    sys.stdout.buffer.write(data)\n    sys.stdout.flush()\n{program}\n"
     )
     fake.chmod(0o755)
@@ -431,7 +432,7 @@ def test_long_quiet_times_are_no_silence(server: SshServer) -> None:
 GNOMON = f"""
 import sys, pathlib
 from gnomon.devices.pushed import Manifest
-from gnomon.devices.ssh import SshDevice, SshSettings
+from gnomon.devices.keeper.host import SshDevice, SshSettings
 settings = SshSettings(name="board", host=sys.argv[1], user=sys.argv[2], port=int(sys.argv[3]), program=sys.argv[4])
 with SshDevice(settings) as device:
     print(device.folder, flush=True)
@@ -492,7 +493,7 @@ def test_a_push_that_is_cut_short_leaves_nothing(server: SshServer, tmp_path: Pa
 
 def test_only_pruning_looks_at_the_clock() -> None:
     """A clock that jumps, here or there, changes no limit: everything is counted by the monotonic one."""
-    from gnomon.devices import ssh
+    from gnomon.devices.keeper import host as ssh
 
     folder = Path(ssh.__file__).parent
     users = [p.name for p in (*folder.glob("ssh*.py"), *folder.glob("keeper*.py")) if "time.time(" in p.read_text()]

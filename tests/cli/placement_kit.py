@@ -8,22 +8,20 @@ from typing import Any
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure, Run, Samples
-from gnomon.core.solve import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, summarise
-from gnomon.jobs.contender import Contender, Kind, Part, Proved, blocks, level, versus
-from gnomon.jobs.kernels import Kernel, breakdown, divided
-from gnomon.jobs.place import Placement
-from gnomon.jobs.profile import Column, Profile
-from gnomon.jobs.prove import Verdict, Verified
-from gnomon.jobs.rows import OperatorRow
-from gnomon.jobs.targets import Missing, Target
-from gnomon.jobs.trust import Sensitivity
+from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
 from gnomon.measure.campaign import Candidate, Measured
-from gnomon.measure.clock import Clock
+from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
+from gnomon.session.contender import Contender, Kind, Part, Proved, blocks, level, versus
+from gnomon.session.kernels import Kernel, breakdown, divided
+from gnomon.session.prove import Verdict, Verified
+from gnomon.session.reference import Sensitivity
+from gnomon.session.targets import Missing, Target
 
 HOSTILE = "conv\x1b[31m\u202e\n1"
 """A name that would colour a terminal, turn its text around and break a line."""

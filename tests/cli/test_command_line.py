@@ -16,13 +16,13 @@ import pytest
 from tests.cli.placement_kit import placement, profiled
 
 import gnomon
-from gnomon import api
+from gnomon.api import place as api
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, RuntimeMissingError
-from gnomon.jobs.request import Request
-from gnomon.report.small_text import run_report
-from gnomon.report.text import Page
+from gnomon.jobs.solve.report import run_report
+from gnomon.report.page import Page
+from gnomon.session.request import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "highspy", "matplotlib", "rich", "onnx", "onnxruntime", "openvino", "onert", "sqlite3")

@@ -13,8 +13,8 @@ import pytest
 
 from gnomon.cli.main import run
 from gnomon.devices.config import devices_path, load_devices
-from gnomon.report.devices_text import cleaned_report, devices_report
-from gnomon.report.text import Page
+from gnomon.jobs.devices.report import cleaned_report, devices_report
+from gnomon.report.page import Page
 
 GONE = ["devices", "add", "gone", "local", "--python", "/nonexistent/python"]
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from tests.cli.placement_kit import HOSTILE, keys_of, placement, profiled
 
-from gnomon.cli.output import write_json
-from gnomon.cli.place_document import place_document
-from gnomon.cli.profile_document import profile_document
-from gnomon.jobs.contender import level
+from gnomon.cli.main import write_json
+from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.session.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s", "within"}

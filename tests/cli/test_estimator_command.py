@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.jobs.estimator_kit import kit, measured, save
+from tests.jobs.estimator.estimator_kit import kit, measured, save
 
-from gnomon.cli.estimator import estimator
+from gnomon.cli.commands.estimator import estimator
 from gnomon.errors import GnomonError, InfeasibleError, ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
-from gnomon.jobs.estimators import Described
+from gnomon.jobs.estimator.job import Described
 
 
 def run(*words: object) -> Result:

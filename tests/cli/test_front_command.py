@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.jobs.test_front_job import PROBLEM
+from tests.jobs.solve.test_front_job import PROBLEM
 
-from gnomon.cli.front import _shown, front
-from gnomon.core.front import Front
+from gnomon.cli.commands.solve import _shown, front
+from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
-from gnomon.jobs.front import front_problem
+from gnomon.jobs.solve.job import front_problem
 
 
 def printed(problem: dict[str, Any], *options: str) -> str:

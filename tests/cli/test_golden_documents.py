@@ -21,17 +21,17 @@ import click
 import pytest
 from tests.cli.test_stab_command import keep
 from tests.cli.test_tune_commands import logs
-from tests.jobs.estimator_kit import kit, measured, save
-from tests.jobs.studykit import LAYERS, study, synthetic
-from tests.jobs.test_front_job import PROBLEM
-from tests.jobs.test_space_select import accuracy, latency
+from tests.jobs.estimator.estimator_kit import kit, measured, save
+from tests.jobs.solve.test_front_job import PROBLEM
+from tests.jobs.space.studykit import LAYERS, study, synthetic
+from tests.jobs.space.test_space_select import accuracy, latency
 from tests.spaces.test_latency_table import failed, row, table
 
 import gnomon
 from gnomon.cli.main import cli, run
-from gnomon.jobs.table_files import write_table
+from gnomon.jobs.table.folder import write_table
 from gnomon.models.load import load
-from gnomon.models.nnpackage_write import write_nnpackage
+from gnomon.models.nnpackage import write_nnpackage
 
 HERE = Path(__file__).parent / "golden"
 TESTS = HERE.parents[1]

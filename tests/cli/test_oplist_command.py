@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gnomon.cli.oplist import oplist
+from gnomon.cli.commands.pareto import oplist
 from gnomon.errors import GnomonError, ModelError
-from gnomon.formats.oplist import read_oplist
+from gnomon.formats.pareto.oplist import read_oplist
 
 Zoo = Callable[[str], Path]
 

@@ -13,13 +13,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gnomon.cli.pareto import pareto
-from gnomon.cli.pareto_values import BoundValue, TuningValue
+from gnomon.cli.commands.pareto import pareto
+from gnomon.cli.values import BoundValue, TuningValue
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.jobs import pareto as job
-from gnomon.jobs.pareto_records import ParetoRequest
-from gnomon.report.pareto_text import headline, pareto_report
-from gnomon.report.text import Page
+from gnomon.jobs.pareto import job
+from gnomon.jobs.pareto.records import ParetoRequest
+from gnomon.jobs.pareto.report import headline, pareto_report
+from gnomon.report.page import Page
 
 HOSTILE = "conv\x1b[31m\u202e\n1"
 ROWS = [
@@ -309,7 +309,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
     assert "a point by wall time with any other one by wall time" in flat
     assert "Measured in 2 sessions" in flat
     pytest.importorskip("matplotlib")
-    from gnomon.report.front_picture import draw_front
+    from gnomon.jobs.pareto.picture import draw_front
 
     draw_front(found, [dump.parent / "front.svg"])
     assert "latency by wall time, ms" in (dump.parent / "front.svg").read_text()
@@ -369,7 +369,7 @@ def test_the_certificate_in_words(dump: Path, certificate: Any, name: str, word:
 
 def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from gnomon.report.front_picture import draw_front
+    from gnomon.jobs.pareto.picture import draw_front
 
     found = document(dump, "--search", "random", "--search", "hlps")
     found["samples"].append({"code": "9", "label": "far", "cost": [1e3, 1e6]})
@@ -382,7 +382,7 @@ def test_the_picture_has_each_search_and_leaves_out_what_is_far(dump: Path, tmp_
 
 def test_the_picture_says_where_an_interval_is_longer_than_drawn(dump: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from gnomon.report.front_picture import draw_front
+    from gnomon.jobs.pareto.picture import draw_front
 
     found = measured(document(dump))
     told = "drawn to 3 times a value at most"
@@ -397,7 +397,7 @@ def test_the_picture_says_where_an_interval_is_longer_than_drawn(dump: Path, tmp
 @pytest.mark.parametrize("objectives", [1, 2])
 def test_the_picture_is_the_same_every_time(dump: Path, tmp_path: Path, objectives: int) -> None:
     pytest.importorskip("matplotlib")
-    from gnomon.report.front_picture import draw_front
+    from gnomon.jobs.pareto.picture import draw_front
 
     names = ("latency", "peak-memory")[:objectives]
     found = document(dump, *(word for name in names for word in ("--objective", name)))

@@ -17,10 +17,9 @@ from tests.tuning.tvmkit import needs_tvm, rpc_devices  # noqa: F401 - a fixture
 
 from gnomon.cli.main import run
 from gnomon.errors import DeviceError
-from gnomon.jobs.rpc_state import RpcState, read_state, start_of, state_path, write_state
-from gnomon.tuning.servers import Arrangement
+from gnomon.jobs.rpc import RpcState, read_state, start_of, state_path, write_state
+from gnomon.tuning.servers import Arrangement, living
 from gnomon.tuning.tracker import tracker_at
-from gnomon.tuning.tvm_program import living
 
 COMMAND = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "rpc"]
 pytestmark = pytest.mark.timeout(120)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gnomon.cli.main import run
-from gnomon.cli.space_options import settings_by_toolchain
+from gnomon.cli.options import settings_by_toolchain
 
 
 def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.spacekit import CONFIG, write_images
+from tests.jobs.space.spacekit import CONFIG, write_images
 
-from gnomon import api_spaces as api
+from gnomon.api import space as api
 from gnomon.cli.main import run
-from gnomon.jobs.space_folder import ACCURACY, LATENCY, read_accuracy
-from gnomon.jobs.space_look import look
+from gnomon.jobs.space.folder import ACCURACY, LATENCY, read_accuracy
+from gnomon.jobs.space.look import look
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")

@@ -14,20 +14,19 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.cli.placement_kit import placement
 
-from gnomon.cli.place_document import place_document
-from gnomon.cli.stab import stab
-from gnomon.core.stab_exact import exact_decision
-from gnomon.core.traces import Origin, Spread, Trace, TraceOperator
+from gnomon.cli.commands.stab import stab
+from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
+from gnomon.core.stab import exact_decision
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.formats.onert_ops import IR_OPCODES
-from gnomon.jobs import stab as job
-from gnomon.jobs.stab_traces import write_traces
+from gnomon.formats.onert.operators import IR_OPCODES
+from gnomon.jobs.place.document import place_document
+from gnomon.jobs.stab import job
+from gnomon.jobs.stab import report as stab_text
+from gnomon.jobs.stab.traces import write_traces
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.models.nnpackage import read_nnpackage
-from gnomon.models.nnpackage_write import write_nnpackage
-from gnomon.report import stab_text
-from gnomon.report.text import Page
+from gnomon.models.nnpackage import read_nnpackage, write_nnpackage
+from gnomon.report.page import Page
 
 
 class Stopped(GnomonError):

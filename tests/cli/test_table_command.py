@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.table_kit import QUICK, space_file
+from tests.jobs.table.table_kit import QUICK, space_file
 from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
 
 from gnomon.cli.main import run
-from gnomon.jobs import table_build
-from gnomon.jobs.table_files import write_table
+from gnomon.jobs.table import job as table_build
+from gnomon.jobs.table.folder import write_table
 from gnomon.spaces.latency_table import Row
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.tunekit import hand_made, tiny_net
+from tests.jobs.tune.tunekit import hand_made, tiny_net
 from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
 
-from gnomon import api_tuning
+from gnomon.api import tune as api_tuning
 from gnomon.cli.main import run
-from gnomon.jobs.record_file import write_records
+from gnomon.jobs.tune.records import write_records
 from gnomon.tuning.servers import RpcServers
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"

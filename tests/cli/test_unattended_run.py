@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.devices.sshkit import becomes
+from tests.devices.shell.sshkit import becomes
 
 from gnomon.cli.main import run
-from gnomon.cli.progress_file import ProgressFile
-from gnomon.devices.unattended_program import _STARTER as STARTER
+from gnomon.cli.progress import ProgressFile
+from gnomon.devices.unattended import _STARTER as STARTER
 from gnomon.measure.progress import Progress
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from tests.core.placement_problems import random_problem
+from tests.core.solver.placement_problems import random_problem
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.space import Slot, Space

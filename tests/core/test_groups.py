@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.core.groups import By, coarse_of, data_bytes, grouped
+from gnomon.core.graph import By, Graph, Operator, Tensor, coarse_of, data_bytes, grouped
 from gnomon.errors import ProblemError, UsageError
 
 LEVELS: tuple[By, ...] = ("operator", "group", "type")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.core.hypervolume import hypervolume
+from gnomon.core.dominance import hypervolume
 from gnomon.errors import ProblemError, UsageError
 
 

@@ -49,7 +49,7 @@ def test_nothing_tells_users_to_install_gnomon_by_its_name() -> None:
 
 
 def test_child_programs_which_import_nothing_of_gnomon_name_the_same_versions() -> None:
-    text = (ROOT / "src/gnomon/children/tvm_model.py").read_text(encoding="utf-8")
+    text = (ROOT / "src/gnomon/children/tvm/model.py").read_text(encoding="utf-8")
     told = set(re.findall(r"\{_PIP\} '([^']+)'", text))
     assert len(told) == 3
     assert told <= {one for extra in EXTRAS.values() for one in extra}

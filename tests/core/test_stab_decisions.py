@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.core.stab import OP_LIST, published_decision, published_index, published_type
-from gnomon.core.stab_exact import Transfer, exact_decision
-from gnomon.core.traces import Spread, Trace, TraceOperator
+from gnomon.core.sample import Spread, Trace, TraceOperator
+from gnomon.core.stab import OP_LIST, Transfer, exact_decision, published_decision, published_index, published_type
 from gnomon.errors import ProblemError
 
 TYPES = ["Conv2D", "DepthwiseConv2D", "FullyConnected", "Add", "Reshape"]

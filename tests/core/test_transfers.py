@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.core.solve import solve
+from gnomon.core.solver.solve import solve
 from gnomon.core.transfers import (
     AWAY,
     HOME,

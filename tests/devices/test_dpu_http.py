@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.devices.httpkit import PROFILE, Act, flood, form_of, hang, reply, reset, say, station
-from tests.devices.sshkit import free_port
+from tests.devices.shell.sshkit import free_port
 
 from gnomon.core.sample import Failure
-from gnomon.devices.dpu_http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
-from gnomon.devices.dpu_http_status import pause_s
+from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http, pause_s
 from gnomon.errors import DeviceError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices.keeper_place import Lease
+from gnomon.devices.keeper.keeper_place import Lease
 from gnomon.devices.lease import Waiting, lease
 
 WAIT = """
@@ -104,7 +104,7 @@ def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
 
 def test_a_holder_that_is_killed_makes_way(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    code = "import sys, time; from gnomon.devices.keeper_place import Lease; held = Lease(sys.argv[1])"
+    code = "import sys, time; from gnomon.devices.keeper.keeper_place import Lease; held = Lease(sys.argv[1])"
     code += "; print(held.take(), flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices import process
-from gnomon.devices.base import LINE_LIMIT_BYTES, STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
+from gnomon.system import process
+from gnomon.system.process import LINE_LIMIT_BYTES, STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
 from gnomon.testing.device import DeviceContract
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]

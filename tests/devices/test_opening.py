@@ -144,7 +144,7 @@ def test_what_a_table_says_reaches_ssh() -> None:
         ssh_options=("X=y",),
         connect_timeout_s=3.0,
     )
-    from gnomon.devices import ssh_any
+    from gnomon.devices.keeper import host as ssh_any
 
     seen: list[Any] = []
 

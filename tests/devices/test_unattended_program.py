@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from gnomon.devices import unattended_program as program
-from gnomon.devices import unattended_state as state
-from gnomon.devices.unattended_state import Refused
+from gnomon.devices import unattended as program
+from gnomon.devices import unattended as state
+from gnomon.devices.unattended import Refused
 
 ID = "0123abcd"
 

@@ -18,11 +18,10 @@ from pathlib import Path
 
 from tests.emulated.armkit import Emulated, unpack_wheels
 
-from gnomon.devices.guard import Guard
 from gnomon.runtimes.tvm import Tvm
-from gnomon.tuning.rpc_address import LOOPBACK, free_port
+from gnomon.system.process import Guard
+from gnomon.tuning.servers import LOOPBACK, free_port, living
 from gnomon.tuning.tracker import Tracker
-from gnomon.tuning.tvm_program import living
 
 WHEELS = (*Tvm.wheels[:2], "ml_dtypes==0.6.0", "typing_extensions==4.16.0", "psutil==7.2.2", "cloudpickle==3.1.2")
 #: 228 of 268 MB, which only a machine that compiles needs.

@@ -20,13 +20,13 @@ from gnomon.core.sample import Failure
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.local import LocalDevice
-from gnomon.jobs.place import place
-from gnomon.jobs.request import Request
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
 from gnomon.runtimes.onert import Onert
+from gnomon.session.request import Request
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore, default_path
 

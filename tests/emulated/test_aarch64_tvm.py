@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.tvm_models import small_net
+from tests.agent.drivers.tvm_models import small_net
 from tests.emulated.armkit import Emulated
 from tests.emulated.armtvm import ArmServer, arm_server
 from tests.tuning import tvmkit

@@ -10,8 +10,7 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.errors import UsageError
 from gnomon.estimate.design import RIDGE, Bound, d_optimal, suggest
-from gnomon.estimate.fit import fit
-from gnomon.estimate.source import source
+from gnomon.estimate.fit import fit, source
 
 
 def log_det(z: np.ndarray, rows: object) -> float:

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from tests.estimate.nets import columns, counts, measured, prices
 
 from gnomon.errors import ProblemError
-from gnomon.estimate.columns import Columns
+from gnomon.estimate.columns import Columns, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator, write_estimator
 from gnomon.estimate.estimator import Estimator
 from gnomon.estimate.export import export_estimator
 from gnomon.estimate.fit import fit
-from gnomon.estimate.options import Unknown
 
 
 def plain() -> Estimator:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from tests.estimate.nets import UNITS, columns, counts, measured, prices
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.estimate.columns import Columns
-from gnomon.estimate.evidence import Evidence, Problem, posterior
+from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
+from gnomon.estimate.estimator import within
 from gnomon.estimate.fit import fit
-from gnomon.estimate.metrics import within
-from gnomon.estimate.options import FitOptions, Learner, Unknown
+from gnomon.estimate.prior import Evidence, Problem, posterior
 
 
 def test_without_samples_it_is_the_tables_sum() -> None:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from tests.estimate.nets import columns, counts, measured
 
-from gnomon.estimate.conformal import factor, smooth_quantile
-from gnomon.estimate.fit import fit
-from gnomon.estimate.metrics import coverage, relative_error, spearman, within
-from gnomon.estimate.options import FitOptions
+from gnomon.estimate.columns import FitOptions
+from gnomon.estimate.estimator import coverage, relative_error, spearman, within
+from gnomon.estimate.fit import factor, fit, smooth_quantile
 
 
 @pytest.mark.parametrize("nominal", [0.8, 0.9])

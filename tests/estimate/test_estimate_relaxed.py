@@ -10,8 +10,8 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns
+from gnomon.estimate.export import Relaxed
 from gnomon.estimate.fit import fit
-from gnomon.estimate.relaxed import Relaxed
 
 
 def relaxed() -> Relaxed:

@@ -8,8 +8,7 @@ from tests.estimate.nets import columns, counts, measured, prices
 
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns
-from gnomon.estimate.fit import fit
-from gnomon.estimate.source import Source, source, source_of_table
+from gnomon.estimate.fit import Source, fit, source, source_of_table
 
 
 def others(x: np.ndarray) -> list[Source]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.placement_problems import random_problem
+from tests.core.solver.placement_problems import random_problem
 
 from gnomon.core.cost import CostModel
 from gnomon.errors import ProblemError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.formats.yaml_plain import almost, plain
+from gnomon.formats.yaml import almost, plain
 
 NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.yaml_tree import YamlNode, read_yaml, yaml_text
+from gnomon.formats.yaml import YamlNode, read_yaml, yaml_text
 
 
 def read(text: str) -> YamlNode:

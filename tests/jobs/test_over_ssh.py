@@ -13,25 +13,25 @@ import onnx
 import pytest
 from tests.bad_days.boardkit import Board, python_with, running_board, switch_off, switch_on
 from tests.bad_days.livekit import circle_with, matmul_onnx, recorded
-from tests.jobs.test_place_real import check_structure
+from tests.jobs.place.test_place_real import check_structure
 from zoo.flat import ACTIVATION, convolution
 
+from gnomon.devices.keeper.link import Link
 from gnomon.devices.local import LocalDevice
-from gnomon.devices.ssh_link import Link
 from gnomon.errors import MeasurementError, RuntimeMissingError
-from gnomon.jobs import modelling, recall
-from gnomon.jobs.across import AcrossPlacer
-from gnomon.jobs.lab import Lab, open_lab
-from gnomon.jobs.place import Placement, place
-from gnomon.jobs.profile import profile
-from gnomon.jobs.request import Request
-from gnomon.jobs.trust import doubts, reference
+from gnomon.jobs.place.across import AcrossPlacer
+from gnomon.jobs.place.job import Placement, place, profile
 from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.effort import Effort
-from gnomon.models.convert import convert
-from gnomon.models.pnnx import find_pnnx
+from gnomon.models.load import convert
+from gnomon.models.ncnn.convert import find_pnnx
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import all_runtimes
+from gnomon.session import model as modelling
+from gnomon.session import replay as recall
+from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.reference import doubts, reference
+from gnomon.session.request import Request
 
 Zoo = Callable[[str], Path]
 RUNTIMES = {runtime.name: runtime for runtime in all_runtimes()[0]}

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices.sshkit import SshServer, becomes
+from tests.devices.shell.sshkit import SshServer, becomes
 from tests.standins.programkit import board
 
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import opened
 from gnomon.errors import RuntimeMissingError
-from gnomon.jobs.device_visit import clean_cache
-from gnomon.jobs.devices import examine
-from gnomon.jobs.place import place
-from gnomon.jobs.request import Request
+from gnomon.jobs.devices.job import examine
+from gnomon.jobs.devices.visit import clean_cache
+from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
+from gnomon.session.request import Request
 
 Zoo = Callable[[str], Path]
 

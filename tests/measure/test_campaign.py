@@ -12,15 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from gnomon.core.campaign import Context
+from gnomon.core.sample import Context
 from gnomon.errors import DeviceError
-from gnomon.jobs.runs import list_campaigns
-from gnomon.measure.campaign import CampaignRunner, Candidate, Known, Measured, Question
+from gnomon.jobs.runs.job import list_campaigns
+from gnomon.measure.campaign import CampaignRunner, Candidate, Known, Measured, Question, RecordedRunner
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Progress
-from gnomon.measure.recorded import RecordedRunner
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(

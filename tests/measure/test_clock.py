@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gnomon.core.sample import Run, Samples
-from gnomon.measure.clock import cpu_tells, levels
+from gnomon.measure.effort import cpu_tells, levels
 
 MS = 1_000_000
 

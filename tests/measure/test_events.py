@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import AgentError
-from gnomon.measure.events import check_asked, event_of
+from gnomon.measure.link import check_asked, event_of
 
 BLOCK: dict[str, Any] = {
     "event": "block",

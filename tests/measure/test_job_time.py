@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from tests.measure.test_campaign import StandIn, candidates, runner, steady
 
-from gnomon.core.campaign import FINISHED
-from gnomon.measure.effort import Effort
-from gnomon.measure.job_time import JobTime
+from gnomon.core.sample import FINISHED
+from gnomon.measure.effort import Effort, JobTime
 from gnomon.store.base import EventQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -22,7 +21,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr("gnomon.measure.job_time.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("gnomon.measure.effort.time.monotonic", lambda: self.now_s)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.energy import Counters, find_counters, joules_of, metered, untold
-from gnomon.measure.events import event_of
+from gnomon.measure.link import event_of
 
 TOLD: dict[str, Any] = {
     "counters": [{"name": "intel-rapl:0", "domain": "package-0", "path": "/sys/class/powercap/intel-rapl:0/energy_uj"}],

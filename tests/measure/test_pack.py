@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.link import packed_agent
 
 _WORKER = """
 import runpy, sys

@@ -15,12 +15,11 @@ from tests.standins.programkit import native, stand_in
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.devices.local import LocalDevice
-from gnomon.measure.clock import cpu_tells
-from gnomon.measure.link import AgentLink, Event
-from gnomon.measure.outputs import REFERENCE, compute_reference
-from gnomon.measure.program_link import ProgramLink
+from gnomon.measure.effort import cpu_tells
+from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference
+from gnomon.measure.program import ProgramLink
 from gnomon.models.load import load
-from gnomon.runtimes.onert_program import OnertProgram
+from gnomon.runtimes.onert import OnertProgram
 
 Zoo = Callable[[str], Path]
 CPU = {"settings": {"BACKENDS": "cpu"}, "threads": 1}
@@ -264,7 +263,7 @@ def test_settings_that_cannot_be_had_are_told_and_nothing_runs(
 
 def test_no_runtime_is_loaded_for_it() -> None:
     code = (
-        "import sys, gnomon.measure.program_link, gnomon.runtimes.onert_program; "
+        "import sys, gnomon.measure.program, gnomon.runtimes.onert; "
         "sys.exit(bool({'onert', 'gnomon_agent'} & sys.modules.keys()))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -16,9 +16,10 @@ flatbuffers = pytest.importorskip("flatbuffers")
 schema = pytest.importorskip("circle_schema").circle
 
 from gnomon.errors import ModelError  # noqa: E402
-from gnomon.formats import onert_ops, tflite_codes  # noqa: E402
+from gnomon.formats.onert import operators as onert_ops  # noqa: E402
+from gnomon.formats.onert import operators as tflite_codes  # noqa: E402
 from gnomon.models import dynamic_inputs, load  # noqa: E402
-from gnomon.models.flat_graph import read_flat  # noqa: E402
+from gnomon.models.tflite.graph import read_flat  # noqa: E402
 
 OP = schema.BuiltinOperator.BuiltinOperator
 

@@ -21,9 +21,8 @@ from zoo.flat import ACTIVATION, OPERATOR, OPTIONS, FlatWriter, convolution, res
 from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.cut import Cutter
 from gnomon.models.cutters import open_cutter
-from gnomon.models.flat_cut import FlatCutter
-from gnomon.models.flat_part import OPTION_FIELDS, OPTION_REFUSED, OPTION_VECTORS
 from gnomon.models.load import load
+from gnomon.models.tflite.cut import OPTION_FIELDS, OPTION_REFUSED, OPTION_VECTORS, FlatCutter
 
 Array = np.ndarray[Any, Any]
 SHAPE = (1, 2, 2, 4)

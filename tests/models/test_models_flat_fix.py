@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("circle_schema", reason="needs circle-schema")
 
-from tests.agent.litertkit import tflite
+from tests.agent.drivers.litertkit import tflite
 
 from gnomon.errors import UsageError
-from gnomon.models.flat_fix import fixed_flat
 from gnomon.models.load import load
 from gnomon.models.model import Model, all_known, dynamic_inputs
+from gnomon.models.tflite.fix import fixed_flat
 
 
 def opened(folder: Path, signature: tuple[int, ...] = (-1, 4, 4, 8)) -> Model:

@@ -18,8 +18,9 @@ from onnx import helper  # noqa: E402
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError  # noqa: E402
-from gnomon.models import Limits, load, onnx_shapes  # noqa: E402
-from gnomon.models.onnx_wire import check_parsed_size  # noqa: E402
+from gnomon.models import Limits, load  # noqa: E402
+from gnomon.models.onnx import graph as onnx_shapes  # noqa: E402
+from gnomon.models.onnx.file import check_parsed_size  # noqa: E402
 
 
 def refused(path: Path | str, match: str = ".", limits: Limits | None = None) -> None:

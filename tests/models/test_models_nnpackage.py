@@ -13,7 +13,7 @@ from tests.models.modelkit import write_package
 
 from gnomon.errors import ModelError, PackageError
 from gnomon.models import load
-from gnomon.models.nnpackage_write import write_nnpackage
+from gnomon.models.nnpackage import write_nnpackage
 
 Build = Callable[[str], Path]
 

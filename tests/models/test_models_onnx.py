@@ -18,8 +18,8 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError, RuntimeMissingError  # noqa: E402
 from gnomon.models import Limits, dynamic_inputs, load  # noqa: E402
-from gnomon.models.naming import unique_names  # noqa: E402
-from gnomon.models.onnx_types import make_tensor  # noqa: E402
+from gnomon.models.model import unique_names  # noqa: E402
+from gnomon.models.onnx.file import make_tensor  # noqa: E402
 
 
 def ones(*shape: int) -> Any:
@@ -170,7 +170,7 @@ def test_a_crash_or_a_hang_of_inference_is_one_error(tmp_path: Path, monkeypatch
         model([node("Relu", "x", "a"), node("Relu", "a", "y")], [value("x", [2])], [value("y", [2])]), tmp_path / "m"
     )
     child = tmp_path / "child.py"
-    monkeypatch.setattr("gnomon.models.onnx_shapes._CHILD", child)
+    monkeypatch.setattr("gnomon.models.onnx.graph._CHILD", child)
     child.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     with pytest.raises(ModelError, match="-11"):
         load(path)

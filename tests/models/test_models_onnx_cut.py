@@ -20,8 +20,8 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError, UsageError  # noqa: E402
 from gnomon.models import load  # noqa: E402
-from gnomon.models.onnx_cut import OnnxCutter  # noqa: E402
-from gnomon.models.onnx_order import live_counts, moving_operators  # noqa: E402
+from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
+from gnomon.models.order import live_counts, moving_operators  # noqa: E402
 
 ZOO = ["efficientnet-lite0.onnx", "minilm-layer", "ppocr-det", "ppocr-rec", "ppocr-cls"]
 
@@ -174,7 +174,7 @@ def test_external_weights_are_taken_along(tmp_path: Path) -> None:
 
 
 def test_large_weights_go_beside_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnomon.models.onnx_submodel.MAX_INLINE_BYTES", 1000)
+    monkeypatch.setattr("gnomon.models.onnx.cut.MAX_INLINE_BYTES", 1000)
     proto = model(
         [node("Add", ["x", "w"], ["y"])], [value("x", [600])], [value("y", [600])], {"w": np.ones(600, np.float32)}
     )

@@ -16,8 +16,8 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError, UsageError  # noqa: E402
 from gnomon.models import load  # noqa: E402
-from gnomon.models.onnx_cut import OnnxCutter  # noqa: E402
-from gnomon.models.onnx_static import copy_onnx, fixed_copy  # noqa: E402
+from gnomon.models.onnx.cut import OnnxCutter  # noqa: E402
+from gnomon.models.onnx.static import copy_onnx, fixed_copy  # noqa: E402
 
 ROWS = 3
 WIDTH = 300
@@ -126,7 +126,7 @@ def test_naming_operators_infers_no_shapes_again(tmp_path: Path, monkeypatch: py
     def infer(*_: object) -> None:
         raise AssertionError("shapes are known already")
 
-    monkeypatch.setattr("gnomon.models.onnx_shapes._infer", infer)
+    monkeypatch.setattr("gnomon.models.onnx.graph._infer", infer)
     found, file = fixed_copy(read, {}, folder)
     assert found.graph == read.graph
     assert [n.name for n in onnx.load(str(file)).graph.node] == [op.name for op in read.graph.operators]

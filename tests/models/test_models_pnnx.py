@@ -16,14 +16,15 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from tests.devices.sshkit import gone
+from tests.devices.shell.sshkit import gone
 from tests.models.modelkit import model, node, save, value
 
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.formats.ncnn_param import parse_ncnn_param
-from gnomon.models import load, pnnx
-from gnomon.models.ncnn import fixed_ncnn, load_ncnn, ncnn_graph, with_input_shapes
-from gnomon.models.pnnx import convert_onnx, find_pnnx
+from gnomon.models import load
+from gnomon.models.ncnn import convert as pnnx
+from gnomon.models.ncnn.convert import convert_onnx, find_pnnx
+from gnomon.models.ncnn.model import fixed_ncnn, load_ncnn, ncnn_graph, with_input_shapes
 
 
 def _has_pnnx() -> bool:

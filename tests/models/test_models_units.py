@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
-from gnomon.models.units import net_model, write_net, write_unit
-from gnomon.models.units_layers import Job, Writer, write_layer
+from gnomon.models.units import Job, Writer, net_model, write_layer, write_net, write_unit
 from gnomon.spaces import FusionRules, Net, SearchSpace, Unit, draw, empty, fuse, layer, load_space, net_of, rules
+from gnomon.spaces.catalogue.nasbench201 import NasBench201
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.layers import Layer
-from gnomon.spaces.nasbench201 import NasBench201
 
 TINY = 2.0**-126  # below it a float32 is denormal
 USUAL = rules(["Conv+BatchNormalization+Relu6", "Conv+BatchNormalization+Add", "Conv+BatchNormalization+Relu"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gnomon.errors import ModelError
 from gnomon.models.units import net_model, write_net
 from gnomon.spaces import Net
-from gnomon.spaces.symbol import Trace
+from gnomon.spaces.unit import Trace
 
 
 def net() -> Net:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from gnomon.errors import ModelError
-from gnomon.models.onnx_quantised import Quantised, is_power_of_two, read_quantised
+from gnomon.models.onnx.quantised import Quantised, is_power_of_two, read_quantised
 
 WEIGHTS = np.ones((4, 4, 1, 1), np.float32)
 

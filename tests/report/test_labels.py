@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from gnomon.report.labels import Label, label_points
+from gnomon.report.plot import Label, label_points
 
 
 def drawn(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Text]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.report.tuning_kit import Report, analyze, collect, hostile, ran, text_of, tune, view
 
-from gnomon.report.overlay_text import analyze_report, collect_report
-from gnomon.report.tune_text import exec_report, tune_report, view_report
+from gnomon.jobs.overlay.report import analyze_report, collect_report
+from gnomon.jobs.tune.report import exec_report, tune_report, view_report
 
 DATA = Path(__file__).parent / "data"
 REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnomon.report.text import Page
+from gnomon.report.page import Page
 
 Report = Callable[[Mapping[str, Any], Page], None]
 HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"

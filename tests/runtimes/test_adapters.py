@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.bad_days.livekit import add_circle, matmul_onnx
 
-from gnomon.agent.driver_onert import OnertDriver
+from gnomon.agent.drivers.onert import OnertDriver
 from gnomon.core.graph import Graph, Operator
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.litertkit import tflite
+from tests.agent.drivers.litertkit import tflite
 
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice

@@ -12,7 +12,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.formats.ncnn_param import parse_ncnn_param
 from gnomon.models.model import Model
-from gnomon.models.ncnn import load_ncnn
+from gnomon.models.ncnn.model import load_ncnn
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.testing.runtime import RuntimeContract

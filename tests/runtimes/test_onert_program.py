@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.devices.base import Completed
 from gnomon.devices.program import Order, ProgramRefused, Shell
-from gnomon.runtimes.onert_program import OnertProgram
+from gnomon.runtimes.onert import OnertProgram
+from gnomon.system.process import Completed
 
 RULE = "=" * 35
 PRINTED = f"""Model Filename m.circle

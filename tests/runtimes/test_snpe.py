@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.adbkit import Phone, adb_server, phone
+from tests.devices.shell.adbkit import Phone, adb_server, phone
 from tests.standins import snpekit
 
 from gnomon.core.sample import Failure
-from gnomon.devices.bridge import BridgeDevice
 from gnomon.devices.local import LocalDevice
+from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
-from gnomon.formats.snpe_bench import RUNTIMES, read_bench_result
-from gnomon.runtimes.bench_tool import Benched, BenchOrder
-from gnomon.runtimes.snpe import Snpe, benched
-from gnomon.runtimes.snpe_sdk import find_sdk
+from gnomon.formats.snpe.bench import RUNTIMES, read_bench_result
+from gnomon.runtimes.snpe import Benched, BenchOrder, Snpe, benched, find_sdk
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "snpe-bench-result.json"
 QUICK = BenchOrder(backends=("CPU", "GPU"), runs=2, inputs=2, timeout_s=60.0)

@@ -11,7 +11,7 @@ from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onert import Onert, settings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
-from gnomon.runtimes.tuning import Tuning, tuned, tunings
+from gnomon.runtimes.tunings import Tuning, tuned, tunings
 from gnomon.runtimes.tvm import Tvm
 
 ONERT = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})

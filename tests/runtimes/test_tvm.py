@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
+from tests.agent.drivers.tvm_models import layer_norm_net, needs_tvm, small_net, write_records
 
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningRecords, TuningTrial
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TunedDevice, TunedModel, TuningRecords, TuningTrial
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import ProblemError, UsageError
 from gnomon.measure.link import AgentLink
@@ -154,7 +154,7 @@ def placed(path: Path) -> PlacedModel:
 
 @needs_tvm
 def test_tuned_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
-    from gnomon.api import profile
+    from gnomon.api.place import profile
 
     model, records = tmp_path / "m.onnx", tmp_path / "box.m.float32.json"
     model.write_bytes(small_net())

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from gnomon.core.space import Space
-from gnomon.search.coarse import grouped
-from gnomon.search.hlps import Hlps
-from gnomon.search.registry import make_strategy
+from gnomon.search.driver import make_strategy
+from gnomon.search.hlps import Hlps, grouped
 from gnomon.testing.strategy import Make, StrategyContract
 
 

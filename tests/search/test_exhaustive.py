@@ -4,7 +4,7 @@ import pytest
 from tests.search.searchkit import Priced, drive, space_of
 
 from gnomon.errors import UsageError
-from gnomon.search.exhaustive import MOST_ASSIGNMENTS, Exhaustive
+from gnomon.search.simple import MOST_ASSIGNMENTS, Exhaustive
 
 
 def test_everything_is_asked_in_the_order_of_the_codes() -> None:

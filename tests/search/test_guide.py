@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from tests.search.searchkit import Priced, space_of
 
-from gnomon.core.hypervolume import hypervolume
+from gnomon.core.dominance import hypervolume
 from gnomon.search.base import Assignment, Cost
-from gnomon.search.gain import expected_gain
-from gnomon.search.guide import Guide
-from gnomon.search.surrogate import MOST_RESULTS, Forecast, Surrogate
+from gnomon.search.surrogate import MOST_RESULTS, Forecast, Guide, Surrogate, expected_gain
 
 
 def learned(priced: Priced, count: int, seed: int = 0) -> tuple[dict[Assignment, Cost | None], list[Assignment]]:

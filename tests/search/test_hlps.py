@@ -10,10 +10,8 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.search import hlps
 from gnomon.search.base import Assignment, Cost
-from gnomon.search.coarse import Coarse, grouped
-from gnomon.search.hlps import Hlps
-from gnomon.search.registry import make_strategy
-from gnomon.search.starts import common_starts
+from gnomon.search.driver import make_strategy
+from gnomon.search.hlps import Coarse, Hlps, common_starts, grouped
 
 
 def found_front(priced: Priced, asked: list[Assignment]) -> set[Assignment]:

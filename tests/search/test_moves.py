@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.search.searchkit import distance, space_of
 
 from gnomon.core.space import Slot, Space
-from gnomon.search.draws import generator
-from gnomon.search.moves import Moves
+from gnomon.search.base import generator
+from gnomon.search.hlps import Moves
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(1, 5), st.data())

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.search.searchkit import Priced, drive, space_of
 
-from gnomon.search.draws import generator, shuffled
-from gnomon.search.random_search import RandomSearch
+from gnomon.search.base import generator, shuffled
+from gnomon.search.simple import RandomSearch
 
 
 @given(st.lists(st.integers(1, 4), max_size=4), st.integers(0, 10**6))

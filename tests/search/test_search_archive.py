@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.dominance import nondominated
-from gnomon.search.archive import Archive, Entry
+from gnomon.search.base import Archive, Entry
 
 
 @given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[st.integers(0, 4)] * k), max_size=40)))

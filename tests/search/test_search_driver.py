@@ -8,9 +8,8 @@ from tests.search.searchkit import Priced, space_of
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.search.base import Assignment, Cost, Told
-from gnomon.search.driver import Trail, run
-from gnomon.search.exhaustive import Exhaustive
-from gnomon.search.registry import known_strategies, make_strategy
+from gnomon.search.driver import Trail, known_strategies, make_strategy, run
+from gnomon.search.simple import Exhaustive
 
 PRICED = Priced(space_of(2, 3, 2, 2, 3), 4)
 

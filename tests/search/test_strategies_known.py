@@ -8,9 +8,9 @@ import pytest
 from tests.search.searchkit import space_of
 
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.search import registry
-from gnomon.search.random_search import RandomSearch
-from gnomon.search.registry import known_strategies, make_strategy
+from gnomon.search import driver as registry
+from gnomon.search.driver import known_strategies, make_strategy
+from gnomon.search.simple import RandomSearch
 
 SPACE = space_of(2, 3)
 
@@ -34,8 +34,8 @@ def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
 
 def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
-        EntryPoint(name="mine", value="gnomon.search.random_search:RandomSearch", group=registry.GROUP),
-        EntryPoint(name="hlps", value="gnomon.search.random_search:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="mine", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="hlps", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
         EntryPoint(name="gone", value="no.such.module:Thing", group=registry.GROUP),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: entries)
@@ -60,7 +60,7 @@ def test_pymoo_is_loaded_by_those_alone_that_need_it() -> None:
     code = (
         "import sys\n"
         "from gnomon.core.space import Slot, Space\n"
-        "from gnomon.search.registry import known_strategies, make_strategy\n"
+        "from gnomon.search.driver import known_strategies, make_strategy\n"
         "space = Space((Slot('a', ('x', 'y')),))\n"
         "known_strategies(); make_strategy('hlps', space); make_strategy('random', space)\n"
         "print('pymoo' in sys.modules)"

@@ -16,7 +16,7 @@ import pytest
 from tests.formats.test_dpu_profile import published_rule
 from tests.serving.servekit import BOUNDARY, PATH, Reply, Server, exchange, form, reply_of, request, served, waited
 
-from gnomon.devices.dpu_http import DpuReply, DpuServer, measure_by_http
+from gnomon.devices.http import DpuReply, DpuServer, measure_by_http
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.models.units import write_unit
 from gnomon.spaces.layers import layer

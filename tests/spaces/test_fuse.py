@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.spaces import UNFUSED, FusionRules, Net, fuse, rules
-from gnomon.spaces.fuse import groups
-from gnomon.spaces.fusion_evidence import Timed, candidates, from_groups, from_times, rules_of
-from gnomon.spaces.symbol import Symbol, Trace
+from gnomon.spaces.fuse import Timed, candidates, from_groups, from_times, groups, rules_of
+from gnomon.spaces.unit import Symbol, Trace
 
 SHAPE = (1, 4, 8, 8)
 BN_RELU = rules(["Conv+BatchNormalization+Relu"])

@@ -107,7 +107,7 @@ def test_files_that_are_not_there_and_files_without_an_attribute_are_told(file: 
 
 def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     added = [
-        EntryPoint(name="theirs", value="gnomon.spaces.fbnet:fbnet", group=loading.GROUP),
+        EntryPoint(name="theirs", value="gnomon.spaces.catalogue.fbnet:fbnet", group=loading.GROUP),
         EntryPoint(name="broken", value="no_such_module_at_all:x", group=loading.GROUP),
         EntryPoint(name="fbnet", value="no_such_module_at_all:x", group=loading.GROUP),
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.spaces import Unit, layer
-from gnomon.spaces.mobilenetv2_cifar10 import mobilenetv2_cifar10, module_uids
+from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10, module_uids
 from gnomon.spaces.uid import uid, unit_of_uid
 from gnomon.spaces.unit import single
 

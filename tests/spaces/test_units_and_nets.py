@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from gnomon.errors import ProblemError
 from gnomon.spaces import Unit, empty, layer, live, net_of, unit_of
 from gnomon.spaces.layers import KINDS, Shape, output_shape
-from gnomon.spaces.net import Net, Node
-from gnomon.spaces.symbol import Symbol, Trace
+from gnomon.spaces.unit import Net, Node, Symbol, Trace
 
 IMAGE = (1, 8, 16, 16)
 CONV = layer("Conv", out_channels=4, kernel=3, stride=2, pad=1)

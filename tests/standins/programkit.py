@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices import plainkit, sshkit
+from tests.devices.shell import plainkit, sshkit
 
 SOURCE = Path(__file__).with_name("onert_run.c")
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.campaign import Campaign, Event
-from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.core.sample import Campaign, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store.codec import dumps, from_json, loads, to_json
 from gnomon.testing.store import sample_campaign

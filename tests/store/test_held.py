@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.core.campaign import Campaign
+from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
 from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
 from gnomon.store.sqlite import SqliteStore

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.core.campaign import Event
-from gnomon.core.sample import Run, Samples
+from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store import schema
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store

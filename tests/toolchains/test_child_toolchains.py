@@ -10,9 +10,9 @@ from onnx.reference import ReferenceEvaluator
 from tests.toolchains.toolkit import IMAGES, job, small_jobs, small_net, truncated_job, unknown_operator_job
 
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.models.onnx_quantised import read_quantised
+from gnomon.models.onnx.quantised import read_quantised
 from gnomon.testing.toolchain import ToolchainContract
-from gnomon.toolchains import plain
+from gnomon.toolchains import children as plain
 from gnomon.toolchains.base import Toolchain, ToolJob
 from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
 from gnomon.toolchains.openvino_int8 import openvino_int8

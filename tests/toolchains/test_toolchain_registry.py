@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.toolchains.registry import chosen_toolchain, toolchain_names
+from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
 BUILT_IN = ("onnxruntime", "onnxruntime-int8", "openvino", "openvino-int8", "quark-xint8", "vitis")
 
@@ -31,7 +31,7 @@ def test_a_third_partys_comes_by_the_same_door(tmp_path: Path, monkeypatch: pyte
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    entries = ["mine = gnomon.toolchains.plain:openvino", "gone = nowhere_at_all:make", "odd = builtins:dict"]
+    entries = ["mine = gnomon.toolchains.children:openvino", "gone = nowhere_at_all:make", "odd = builtins:dict"]
     (info / "entry_points.txt").write_text("\n".join(["[gnomon.toolchains]", *entries, ""]))
     monkeypatch.syspath_prepend(str(tmp_path))
     assert {"mine", "gone", "odd"} <= set(toolchain_names())

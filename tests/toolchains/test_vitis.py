@@ -15,8 +15,7 @@ from tests.toolchains.toolkit import job, small_jobs, small_net
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.testing.toolchain import ToolchainContract
 from gnomon.toolchains.base import Toolchain, ToolJob
-from gnomon.toolchains.commands import PLACEHOLDERS, filled, unknown_placeholders
-from gnomon.toolchains.vitis import vitis
+from gnomon.toolchains.vitis import PLACEHOLDERS, filled, unknown_placeholders, vitis
 
 STANDINS = Path(__file__).parents[1] / "standins"
 QUARK = Path(__file__).parents[2] / ".venv" / "quark"

@@ -9,8 +9,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from gnomon.models.units import write_net
-from gnomon.spaces.cell_space import CellLayout, tagged_net
-from gnomon.spaces.primitive_families import published_primitives
+from gnomon.spaces.cells.primitives import published_primitives
+from gnomon.spaces.cells.space import CellLayout, tagged_net
 from gnomon.toolchains.base import ToolJob
 
 LAYOUT = CellLayout(

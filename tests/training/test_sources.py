@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
-from gnomon.training import sources
-from gnomon.training.data import Images
-from gnomon.training.source_folder import load_calibration
-from gnomon.training.sources import load_images, padded
+from gnomon.training.data import sources
+from gnomon.training.data.dataset import Images
+from gnomon.training.data.readers import load_calibration
+from gnomon.training.data.sources import load_images, padded
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (6, 5, 4), dtype=np.uint8)
@@ -66,7 +66,7 @@ def test_mnist_5k_has_500_of_each() -> None:
 def test_packages_that_carry_images_are_not_imported() -> None:
     installed("sklearn")
     code = (
-        "import sys; from gnomon.training.sources import load_images; load_images('digits');"
+        "import sys; from gnomon.training.data.sources import load_images; load_images('digits');"
         "print(*{'sklearn', 'mlxtend', 'PIL', 'torch', 'torchvision', 'scipy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

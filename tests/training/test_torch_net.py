@@ -17,12 +17,12 @@ from gnomon.errors import ProblemError
 from gnomon.models.load import load
 from gnomon.models.units import net_model, write_net
 from gnomon.spaces import UNFUSED, Net, draw, fuse, load_space, rules
-from gnomon.spaces.cell_space import TaggedNet
+from gnomon.spaces.cells.space import TaggedNet, model_weights, shared
 from gnomon.spaces.layers import KINDS
-from gnomon.spaces.symbol import Symbol, Trace
-from gnomon.spaces.weights import model_weights, shared
-from gnomon.training import build, counts, state_of
-from gnomon.training.torch_net import assemble, make_layers
+from gnomon.spaces.unit import Symbol, Trace
+from gnomon.training import build, state_of
+from gnomon.training import network as counts
+from gnomon.training.network import assemble, make_layers
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -17,7 +17,7 @@ from tests.training.trainkit import data, shapes
 
 from gnomon.errors import ProblemError
 from gnomon.training import Dataset, Images, Packed, pack, packed, split, split_rows, unpack
-from gnomon.training.data import PackedFile
+from gnomon.training.data.dataset import PackedFile
 
 
 def images(count: int, classes: int, seed: int = 0) -> Images:

@@ -11,11 +11,12 @@ import pytest
 from tests.training.trainkit import CLASSES, FAMILIES, SIZE, data, job, net, shapes
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cell_space import TaggedNet
-from gnomon.spaces.symbol import Trace
-from gnomon.training import Dataset, Epoch, Images, Recipe, Trained, TrainJob, build, check, counts, packed, train
-from gnomon.training.batches import border_of, feed, training_batches
-from gnomon.training.checkpoint import load_partial, read_checkpoint
+from gnomon.spaces.cells.space import TaggedNet
+from gnomon.spaces.unit import Trace
+from gnomon.training import Dataset, Epoch, Images, Recipe, Trained, TrainJob, build, check, packed, train
+from gnomon.training import network as counts
+from gnomon.training.data.dataset import border_of, feed, training_batches
+from gnomon.training.job import load_partial, read_checkpoint
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gnomon.spaces.cell_space import CellLayout, CellSpace, TaggedNet, tagged_net
-from gnomon.spaces.primitive_families import published_primitives
+from gnomon.spaces.cells.primitives import published_primitives
+from gnomon.spaces.cells.space import CellLayout, CellSpace, TaggedNet, tagged_net
 from gnomon.training import Dataset, Images, Packed, Recipe, TrainJob, packed, split
 
 SIZE = 12

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.tvm_models import small_net
+from tests.agent.drivers.tvm_models import small_net
 from tests.tuning.tvmkit import MISSING
 
+from gnomon.core.overlay.records import TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TuningLayer
-from gnomon.tuning.door import DoorSettings, Workshop
 from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.tvm import DoorSettings, Workshop
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from tests.tuning.conftest import TARGET, Kit
 
+from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TunedDevice, TuningLayer
-from gnomon.tuning.builders import Builders, Built, Order, discard
-from gnomon.tuning.tvm_program import living
+from gnomon.tuning.bench import Builders, Built, Order, discard
+from gnomon.tuning.servers import living
 
 pytestmark = pytest.mark.timeout(180)
 

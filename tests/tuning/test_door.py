@@ -15,10 +15,10 @@ import pytest
 from tests.tuning.conftest import Kit
 
 from gnomon.core.sample import Failure
-from gnomon.devices.child_process import Program
 from gnomon.errors import RuntimeMissingError
-from gnomon.tuning.door import _VERSIONS, Door, DoorSettings, Workshop
-from gnomon.tuning.tvm_program import living
+from gnomon.system.children import Program
+from gnomon.tuning.servers import living
+from gnomon.tuning.tvm import _VERSIONS, Door, DoorSettings, Workshop
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -76,7 +76,7 @@ def test_a_tvm_that_cannot_be_used_is_an_error_with_the_command_that_mends_it(
 def test_a_start_that_does_not_end_is_ended(
     standin: Callable[[str], DoorSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnomon.tuning.door._START_S", 1.0)
+    monkeypatch.setattr("gnomon.tuning.tvm._START_S", 1.0)
     with Workshop() as shop:
         door = shop.door(standin("import time\ntime.sleep(600)\n"))
         with pytest.raises(RuntimeMissingError, match="longer than 1 s"):
@@ -118,7 +118,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "quick"
     folder.mkdir()
     (folder / "__main__.py").write_text(ROGUE)
-    monkeypatch.setattr("gnomon.tuning.door.Program", functools.partial(Program, folder=folder))
+    monkeypatch.setattr("gnomon.tuning.tvm.Program", functools.partial(Program, folder=folder))
 
 
 @pytest.mark.usefixtures("quick")
@@ -181,7 +181,7 @@ def test_nothing_is_left_of_a_workshop() -> None:
 PARENT = """
 import functools, sys, time
 from pathlib import Path
-from gnomon.devices.child_process import Program
+from gnomon.system.children import Program
 from gnomon.tuning import door
 door.Program = functools.partial(Program, folder=Path(sys.argv[1]))
 with door.Workshop() as shop:

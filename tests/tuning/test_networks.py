@@ -16,14 +16,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.agent.tvm_models import small_net, two_ends
+from tests.agent.drivers.tvm_models import small_net, two_ends
 from tests.tuning.conftest import TARGET, Kit
 
+from gnomon.core.overlay.records import TunedDevice
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TunedDevice
 from gnomon.errors import ModelError, UsageError
-from gnomon.tuning.door import DoorSettings
 from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.tvm import DoorSettings
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.tuning.conftest import TARGET, Kit
 
+from gnomon.core.overlay.records import TuningLayer, configuration_id
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TuningLayer, configuration_id
-from gnomon.formats.metaschedule_database import as_in_database
-from gnomon.tuning.searching import STRATEGIES, Searches, SearchSettings
+from gnomon.formats.tuning.metaschedule import as_in_database
+from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings
 
 pytestmark = pytest.mark.timeout(180)
 

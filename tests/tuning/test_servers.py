@@ -18,14 +18,21 @@ from tests.tuning import tvmkit
 from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401 - a fixture
 
 from gnomon.core.installing import install_line
-from gnomon.devices.guard import Guard
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
-from gnomon.tuning import tvm_program
-from gnomon.tuning.device_settings import device_settings
-from gnomon.tuning.rpc_address import checked_bind, free_port
-from gnomon.tuning.servers import RpcServers, ServersRequest
-from gnomon.tuning.tracker_reply import FreeServer
-from gnomon.tuning.tvm_program import Place, TvmProgram, living, require_tvm
+from gnomon.system.process import Guard
+from gnomon.tuning import servers as tvm_program
+from gnomon.tuning.servers import (
+    Place,
+    RpcServers,
+    ServersRequest,
+    TvmProgram,
+    checked_bind,
+    device_settings,
+    free_port,
+    living,
+    require_tvm,
+)
+from gnomon.tuning.tracker import FreeServer
 
 RPC_MAGIC = 0xFF271
 pytestmark = pytest.mark.timeout(120)

@@ -22,9 +22,19 @@ from tests.tuning.tvmkit import needs_tvm, rpc_devices  # noqa: F401 - a fixture
 
 from gnomon.errors import DeviceError, UsageError
 from gnomon.tuning.servers import Arrangement
-from gnomon.tuning.tracker import Tracker, tracker_at
-from gnomon.tuning.tracker_reply import Queue, TrackedServer, TrackerSummary, read_free, read_summary
-from gnomon.tuning.tracker_wire import MAGIC, MOST_REPLY_BYTES, TrackerWire, connected
+from gnomon.tuning.tracker import (
+    MAGIC,
+    MOST_REPLY_BYTES,
+    Queue,
+    TrackedServer,
+    Tracker,
+    TrackerSummary,
+    TrackerWire,
+    connected,
+    read_free,
+    read_summary,
+    tracker_at,
+)
 
 PUT, UPDATE, PENDING_KEYS = 3, 5, 7
 HELLO = struct.pack("<i", MAGIC)

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.agent.tvm_models import two_ends
+from tests.agent.drivers.tvm_models import two_ends
 from tests.tuning import tvmkit
 from tests.tuning.conftest import TARGET, Kit
 from tests.tuning.test_networks import BOOL, FLOAT, INT64, graph
 from tests.tuning.tvmkit import rpc_servers  # noqa: F401 - a fixture
 
+from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
-from gnomon.core.tuning_record import TunedDevice, TuningLayer, sound_times
 from gnomon.errors import DeviceError
 from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall, Timed, once
 from gnomon.tuning.networks import Source

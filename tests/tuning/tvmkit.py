@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gnomon.tuning.device_settings import device_settings
-from gnomon.tuning.servers import Arrangement, RpcServers, ServersRequest
+from gnomon.tuning.servers import Arrangement, RpcServers, ServersRequest, device_settings
 
 _MISSING = [
     name for name in ("tvm", "tvm_ffi", "tornado", "psutil", "cloudpickle") if importlib.util.find_spec(name) is None

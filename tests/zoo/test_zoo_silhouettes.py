@@ -14,7 +14,7 @@ from zoo.silhouettes import _X, _Y, CLASSES, packed, silhouettes_npz
 from zoo.wheels import WheelFile, Wheels, ZooError
 
 import zoo
-from gnomon.training.sources import load_images
+from gnomon.training.data.sources import load_images
 
 
 def test_there_are_1000_of_each_kind(zoo_model: Callable[[str], Path]) -> None:

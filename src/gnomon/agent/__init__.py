@@ -1,7 +1,7 @@
 """The agent: the one file that is pushed to a device and drives runtimes there.
 
 It imports nothing of gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
-one zip application by `gnomon.measure.pack`, and speaks JSON lines on its standard streams. The protocol is
+one zip application by `gnomon.measure.link`, and speaks JSON lines on its standard streams. The protocol is
 described in docs/agent.md. It has three ways to be started:
 
 ``supervise``

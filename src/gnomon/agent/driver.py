@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:  # a device without numpy can be asked what it has
+if TYPE_CHECKING:
     from .arrays import Buffers
 
 
@@ -55,12 +55,12 @@ class Driver(Protocol):
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
-        "litert": ".driver_litert:LiteRtDriver",
-        "ncnn": ".driver_ncnn:NcnnDriver",
-        "onert": ".driver_onert:OnertDriver",
-        "onnxruntime": ".driver_onnxruntime:OnnxRuntimeDriver",
-        "openvino": ".driver_openvino:OpenVinoDriver",
-        "tvm": ".driver_tvm:TvmDriver",
+        "litert": ".drivers.litert:LiteRtDriver",
+        "ncnn": ".drivers.ncnn:NcnnDriver",
+        "onert": ".drivers.onert:OnertDriver",
+        "onnxruntime": ".drivers.onnxruntime:OnnxRuntimeDriver",
+        "openvino": ".drivers.openvino:OpenVinoDriver",
+        "tvm": ".drivers.tvm:TvmDriver",
     }
     path = known.get(runtime, runtime)
     module, _, name = path.partition(":")

@@ -1,47 +1,101 @@
-"""The entry point: commands, errors as two lines for people or one JSON document, and a clean end on a signal."""
+"""The entry point: commands, errors as two lines for people or one JSON document, and a clean end on a signal.
+
+A group of commands whose modules are imported when they are needed.
+
+What commands write: one JSON document, or lines.
+
+`gnomon completion`.
+"""
 
 from __future__ import annotations
 
+import difflib
 import errno
+import json
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 import gnomon
-from gnomon.cli.lazy import LazyGroup
-from gnomon.cli.output import write_json
 from gnomon.errors import GnomonError
-from gnomon.report.plain import clean
+from gnomon.report.page import clean, finite
+
+
+class LazyGroup(click.Group):
+    """Finds its commands by "module:attribute". Their modules import the jobs inside the functions only."""
+
+    def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order in which they were given, which is that of their use."""
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in self._places:
+            return None
+        module, attribute = self._places[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the names that come near an unknown one."""
+        if args and not args[0].startswith("-") and args[0] not in self._places:
+            near = difflib.get_close_matches(args[0], self._places, n=1)
+            told = f"Did you mean {near[0]!r}? " if near else ""
+            raise click.UsageError(f"no command is named {args[0]!r}. {told}Commands: {', '.join(self._places)}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def write_json(document: dict[str, Any] | list[Any]) -> None:
+    """The document on the standard output, indented; a number that is not finite becomes null."""
+    # ASCII: no terminal, log or locale can misread it, and no control character of a model's names gets through.
+    sys.stdout.write(json.dumps(finite(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Lines on the standard output, one at a time, as UTF-8 whatever the locale."""
+    out = sys.stdout.buffer
+    for line in lines:
+        out.write(line.encode("utf-8", "backslashreplace") + b"\n")
+    out.flush()
+
 
 _COMMANDS = {
-    "place": "gnomon.cli.place:place",
-    "profile": "gnomon.cli.profile:profile",
-    "pareto": "gnomon.cli.pareto:pareto",
-    "unattended": "gnomon.cli.unattended:unattended",
-    "runs": "gnomon.cli.runs:runs",
-    "solve": "gnomon.cli.solve:solve",
-    "runtimes": "gnomon.cli.runtimes:runtimes",
-    "devices": "gnomon.cli.devices:devices",
-    "stab": "gnomon.cli.stab:stab",
-    "front": "gnomon.cli.front:front",
-    "oplist": "gnomon.cli.oplist:oplist",
-    "space": "gnomon.cli.space:space",
-    "table": "gnomon.cli.table:table",
-    "estimator": "gnomon.cli.estimator:estimator",
-    "tune": "gnomon.cli.tune:tune",
-    "exec": "gnomon.cli.tune:exec_",
-    "view": "gnomon.cli.tune:view",
-    "overlay": "gnomon.cli.overlay:overlay",
-    "serve": "gnomon.cli.serve:serve",
-    "rpc": "gnomon.cli.rpc:rpc",
-    "completion": "gnomon.cli.completion:completion",
+    "place": "gnomon.cli.commands.place:place",
+    "profile": "gnomon.cli.commands.place:profile",
+    "pareto": "gnomon.cli.commands.pareto:pareto",
+    "unattended": "gnomon.cli.commands.unattended:unattended",
+    "runs": "gnomon.cli.commands.runs:runs",
+    "solve": "gnomon.cli.commands.solve:solve",
+    "runtimes": "gnomon.cli.commands.runtimes:runtimes",
+    "devices": "gnomon.cli.commands.devices:devices",
+    "stab": "gnomon.cli.commands.stab:stab",
+    "front": "gnomon.cli.commands.solve:front",
+    "oplist": "gnomon.cli.commands.pareto:oplist",
+    "space": "gnomon.cli.commands.space:space",
+    "table": "gnomon.cli.commands.table:table",
+    "estimator": "gnomon.cli.commands.estimator:estimator",
+    "tune": "gnomon.cli.commands.tune:tune",
+    "exec": "gnomon.cli.commands.tune:exec_",
+    "view": "gnomon.cli.commands.tune:view",
+    "overlay": "gnomon.cli.commands.overlay:overlay",
+    "serve": "gnomon.cli.commands.serve:serve",
+    "rpc": "gnomon.cli.commands.rpc:rpc",
+    "completion": "gnomon.cli.main:completion",
 }
 
 _EPILOG = """\b
@@ -133,3 +187,24 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
     if hint:
         print(f"hint: {clean(hint, lines=True)}", file=sys.stderr)
     return code
+
+
+@click.command(short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes gnomon's commands and options in SHELL.
+
+    \b
+    bash:  gnomon completion bash >> ~/.bashrc
+    zsh:   gnomon completion zsh >> ~/.zshrc
+    fish:  gnomon completion fish > ~/.config/fish/completions/gnomon.fish
+    """
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+    root = ctx.find_root().command
+    # `source` of the bash class would start bash to ask for its version; the script itself needs no shell.
+    made = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell](
+        root, {}, "gnomon", "_GNOMON_COMPLETE"
+    )
+    click.echo(made.source_template % made.source_vars())

@@ -19,7 +19,7 @@ def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) ->
     A picture is no part of the answer: without matplotlib, or without room for it, `tell` says so and none is made.
     """
     try:
-        from gnomon.report.picture import draw_placement
+        from gnomon.jobs.place.picture import draw_placement
     except ImportError:
         tell(_MISSING)
         return []
@@ -35,7 +35,7 @@ def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) ->
 def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
     """Write PATH.svg and PATH.png of a front; returns their paths. As for `draw`, it may be that none is made."""
     try:
-        from gnomon.report.front_picture import draw_front
+        from gnomon.jobs.pareto.picture import draw_front
     except ImportError:
         tell(_MISSING)
         return []
@@ -51,7 +51,7 @@ def draw_pareto(document: dict[str, Any], to: Path, tell: Callable[[str], None])
 def draw_evaluation(evaluation: dict[str, Any], to: Path, tell: Callable[[str], None]) -> list[str]:
     """Write PATH.svg and PATH.png of an estimator's evaluation; returns their paths. As for `draw`, it may be none."""
     try:
-        from gnomon.report.estimator_picture import evaluation_picture
+        from gnomon.jobs.estimator.picture import evaluation_picture
     except ImportError:
         tell(_MISSING)
         return []

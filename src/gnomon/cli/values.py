@@ -1,13 +1,21 @@
-"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy and KEY=VALUE,KEY=VALUE."""
+"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy and KEY=VALUE,KEY=VALUE.
+
+Option values of `gnomon pareto`: NAME[=VALUE,VALUE] of a runtime's option, NAME=80MB of a bound.
+
+Reading a problem that a command is given: a file, or the standard input.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
+
+from gnomon.errors import ProblemError
 
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -186,3 +194,74 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
         return [name for name in ("local", *load_devices()) if name.startswith(incomplete)]
     except GnomonError:
         return []
+
+
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
+_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
+_VALUES_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
+_OF = {"peak-memory": _SIZES, "latency": _TIMES, "cpu-time": _TIMES, "energy": _ENERGIES}
+
+
+class TuningValue(click.ParamType[tuple[str, tuple[str, ...]]]):
+    """An option of a runtime, with the values to try."""
+
+    name = "NAME[=VALUE,VALUE]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(name, values); no values mean the usual ones."""
+        if isinstance(value, tuple):
+            return value
+        name, sign, text = str(value).partition("=")
+        values = tuple(part.strip() for part in text.split(",")) if sign else ()
+        if not name or (sign and not all(values)):
+            self.fail(f"{value!r} is no option: give NAME, or NAME=VALUE,VALUE", param, ctx)
+        return name, values
+
+
+class BoundValue(click.ParamType[tuple[str, float]]):
+    """A bound of an objective, with its unit."""
+
+    name = "OBJECTIVE=80MB"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(objective, bound in seconds, bytes, joules or as it is)."""
+        if isinstance(value, tuple):
+            return value
+        name, _, text = str(value).partition("=")
+        match = _NUMBER.fullmatch(text.strip())
+        if not name or match is None or match[2] not in _VALUES_UNITS:
+            known = ", ".join(unit for unit in _VALUES_UNITS if unit)
+            self.fail(f"{value!r} is no bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
+        number = float(match[1]) * _VALUES_UNITS[match[2]]
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not finite", param, ctx)
+        _check_kind(self, name, match[2], (param, ctx))
+        return name, number
+
+
+def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
+    """Seconds for memory, or bytes for a time, are a slip of the pen."""
+    if unit and name in _OF and unit not in _OF[name]:
+        kind.fail(f"{name} is not measured in {unit}", *where)
+
+
+_MOST_BYTES = 1 << 30
+
+
+def read_problem_bytes(problem: str) -> bytes:
+    """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
+    try:
+        if problem == "-":
+            found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(problem).open("rb") as file:
+                found = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ProblemError(
+            f"the problem {problem} cannot be read: {error.strerror or error}", hint="Give a JSON file, or - for stdin."
+        ) from error
+    if len(found) > _MOST_BYTES:
+        raise ProblemError(f"the problem {problem} is larger than 1 GiB", hint="Give a smaller problem.")
+    return found

@@ -1,11 +1,21 @@
-"""A model as placement sees it: operators, tensors, and who feeds whom."""
+"""A model as placement sees it: operators, tensors, and who feeds whom.
+
+The slots of a graph: one for each operator type, each group of like operators, or each operator.
+
+A group holds the operators of one type that move as many bytes, inputs and outputs together. That is the granularity
+"index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE), which however counts four
+bytes for every element; here an element has the size of its own type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from gnomon.core.brief import brief
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +96,136 @@ class Graph:
                 return None
             total += op.macs
         return total
+
+
+By = Literal["type", "group", "operator"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Operators that take the same choice.
+
+    `name` is unique among the slots, `types` are the file format's types of the operators, `operators` their indices
+    in order. `data_bytes` is what each of them reads and writes in one inference, constants included; None where they
+    differ, or a shape is not fixed.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    operators: tuple[int, ...]
+    data_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """The slots of a graph, in the order in which the graph first has an operator of each.
+
+    `slot_of` has the slot of each operator of the graph, in the graph's order.
+    """
+
+    by: By
+    groups: tuple[Group, ...]
+    slot_of: tuple[int, ...]
+
+    def space(self, choices: Sequence[str]) -> Space:
+        """The space in which each slot takes one of the choices."""
+        return Space(tuple(Slot(group.name, tuple(choices)) for group in self.groups))
+
+
+def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Grouping:
+    """The slots of a graph.
+
+    By type, operators of the same kind share a slot; `kinds` are the names to go by, one an operator (None: the file
+    format's types), such as a runtime's own. Operators of a group have the same type and size; where a shape is not
+    fixed, the same types and shapes of all their tensors. UsageError for another `by`.
+    """
+    if by not in get_args(By):
+        raise UsageError(f"there are no slots by {by!r}", hint=f"Slots are by {', by '.join(get_args(By))}.")
+    operators = graph.operators
+    if kinds is None:
+        kinds = [op.type for op in operators]
+    if len(kinds) != len(operators):
+        raise ProblemError(f"{len(kinds)} kinds are given for {len(operators)} operators", hint="give one an operator")
+    keys: list[Hashable]
+    if by == "type":
+        keys = list(kinds)
+    elif by == "group":
+        keys = [(op.type, _size_key(graph, op)) for op in operators]
+    else:
+        keys = [op.index for op in operators]
+    slots: dict[Hashable, int] = {}
+    slot_of = tuple(slots.setdefault(key, len(slots)) for key in keys)
+    members: list[list[int]] = [[] for _ in slots]
+    for position, slot in enumerate(slot_of):
+        members[slot].append(position)
+    names = _names(graph, by, kinds, members)
+    groups = tuple(_group(graph, name, found) for name, found in zip(names, members, strict=True))
+    return Grouping(by=by, groups=groups, slot_of=slot_of)
+
+
+def data_bytes(graph: Graph, operator: Operator) -> int | None:
+    """What an operator reads and writes in one inference, constants included; None where a shape is not fixed."""
+    total = 0
+    for tensor in (*operator.inputs, *operator.outputs):
+        size = graph.tensors[tensor].size_bytes
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def coarse_of(fine: Grouping, coarse: Grouping) -> tuple[int, ...]:
+    """The coarse slot that each fine slot lies in.
+
+    ProblemError where a fine slot lies in two coarse ones, or the groupings are of different graphs.
+    """
+    if len(fine.slot_of) != len(coarse.slot_of):
+        raise ProblemError(
+            f"one grouping has {len(fine.slot_of)} operators, the other {len(coarse.slot_of)}",
+            hint="group the same graph twice",
+        )
+    found: dict[int, int] = {}
+    for small, large in zip(fine.slot_of, coarse.slot_of, strict=True):
+        if found.setdefault(small, large) != large:
+            raise ProblemError(
+                f"slot '{fine.groups[small].name}' lies in both '{coarse.groups[found[small]].name}' and "
+                f"'{coarse.groups[large].name}'",
+                hint="operators lie within groups, and groups within types",
+            )
+    return tuple(found[slot] for slot in range(len(fine.groups)))
+
+
+def _size_key(graph: Graph, operator: Operator) -> Hashable:
+    size = data_bytes(graph, operator)
+    if size is not None:
+        return size
+    tensors = [graph.tensors[index] for index in (*operator.inputs, *operator.outputs)]
+    return tuple((tensor.dtype, tensor.shape) for tensor in tensors)
+
+
+def _names(graph: Graph, by: By, kinds: Sequence[str], members: list[list[int]]) -> list[str]:
+    """A name of each slot: the type, the type with the size of its data, the operator's own."""
+    if by == "type":
+        return [kinds[found[0]] for found in members]
+    firsts = [graph.operators[found[0]] for found in members]
+    if by == "operator":
+        return [op.name for op in firsts]
+    names = []
+    dynamic: dict[str, int] = {}
+    for op in firsts:
+        size = data_bytes(graph, op)
+        if size is None:
+            dynamic[op.type] = dynamic.get(op.type, 0) + 1
+        names.append(f"{op.type} dynamic {dynamic[op.type]}" if size is None else f"{op.type} {size} B")
+    return names
+
+
+def _group(graph: Graph, name: str, members: list[int]) -> Group:
+    operators = [graph.operators[position] for position in members]
+    sizes = {data_bytes(graph, op) for op in operators}
+    return Group(
+        name=name,
+        types=tuple(dict.fromkeys(op.type for op in operators)),
+        operators=tuple(op.index for op in operators),
+        data_bytes=sizes.pop() if len(sizes) == 1 else None,
+    )

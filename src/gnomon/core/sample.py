@@ -1,7 +1,14 @@
-"""What a measurement returns: raw samples, or the failure of the thing that was measured."""
+"""What a measurement returns: raw samples, or the failure of the thing that was measured.
+
+A campaign: one question put to one device, and the context in which its runs were taken.
+
+What a runtime's trace says: times of operators and of whole runs, as the average, least and most of many.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,3 +87,154 @@ class Run:
     profiled: bool = False
     operators: tuple[OperatorSamples, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything that must be equal before two runs may be compared.
+
+    `device` is the fingerprint of `DeviceInfo`; `versions` are those of the runtimes ("onnxruntime":
+    "1.23.2"); `model_digest` is the SHA-256 of the model file; `options` are the settings that the user
+    could choose.
+    """
+
+    device: Mapping[str, Any]
+    versions: Mapping[str, str]
+    model_digest: str
+    model_name: str
+    options: Mapping[str, Any]
+    seed: int
+    gnomon_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """The runs that answer one question.
+
+    `id` is unique in the record. `kind` is what is asked ("profile", "proof", "price", ..). `key` is
+    equal for two campaigns that ask the same (see `question_key`): one that has not finished can be
+    resumed by the other. `started_at_s` is seconds since 1970, UTC.
+    """
+
+    id: str
+    kind: str
+    key: str
+    context: Context
+    started_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something found or decided in a campaign that is not a run.
+
+    `name` is "finished" where a campaign is complete, and "reopened" where one that was goes on; other names are the
+    job's own ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.
+    """
+
+    name: str
+    at_s: float
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+FINISHED = "finished"
+"""The name of the event that closes a campaign: without it the campaign can be resumed."""
+
+REOPENED = "reopened"
+"""The name of the event after which a finished campaign is open again, until it is finished once more."""
+
+
+def question_key(kind: str, context: Context, question: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of all that makes two campaigns the same question.
+
+    `question` holds the job's own part, in JSON values: the candidates, the protocol. The model's file
+    name does not count, its digest does. Raises ValueError or TypeError for values that JSON does not
+    have.
+    """
+    whole = {
+        "kind": kind,
+        "device": dict(context.device),
+        "versions": dict(context.versions),
+        "model": context.model_digest,
+        "options": dict(context.options),
+        "seed": context.seed,
+        "gnomon": context.gnomon_version,
+        "question": dict(question),
+    }
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Integer microseconds over the runs that a trace counted. A measured 0 is a value: less than a microsecond."""
+
+    avg_us: int
+    min_us: int
+    max_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOperator:
+    """One operator in a trace: its index in its subgraph, onert's name of its type, where it ran, how long.
+
+    `subgraph` is None in traces of the oldest layout ("$3 ADD"); `session` is None unless several sessions were
+    open in the traced process ("$1 session $2 subgraph $3 ADD").
+    """
+
+    index: int
+    type: str
+    backend: str
+    time: Spread
+    subgraph: int | None = None
+    session: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Its key in the file, such as "$0 subgraph $3 Conv2D"."""
+        name = f"${self.index} {self.type}"
+        if self.subgraph is not None:
+            name = f"${self.subgraph} subgraph {name}"
+            if self.session is not None:
+                name = f"${self.session} session {name}"
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a trace comes from, as its writer noted it.
+
+    `backend` is the one that the run was for; `model_sha256` the digest of the model file; `taken_at_s` seconds
+    since 1970, UTC; `runs` how many calls the times are taken over.
+    """
+
+    model_sha256: str
+    device: str
+    backend: str
+    threads: int
+    runtime: str
+    taken_at_s: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One trace file. `graph` is the time of whole runs, None where the file has none; `origin` None if not noted.
+
+    `operators` are in order of session, subgraph, index and backend.
+    """
+
+    operators: tuple[TraceOperator, ...]
+    graph: Spread | None
+    version: str = "2"
+    origin: Origin | None = None
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """The numbers of the sessions that it holds; a trace that numbers none holds session 0."""
+        return tuple(sorted({op.session or 0 for op in self.operators}))
+
+    @property
+    def main(self) -> tuple[TraceOperator, ...]:
+        """The operators of the first session's main graph; those of other subgraphs run inside one of them."""
+        first = min(self.sessions, default=0)
+        return tuple(op for op in self.operators if (op.session or 0) == first and not op.subgraph)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gnomon.errors import UsageError
+from gnomon.system.process import Completed
 
 INHERITED = (
     "PATH",
@@ -22,33 +23,6 @@ INHERITED = (
     "VIRTUAL_ENV",
 )
 """What a command inherits of the device's own environment, together with every LC_*. Nothing else passes."""
-
-STDOUT_TAIL_BYTES = 1 << 20
-STDERR_TAIL_BYTES = 1 << 16
-LINE_LIMIT_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """How a command ended.
-
-    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that
-    ended it. `stdout` and `stderr` are the ends of what it printed (at most 1 MiB and 64 KiB), with
-    U+FFFD for what is not UTF-8. `timed_out` says that gnomon ended it. `duration_s` is as the caller saw
-    it.
-    """
-
-    returncode: int | None
-    signal: int | None
-    stdout: str
-    stderr: str
-    timed_out: bool
-    duration_s: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended by itself with status 0."""
-        return self.returncode == 0 and not self.timed_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

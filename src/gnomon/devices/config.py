@@ -1,32 +1,267 @@
-"""The file of devices: a TOML table for each, read with all errors at once and edited so that comments stay."""
+"""What is known of a device before it is reached, and the check of what a file says about it.
+
+The file of devices: a TOML table for each, read with all errors at once and edited so that comments stay.
+"""
 
 from __future__ import annotations
 
+import difflib
 import fcntl
+import math
 import os
+import re
 import stat
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.devices.settings import DeviceConfig, Problem, kind_of, read_table, shown, written_table
+from gnomon.devices.address import LOCAL, Address, parse_address
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
-__all__ = [
-    "DeviceConfig",
-    "add_device",
-    "device_from",
-    "devices_path",
-    "load_devices",
-    "remove_device",
-    "user_folder",
-]
+Problem = tuple[str, str]
+"""Where in the file something is wrong ("devices.board.pin[2]"), and what."""
+
+CONNECT_TIMEOUT_S = 10.0
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
+_SSH_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9]*\s*[= ]\s*\S.*", re.ASCII)
+_WORD = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_LONGEST_TEXT = 4096
+_MOST_ITEMS = 1024
+_MOST_CORE = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceConfig:
+    """A device as the user names it: a table of the file of devices, or an address alone.
+
+    `python` is the Python there (None: the newest that is found); `folder` the cache of pushed files there (None:
+    the user's own), of which nothing stays between commands without `keep`. `environment` holds for every command
+    there. `ssh_options` are passed to ssh by -o. `threads`, `runtimes`, `pin` (cores) and `governor` are what
+    measuring on the device uses unless it is told otherwise; `fetch` allows to bring wheels from the package index.
+    """
+
+    name: str
+    address: Address
+    python: str | None = None
+    folder: str | None = None
+    keep: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ssh_options: tuple[str, ...] = ()
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    threads: int | None = None
+    runtimes: tuple[str, ...] = ()
+    pin: tuple[int, ...] = ()
+    governor: str | None = None
+    fetch: bool = False
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a device."""
+    return bool(_NAME.fullmatch(text))
+
+
+def read_table(name: str, table: object) -> tuple[DeviceConfig | None, list[Problem]]:
+    """The device that a table of the file describes, or everything that is wrong with the table."""
+    where = f"devices.{shown(name)}"
+    problems: list[Problem] = []
+    if not is_name(name):
+        wanted = "letters, digits, '.', '_' and '-', at most 64, of which the first is a letter or digit"
+        problems.append((where, f"a name is wanted that has {wanted}"))
+    if not isinstance(table, dict):
+        return None, [*problems, (where, f"a table is wanted, not {kind_of(table)}")]
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        reader = _READERS.get(key)
+        if reader is None:
+            near = difflib.get_close_matches(key[:64], _READERS, n=1)
+            told = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_READERS)}"
+            problems.append((f"{where}.{shown(key)}", f"there is no such key; {told}"))
+            continue
+        try:
+            values[key] = reader(value)
+        except _Wrong as wrong:
+            problems.extend((f"{where}.{key}{place}", message) for place, message in wrong.problems)
+    if "address" not in table:
+        problems.append((f"{where}.address", "it is missing: give local or ssh://[user@]host[:port]"))
+    if "address" in values:
+        problems.extend(_unfit(where, name, values))
+    if problems:
+        return None, problems
+    return DeviceConfig(name=name, **values), []
+
+
+def written_table(config: DeviceConfig) -> dict[str, Any]:
+    """The table of a device as it goes into the file: what differs from the defaults, plain TOML values."""
+    plain = DeviceConfig(name=config.name, address=config.address)
+    table: dict[str, Any] = {"address": str(config.address)}
+    for key in _READERS:
+        value = getattr(config, key)
+        if key != "address" and value != getattr(plain, key):
+            table[key] = list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def shown(text: str) -> str:
+    """A key of a foreign file, short and without anything that steers a terminal."""
+    return text if is_name(text) else ascii(text[:60])
+
+
+def kind_of(value: object) -> str:
+    """What a TOML value is, for a message."""
+    names = {bool: "a boolean", int: "a number", float: "a fraction", str: "a text", list: "an array", dict: "a table"}
+    return names.get(type(value), "a date or time")
+
+
+def _unfit(where: str, name: str, values: Mapping[str, Any]) -> Iterator[Problem]:
+    """What does not go with the address."""
+    kind = values["address"].kind
+    if name == LOCAL and kind != LOCAL:
+        yield f"{where}.address", "the device named local is this machine; give another name to another one"
+    if kind != "ssh" and values.get("ssh_options"):
+        yield f"{where}.ssh_options", f"a device of the kind {kind!r} is not reached by ssh"
+    if kind == LOCAL and values.get("folder") is not None:
+        yield f"{where}.folder", "nothing is pushed to this machine, so it has no cache of pushed files"
+
+
+class _Wrong(Exception):
+    """What is wrong with one value; each problem with its place below the key."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__()
+        self.problems = problems
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(("", f"a text is wanted, not {kind_of(value)}"))
+    if not value or len(value) > _LONGEST_TEXT:
+        raise _Wrong(("", "it is empty" if not value else f"it has more than {_LONGEST_TEXT} characters"))
+    if not value.isprintable():
+        raise _Wrong(("", "it holds control characters"))
+    return value
+
+
+def _address(value: object) -> Address:
+    try:
+        return parse_address(_text(value))
+    except UsageError as error:
+        raise _Wrong(("", f"{error.message}. {error.hint}")) from error
+
+
+def _python(value: object) -> str:
+    text = _text(value)
+    if text.startswith("-") or ("/" in text and not text.startswith("/")):
+        raise _Wrong(("", "give an absolute path on the device, or the name of a program on its PATH"))
+    return text
+
+
+def _folder(value: object) -> str:
+    text = _text(value)
+    if not text.startswith("/") or ".." in text.split("/") or not text.strip("/"):
+        raise _Wrong(("", "give an absolute path on the device, below / and without '..'"))
+    return text
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _Wrong(("", f"true or false is wanted, not {kind_of(value)}"))
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong(("", f"a number is wanted, not {kind_of(value)}"))
+    if not 0 < value <= 3600 or not math.isfinite(value):
+        raise _Wrong(("", "a number of seconds above 0, at most 3600, is wanted"))
+    return float(value)
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _Wrong(("", f"a whole number is wanted, not {kind_of(value)}"))
+        if not least <= value <= most:
+            raise _Wrong(("", f"a whole number from {least} to {most} is wanted"))
+        return value
+
+    return read
+
+
+def _matching(pattern: re.Pattern[str], wanted: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        text = _text(value)
+        if not pattern.fullmatch(text):
+            raise _Wrong(("", f"{text[:60]!a} is no {wanted}"))
+        return text
+
+    return read
+
+
+def _array(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
+    def read_all(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _Wrong(("", f"an array is wanted, not {kind_of(value)}"))
+        if len(value) > _MOST_ITEMS:
+            raise _Wrong(("", f"it has more than {_MOST_ITEMS} items"))
+        made: list[Any] = []
+        problems: list[Problem] = []
+        for index, item in enumerate(value):
+            try:
+                found = read(item)
+                if found in made:
+                    problems.append((f"[{index}]", f"{found!a} is given twice"))
+                made.append(found)
+            except _Wrong as wrong:
+                problems.extend((f"[{index}]{place}", message) for place, message in wrong.problems)
+        if problems:
+            raise _Wrong(*problems)
+        return tuple(made)
+
+    return read_all
+
+
+def _environment(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise _Wrong(("", f"a table of texts is wanted, not {kind_of(value)}"))
+    problems: list[Problem] = []
+    if len(value) > _MOST_ITEMS:
+        raise _Wrong(("", f"it has more than {_MOST_ITEMS} items"))
+    for key, text in value.items():
+        if not _VARIABLE.fullmatch(key):
+            problems.append((f".{shown(key)}", "this is no name of an environment variable"))
+        elif not isinstance(text, str):
+            problems.append((f".{key}", f"a text is wanted, not {kind_of(text)}"))
+        elif "\0" in text or len(text) > 32 * _LONGEST_TEXT:
+            problems.append((f".{key}", "it holds a NUL character, or is too long for an environment"))
+    if problems:
+        raise _Wrong(*problems)
+    return dict(value)
+
+
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    "address": _address,
+    "python": _python,
+    "folder": _folder,
+    "keep": _boolean,
+    "environment": _environment,
+    "ssh_options": _array(_matching(_SSH_OPTION, "option of ssh: give Keyword=value, as in ssh_config(5)")),
+    "connect_timeout_s": _seconds,
+    "threads": _whole(1, 1024),
+    "runtimes": _array(_matching(_WORD, "name of a runtime")),
+    "pin": _array(_whole(0, _MOST_CORE)),
+    "governor": _matching(_WORD, "name of a governor"),
+    "fetch": _boolean,
+}
+
 
 _MOST_BYTES = 1 << 20
 _MOST_DEVICES = 1000

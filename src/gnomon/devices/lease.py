@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gnomon.devices.keeper_place import Lease, owner_of
-from gnomon.devices.stopping import pause
+from gnomon.devices.keeper.keeper_place import Lease, owner_of
 from gnomon.errors import DeviceError
+from gnomon.system.stopping import pause
 
 _RETRY_S = 0.2
 _SHOWN = 60

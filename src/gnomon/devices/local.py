@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.devices import fingerprint as fingerprint_module
-from gnomon.devices.base import Completed, DeviceInfo, checked_name, inherited
+from gnomon.devices.base import DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
-from gnomon.devices.guard import Guard
-from gnomon.devices.process import run_process
 from gnomon.errors import DeviceError
+from gnomon.system.process import Completed, Guard, run_process
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device

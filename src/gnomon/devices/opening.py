@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from gnomon.devices.address import LOCAL, is_address, parse_address
-from gnomon.devices.config import DeviceConfig, load_devices
+from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.devices.settings import shown
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
-    from gnomon.devices.ssh_program import SshSettings
+    from gnomon.devices.shell.ssh_client import SshSettings
 
 OnWait = Callable[[str], None]
 """Told once in a sentence who holds the device, when it must be waited for. May raise, to not wait."""
@@ -39,8 +38,8 @@ class Factory(Protocol):
 _OWN = (
     EntryPoint(name=LOCAL, value="gnomon.devices.opening:local_device", group=GROUP),
     EntryPoint(name="ssh", value="gnomon.devices.opening:ssh_device", group=GROUP),
-    EntryPoint(name="sdb", value="gnomon.devices.sdb:sdb_device", group=GROUP),
-    EntryPoint(name="adb", value="gnomon.devices.adb:adb_device", group=GROUP),
+    EntryPoint(name="sdb", value="gnomon.devices.shell.sdb:sdb_device", group=GROUP),
+    EntryPoint(name="adb", value="gnomon.devices.shell.adb:adb_device", group=GROUP),
 )
 
 
@@ -135,7 +134,7 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
 
     Where it has no Python at all its shell serves it, and the `python` of its `DeviceInfo` is empty.
     """
-    from gnomon.devices.ssh_any import AnySshDevice
+    from gnomon.devices.keeper.host import AnySshDevice
 
     return AnySshDevice(_ssh_settings(config, lease=True), on_wait=on_wait)
 
@@ -146,7 +145,7 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
 
     Nothing can be pushed to it. DeviceError if it cannot be reached, UsageError if it is not reached by ssh.
     """
-    from gnomon.devices.ssh import SshDevice
+    from gnomon.devices.keeper.host import SshDevice
 
     if config.address.kind != "ssh":
         raise UsageError(
@@ -158,7 +157,7 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
 
 
 def _ssh_settings(config: DeviceConfig, *, lease: bool) -> SshSettings:
-    from gnomon.devices.ssh_program import SshSettings
+    from gnomon.devices.shell.ssh_client import SshSettings
 
     return SshSettings(
         name=config.name,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gnomon.devices.base import Completed
+from gnomon.system.process import Completed
 
 
 class ProgramRefused(Exception):

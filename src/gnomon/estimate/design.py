@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import Columns, Floats
+from gnomon.estimate.columns import Columns, Floats, Unknown
 from gnomon.estimate.estimator import Estimator
-from gnomon.estimate.evidence import NOISE
-from gnomon.estimate.options import Unknown
-from gnomon.estimate.prior import build
-from gnomon.estimate.source import Source
+from gnomon.estimate.fit import Source
+from gnomon.estimate.prior import NOISE, build
 
 RIDGE = 1.0  # the prior's precision, in the units of `effects`
 _SPAN_ALL = 12  # up to so many nets, all of them span

@@ -1,24 +1,137 @@
-"""Fitting: a prior from tables and other devices, samples of whole nets, and the interval they allow."""
+"""Fitting: a prior from tables and other devices, samples of whole nets, and the interval they allow.
+
+Weights of the samples for errors with heavy tails: a net that was measured under load counts little.
+
+A Student error is a normal one whose variance is itself unknown; its expected inverse gives the weight of a sample in
+each pass (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of
+leaving the sample out, so that a sample cannot hide by pulling the model to itself.
+
+Other devices as sources of a prior: what they say a unit costs relative to their own level.
+
+How wide an interval must be, from residuals of leaving one sample out.
+
+A score is a left-out residual over its predicted deviation. With many samples the interval takes their quantile, as
+conformal prediction does (Barber et al., Predictive Inference with the Jackknife+, 2021); with few a single score would
+decide, so that the quantile is smoothed (Harrell and Davis, 1982) and drawn towards what Student errors give, widened
+for the few samples the deviation itself comes from.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import Columns, Floats, times
-from gnomon.estimate.conformal import factor
+from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
-from gnomon.estimate.evidence import NOISE, Evidence, Posterior, Problem, climb, posterior, starts
-from gnomon.estimate.options import FitOptions, Learner
-from gnomon.estimate.prior import Prior, build
+from gnomon.estimate.prior import NOISE, Evidence, Posterior, Prior, Problem, build, climb, posterior, starts
 from gnomon.estimate.residual import learn
-from gnomon.estimate.robust import factors
-from gnomon.estimate.source import Source
+
+
+def factors(residual: Floats, variance: Floats, current: Floats, tail: float) -> Floats:
+    """By what each sample's variance is multiplied: (tail + z**2) / (tail + 1), z in unweighted deviations."""
+    if math.isinf(tail):
+        return np.ones_like(residual)
+    z2 = residual**2 / variance * current
+    found: Floats = (tail + z2) / (tail + 1)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A device's coefficients by column name, bias first, each over the device's level (the median of its times)."""
+
+    name: str
+    columns: tuple[str, ...]
+    coefficients: Floats
+
+    def on(self, columns: Columns) -> Floats:
+        """The coefficients (1 + columns) in the order of these columns; those it does not know are 0."""
+        own = {name: i for i, name in enumerate(self.columns)}
+        if not any(name in own for name in columns.names):
+            raise UsageError(
+                f"the other device '{self.name}' has no column in common with these nets",
+                hint="describe both with the same columns",
+            )
+        found = np.zeros(1 + len(columns))
+        found[0] = self.coefficients[0]
+        for j, name in enumerate(columns.names):
+            if name in own:
+                found[1 + j] = self.coefficients[1 + own[name]]
+        return found
+
+
+def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:
+    """A source from a device's own samples, in seconds: one Bayesian fit without intervals.
+
+    Raises UsageError for what does not fit together, and for fewer than two samples.
+    """
+    from gnomon.estimate.columns import FitOptions, Learner
+
+    x = columns.matrix(rows, "samples")
+    y = times(times_s, len(x))
+    if len(x) < 2:
+        raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
+    unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale)
+    found = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
+    return Source(name=name, columns=columns.names, coefficients=found.coefficients.mean / found.level_s)
+
+
+def source_of_table(name: str, columns: Columns, rows: ArrayLike) -> Source:
+    """A source from another device's table: the prices in `columns` over the median sum of these nets, bias 0.
+
+    Raises UsageError without prices, and for nets whose sums are not above zero.
+    """
+    if columns.prior_s is None:
+        raise UsageError(f"the other device '{name}' has no table", hint="give columns with prices")
+    prices = np.nan_to_num(columns.prior_s)
+    x = columns.matrix(rows)
+    level = float(np.median(x @ prices)) if len(x) else 0.0
+    if not level > 0:
+        raise UsageError(f"the table of '{name}' prices these nets at nothing", hint="give nets of the space")
+    return Source(name=name, columns=columns.names, coefficients=np.concatenate([[0.0], prices]) / level)
+
+
+_TRUST = 20.0  # with so many samples, half of the trust is in the scores
+_HEAVY = 1.05  # errors with heavy tails against normal ones
+_NONE_SEEN = 2.0
+_GRID = 4000
+
+
+def factor(scores: Floats, coverage: float, freedom: float) -> float:
+    """By what the predicted deviation is multiplied to give the half-width of an interval of this coverage.
+
+    `freedom` is how many samples are left beyond the coefficients that they determine.
+    """
+    count = len(scores)
+    normal = NormalDist().inv_cdf((1 + coverage) / 2)
+    if count == 0:
+        return normal * _NONE_SEEN
+    assumed = normal * _HEAVY * (1 + 0.8 / max(freedom, 1.0))
+    seen = smooth_quantile(np.abs(scores), coverage) * (1 + 4.0 / max(freedom, 1.0))
+    if not seen > 0:
+        return assumed
+    trust = count / (count + _TRUST)
+    return math.exp((1 - trust) * math.log(assumed) + trust * math.log(seen))
+
+
+def smooth_quantile(values: Floats, share: float) -> float:
+    """The Harrell-Davis quantile: the order statistics, weighted by a beta distribution around the share."""
+    ordered = np.sort(values)
+    count = len(ordered)
+    a, b = share * (count + 1) - 1, (1 - share) * (count + 1) - 1
+    u = (np.arange(_GRID) + 0.5) / _GRID
+    log_density = a * np.log(u) + b * np.log1p(-u)
+    density = np.exp(log_density - log_density.max())
+    place = np.minimum((u * count).astype(np.intp), count - 1)
+    weights = np.bincount(place, weights=density, minlength=count)
+    return float(weights @ ordered / weights.sum())
+
 
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.1

@@ -3,14 +3,24 @@
 A block is a set of directions in the space of coefficients with one unknown size: the bias, the scale of the table, the
 columns of one kind, the mean of other devices, the ways in which they differ. The model's special cases are limits of
 these sizes: all zero is the raw sum, bias and table free is scale-and-bias, kinds free is the inverse table.
+
+The sizes of a prior's blocks and the noise, by the evidence of the samples, and the posterior they give.
+
+Samples are y = design u + e, with u of one unit normal coordinate a direction times its block's size, and independent
+errors of variance `noise**2 * weights`. Everything is exact linear algebra in the smaller of two spaces, that of the
+directions and that of the samples (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2;
+MacKay, Bayesian Interpolation, 1992, for the evidence).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.estimate.columns import Columns, Floats
 
@@ -104,3 +114,148 @@ def _sizes(columns: Columns, members: np.ndarray[tuple[int], np.dtype[np.intp]],
     if (own > 0).any():  # a table that prices some of the kind: the others cost what those do
         usual = float(np.exp(np.log(own[own > 0] * scale[own > 0]).mean()))
     return np.where(own > 0, own, usual / scale)
+
+
+NOISE = 0.06
+NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
+_STEPS = (1.6, 0.8, 0.4, 0.2)
+_LATER_STEPS = (0.8, 0.3)
+_MOST = 9.0
+_FACTORIAL = 4  # blocks whose on and off are all tried as starts
+_JITTER = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Samples in units of the level: `y` less the prior's mean (n,), designs (n, r each), medians of sizes."""
+
+    y: Floats
+    designs: tuple[Floats, ...]
+    sizes: Floats
+    stacked: Floats = field(init=False)
+    owner: NDArray[np.intp] = field(init=False)
+    grams: tuple[Floats, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        stacked = np.concatenate(self.designs, axis=1) if self.designs else np.zeros((len(self.y), 0))
+        object.__setattr__(self, "stacked", stacked)
+        counts = [d.shape[1] for d in self.designs]
+        object.__setattr__(self, "owner", np.repeat(np.arange(len(counts)), counts).astype(np.intp))
+        small = stacked.shape[0] < stacked.shape[1]
+        object.__setattr__(self, "grams", tuple(d @ d.T for d in self.designs) if small else ())
+
+
+class Evidence:
+    """The log of evidence times hyperprior, as a function of the logs of the blocks' sizes and of the noise (last)."""
+
+    def __init__(self, problem: Problem, weights: Floats) -> None:
+        self._p = problem
+        self._weights = weights
+        self._log_sizes = np.log(problem.sizes)
+        self._log_weights = float(np.log(weights).sum())
+        if not problem.grams:
+            scaled = problem.stacked / weights[:, None]
+            self._cross = problem.stacked.T @ scaled
+            self._moment = scaled.T @ problem.y
+            self._square = float(problem.y @ (problem.y / weights))
+
+    def __call__(self, theta: Floats) -> float:
+        """The value at a point."""
+        prior = -0.5 * float((((theta[:-1] - self._log_sizes) / SIZE_SPREAD) ** 2).sum())
+        prior -= 0.5 * ((float(theta[-1]) - math.log(NOISE)) / NOISE_SPREAD) ** 2
+        return prior + (self._by_samples(theta) if self._p.grams else self._by_directions(theta))
+
+    def _by_samples(self, theta: Floats) -> float:
+        count = len(self._p.y)
+        k = np.zeros((count, count))
+        for size, gram in zip(np.exp(2 * theta[:-1]), self._p.grams, strict=True):
+            k += size * gram
+        k[np.diag_indices(count)] += math.exp(2 * theta[-1]) * self._weights + _JITTER
+        factor = np.linalg.cholesky(k)
+        a = np.linalg.solve(factor, self._p.y)
+        return float(-0.5 * a @ a - np.log(np.diag(factor)).sum())
+
+    def _by_directions(self, theta: Floats) -> float:
+        count = len(self._p.y)
+        noise = math.exp(2 * theta[-1])
+        t = np.exp(theta[:-1])[self._p.owner]
+        a = (self._cross * t[:, None]) * t / noise
+        a[np.diag_indices(len(t))] += 1.0
+        factor = np.linalg.cholesky(a)
+        b = np.linalg.solve(factor, t * self._moment) / math.sqrt(noise)
+        quadratic = (self._square - float(b @ b)) / noise if noise else 0.0
+        log_det = 2 * float(np.log(np.diag(factor)).sum()) + count * 2 * float(theta[-1]) + self._log_weights
+        return -0.5 * (quadratic + log_det)
+
+
+def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
+    """A point from which no step along one coordinate leads up; deterministic pattern search."""
+    best, value = start, evidence(start)
+    for step in _LATER_STEPS if later else _STEPS:
+        for _ in range(2):
+            for j in range(len(best)):
+                for sign in (step, -step):
+                    while abs(best[j] + sign) <= _MOST:
+                        trial = best.copy()
+                        trial[j] += sign
+                        reached = evidence(trial)
+                        if reached <= value + 1e-6:
+                            break
+                        best, value = trial, reached
+    return best
+
+
+def starts(sizes: Floats) -> list[Floats]:
+    """Where to begin: blocks all on and, one or several at a time, off, with little and with much noise."""
+    count = len(sizes)
+    if count <= _FACTORIAL:
+        patterns: Sequence[Sequence[float]] = list(itertools.product((-3.0, 0.0), repeat=count))
+    else:
+        patterns = [[0.0] * count, [-3.0] * count]
+        for j in range(count):
+            patterns = [*patterns, [-3.0 * (i == j) for i in range(count)], [-3.0 * (i != j) for i in range(count)]]
+    return [np.array([*(np.log(sizes) + p), math.log(noise)]) for p in patterns for noise in (0.02, 0.15)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """What the samples say of the directions: mean (r,), and its covariance diag(prior) - less less', or more more'.
+
+    `loo_residual`, `loo_variance` (n,): each sample less what the others predict for it, and the variance of that
+    difference, its own error included.
+    """
+
+    mean: Floats
+    prior: Floats
+    more: Floats | None
+    less: Floats | None
+    loo_residual: Floats
+    loo_variance: Floats
+
+
+def posterior(problem: Problem, theta: Floats, weights: Floats) -> Posterior:
+    """The posterior at given sizes and noise (logs, as in Evidence), with closed-form leave-one-out residuals."""
+    t = np.exp(theta[:-1])[problem.owner]
+    errors = math.exp(2 * theta[-1]) * weights + _JITTER
+    design = problem.stacked * t
+    if problem.grams:
+        k = design @ design.T
+        k[np.diag_indices(len(errors))] += errors
+        half = np.linalg.inv(np.linalg.cholesky(k))
+        alpha = half.T @ (half @ problem.y)
+        precision = (half**2).sum(axis=0)
+        less = t[:, None] * (half @ design).T
+        mean, more = t * (design.T @ alpha), None
+    else:
+        scaled = design / errors[:, None]
+        a = design.T @ scaled
+        a[np.diag_indices(len(t))] += 1.0
+        half = np.linalg.inv(np.linalg.cholesky(a))
+        u = half.T @ (half @ (scaled.T @ problem.y))
+        alpha = (problem.y - design @ u) / errors
+        precision = 1 / errors - ((half @ scaled.T) ** 2).sum(axis=0)
+        mean, less, more = t * u, None, t[:, None] * half.T
+    precision = np.maximum(precision, 1e-300)
+    return Posterior(
+        mean=mean, prior=t**2, more=more, less=less, loo_residual=alpha / precision, loo_variance=1 / precision
+    )

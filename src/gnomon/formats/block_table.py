@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from gnomon.core.strict_json import shown
 from gnomon.formats.complaints import Complaints
-from gnomon.formats.snpe_csv import csv_text, line_of
+from gnomon.formats.snpe.table import csv_text, line_of
 
 _HINT = "Give a YAML table of blocks, each with a mean in milliseconds, as ProxylessNAS and OFA publish them."
 _MOST_BLOCKS = 1 << 18

@@ -1,4 +1,7 @@
-"""The measuring loop: candidates interleaved in fresh processes, recorded as they come, resumed where they stopped."""
+"""The measuring loop: candidates interleaved in fresh processes, recorded as they come, resumed where they stopped.
+
+A campaign as the record holds it: decided again from what was measured, without any device.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnomon.core.brief import brief
-from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, question_key
-from gnomon.core.campaign import Event as CampaignEvent
-from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.core.sample import (
+    FINISHED,
+    REOPENED,
+    Campaign,
+    Context,
+    Failure,
+    OperatorSamples,
+    Run,
+    Samples,
+    question_key,
+)
+from gnomon.core.sample import Event as CampaignEvent
 from gnomon.core.stats import Block, blocks_of, compare, median, summarise
-from gnomon.measure.clock import Clock, cpu_tells, levels
-from gnomon.measure.effort import Effort
+from gnomon.measure.effort import Clock, Effort, JobTime, cpu_tells, levels
 from gnomon.measure.environment import UNWATCHED
-from gnomon.measure.job_time import JobTime
-from gnomon.measure.link import AgentLink, Event, failure_of
-from gnomon.measure.outputs import REFERENCE, compute_reference
+from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference, failure_of
 from gnomon.measure.progress import Meter, Watch
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, latest_of, latest_unfinished
 
@@ -415,3 +424,48 @@ def _groups(candidates: Sequence[Candidate], most: int) -> list[Sequence[Candida
     """The candidates in as few groups of about equal size as fit on the device at once."""
     count = -(-len(candidates) // max(1, most))
     return [candidates[k::count] for k in range(count)]
+
+
+UNMEASURED = Failure(
+    stage="record", kind="unmeasured", transient=False, message="it was not measured; leave out --no-profile"
+)
+
+
+class RecordedRunner(Known):
+    """Stands where a `CampaignRunner` stands, and measures nothing: what the record lacks is a failure.
+
+    What a proof lacks is taken from the profile, where the same candidate was measured among others than there.
+    """
+
+    resumed = False
+    stopped = ""
+
+    def __init__(self, store: Store, campaign: Campaign) -> None:
+        super().__init__(store, campaign)
+        self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
+
+    def last(self, name: str) -> Mapping[str, Any] | None:
+        """The data of the campaign's last event of a name; None if it has none."""
+        return self._events.get(name)
+
+    def known(self, key: str) -> Measured:
+        """What the record holds of a candidate."""
+        found = super().known(key)
+        if not found.runs:
+            found = super().known(key.removeprefix("proof/"))
+            found = Measured(key=key, runs=found.runs, failure=found.failure)
+        return found if found.runs else Measured(key=key, runs=(), failure=UNMEASURED)
+
+    def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
+        """What the record holds of the candidates."""
+        return {candidate.key: self.known(candidate.key) for candidate in candidates}
+
+    def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
+        """Never: nothing is measured, so nothing takes time."""
+        return False
+
+    def note(self, name: str, data: Mapping[str, Any]) -> None:
+        """Nothing: the record of what was measured stays as it is."""
+
+    def finish(self, decision: Mapping[str, Any]) -> None:
+        """Nothing: the record of what was measured stays as it is."""

@@ -1,21 +1,175 @@
-"""The way to the agent on a device: one request, and its events as they come."""
+"""The way to the agent on a device: one request, and its events as they come.
+
+The events that the agent may write (docs/agent.md), read without trusting them: a device may be somebody else's.
+
+Reference outputs on a device: what the outputs of everything measured there are checked against.
+
+Packs the agent into the one file that is pushed to a device and shipped in deployable packages.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Mapping
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import resources
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
-from gnomon.devices.guard import guarded_folder
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
-from gnomon.measure.events import Event, check_asked, event_of
-from gnomon.measure.pack import packed_agent
+from gnomon.measure.environment import judge
+from gnomon.system.process import guarded_folder
 
-__all__ = ["AgentLink", "Event", "failure_of"]
+Event = dict[str, Any]
+_Check = Callable[[Any], bool]
+
+_MOST_NS = 1 << 62
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_NS
+
+
+def _times(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_count, value))
+
+
+def _kernels(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(row, dict)
+        and _text(row.get("name"))
+        and _text(row.get("backend"))
+        and _times(row.get("wall_ns"))
+        and isinstance(row.get("sources"), list)
+        and all(_text(source) or _count(source) for source in row["sources"])
+        for row in value
+    )
+
+
+def _energy(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    numbers = (value.get("spent_uj", 0), value.get("wall_ns", 0))
+    return _text(value.get("unknown")) or all(_count(number) and number > 0 for number in numbers)
+
+
+def _snapshots(value: Any) -> bool:
+    """Whether it can be judged, as every report does later."""
+    try:
+        judge(value["before"], value["after"])
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):
+        return False
+    return True
+
+
+def _or_nothing(check: _Check) -> _Check:
+    return lambda value: value is None or check(value)
+
+
+#: The fields that each event must have.
+_FIELDS: Mapping[str, Mapping[str, _Check]] = {
+    "alive": {},
+    "end": {},
+    "answer": {"key": _text, "answer": _object},
+    "failure": {
+        "candidate": _text,
+        "stage": _text,
+        "kind": _text,
+        "transient": _truth,
+        "message": _text,
+        "log_tail": _text,
+    },
+    "environment": {"data": _snapshots},
+    "opened": {"candidate": _text},
+    "block": {
+        "candidate": _text,
+        "block": _count,
+        "started_at_s": _seconds,
+        "wall_ns": lambda value: _times(value) and len(value) > 0,
+        "cpu_ns": _times,
+        "inner": lambda value: _count(value) and value > 0,
+        "peak_rss_bytes": _or_nothing(_count),
+    },
+}
+#: And those that they may have.
+_MORE: Mapping[str, Mapping[str, _Check]] = {
+    "failure": {"block": _count, "hint": _text},
+    "opened": {"where": lambda value: isinstance(value, list), "sensitivity": _object, "difference": _object},
+    "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy},
+}
+
+
+def event_of(line: str) -> Event:
+    """The event of a line. AgentError if it is none that the protocol knows."""
+    try:
+        event: Event = json.loads(line)
+        kind = event["event"]
+        needed, more = _FIELDS[kind], _MORE.get(kind, {})
+        if all(name in event and check(event[name]) for name, check in needed.items()) and all(
+            check(event[name]) for name, check in more.items() if name in event
+        ):
+            return event
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise senseless(line)
+
+
+def senseless(line: str) -> AgentError:
+    """The error for a line that cannot be meant."""
+    return AgentError(
+        f"the agent wrote a line that is no event: {line[:200]!r}", hint="Please report this, with the line."
+    )
+
+
+def check_asked(event: Event, visits: Mapping[str, frozenset[int]]) -> None:
+    """AgentError for what was measured of a candidate, or in a visit, that the request does not name.
+
+    `visits` are those that were asked for, by the candidates' keys.
+    """
+    if event["event"] not in ("opened", "block", "failure"):
+        return
+    key, block = event["candidate"], event.get("block", 0)
+    if key not in visits or (event["event"] == "block" and block not in visits[key]):
+        raise AgentError(
+            f"the agent tells of visit {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
+        )
+
+
+_MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def packed_agent() -> bytes:
+    """The agent as a zip application for any Python 3.10 or later with numpy; the same bytes every time."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        folder = resources.files("gnomon.agent")
+        inside = [("", e) for e in folder.iterdir()] + [("drivers/", e) for e in (folder / "drivers").iterdir()]
+        for path, entry in sorted((f"{under}{e.name}", e) for under, e in inside if e.name.endswith(".py")):
+            archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), entry.read_bytes())
+    return buffer.getvalue()
 
 
 class AgentLink:
@@ -123,3 +277,30 @@ def failure_of(event: Event) -> Failure:
         message=event["message"],
         log_tail=event["log_tail"],
     )
+
+
+REFERENCE = "reference.npz"
+"""Where reference outputs are, in the device's private folder, in which the agent's processes run."""
+
+
+def compute_reference(
+    link: AgentLink, job: Mapping[str, Any], seeds: Sequence[int], *, timeout_s: float
+) -> tuple[dict[str, Any] | None, Failure | None]:
+    """Write a job's outputs for each seed to `REFERENCE` on the link's device: their sensitivity, or the failure."""
+    found: dict[str, Any] = {}
+    failed: list[Failure] = []
+
+    def on_event(event: Event) -> None:
+        if event["event"] == "opened":
+            found.update(event["sensitivity"])
+        elif event["event"] == "failure":
+            failed.append(failure_of(event))
+
+    opening = {"job": job, "save": REFERENCE, "seeds": list(seeds)}
+    request = {
+        **Effort(rounds=0, timeout_s=timeout_s).request(),
+        "seed": 0,
+        "candidates": [{"key": "reference", "open": opening}],
+    }
+    link.request(request, on_event, timeout_s=timeout_s * 3)
+    return (None, failed[0]) if failed else (found, None)

@@ -1,6 +1,6 @@
 """Cutting a model into segments: valid models that, run one after the other, compute the whole.
 
-Nodes stand in an order in which few tensors are alive at once (`gnomon.models.onnx_order`). What follows from
+Nodes stand in an order in which few tensors are alive at once (`gnomon.models.order`). What follows from
 the file alone (constants, and what is computed from them only) is never handed from segment to segment, but
 repeated in each that needs it.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.model import is_known
-from gnomon.models.onnx_order import moving_operators, narrow_order, static_operators
+from gnomon.models.order import moving_operators, narrow_order, static_operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ def open_cutter(path: Path, model_format: str, limits: Limits | None = None) -> 
     Raises ModelError where the model or its format cannot be cut, RuntimeMissingError where reading it needs more.
     """
     if model_format == "onnx":
-        from gnomon.models.onnx_cut import OnnxCutter
+        from gnomon.models.onnx.cut import OnnxCutter
 
         return OnnxCutter(path, limits)
     if model_format == "tflite":
-        from gnomon.models.flat_cut import FlatCutter
+        from gnomon.models.tflite.cut import FlatCutter
 
         return FlatCutter(path, limits)
     raise ModelError(f"{model_format} models cannot be cut", hint="ONNX and TFLite models can.")

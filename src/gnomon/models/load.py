@@ -1,15 +1,17 @@
-"""Loading a model of any kind that gnomon reads; the kind is told by the content, not by the name."""
+"""Loading a model of any kind that gnomon reads; the kind is told by the content, not by the name.
+
+Converting a model into the format of a runtime that does not load the user's own.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.models.files import model_errors, open_regular, read_regular
-from gnomon.models.flat_graph import MAGICS, read_flat
-from gnomon.models.model import Limits, Model
-from gnomon.models.ncnn import NCNN_MAGIC, load_ncnn
+from gnomon.models.model import Limits, Model, model_errors, open_regular, read_regular
+from gnomon.models.ncnn.model import NCNN_MAGIC, load_ncnn
 from gnomon.models.nnpackage import read_nnpackage
+from gnomon.models.tflite.graph import MAGICS, read_flat
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
@@ -55,7 +57,7 @@ def _load_file(path: Path, limits: Limits) -> Model:
     if head.startswith(NCNN_MAGIC):
         return load_ncnn(path, limits)
     if head[4:8] not in MAGICS:
-        from gnomon.models.onnx_outline import load_onnx
+        from gnomon.models.onnx.graph import load_onnx
 
         return load_onnx(path, limits)
     data = read_regular(path, limits.max_bytes)
@@ -68,3 +70,23 @@ def _load_file(path: Path, limits: Limits) -> Model:
         size_bytes=len(data),
         subgraphs=flat.subgraphs,
     )
+
+
+_MADE_FROM = {"onnx": frozenset({"ncnn"})}
+
+
+def reachable(model_format: str) -> frozenset[str]:
+    """The formats in which a model can be given to a runtime: its own, and those that it can be converted to."""
+    return frozenset({model_format}) | _MADE_FROM.get(model_format, frozenset())
+
+
+def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
+    """The model, whose file with fixed shapes is `source`, in another format, written into `folder`.
+
+    Raises ModelError where it cannot be converted, RuntimeMissingError where the converter is not installed.
+    """
+    if (model.graph.format, wanted) == ("onnx", "ncnn"):
+        from gnomon.models.ncnn.convert import convert_onnx
+
+        return convert_onnx(model, source, folder)
+    raise ValueError(f"nothing converts {model.graph.format} to {wanted}")

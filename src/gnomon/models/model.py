@@ -1,13 +1,25 @@
-"""The records of the models room: a loaded model, its package, and the limits of reading."""
+"""The records of the models room: a loaded model, its package, and the limits of reading.
+
+Unique names for operators, whatever a file calls them.
+
+Opening files that may be hostile: regular files only, within a size, and within their folder.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
-from gnomon.formats.config_cfg import ConfigCfg
-from gnomon.formats.manifest import Manifest
+from gnomon.errors import ModelError
+from gnomon.formats.onert.config import ConfigCfg
+from gnomon.formats.onert.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +80,120 @@ def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
     """The graph's inputs whose shape the file does not fix, in the graph's order."""
     inputs = (graph.tensors[index] for index in graph.inputs)
     return tuple(tensor for tensor in inputs if not is_known(tensor))
+
+
+def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
+    """A unique name for each operator, the same on every reading.
+
+    The first operator of a name keeps it; one without a name, or with a name that was taken before, becomes
+    ``<type>_<index>``, with underscores behind it for as long as some operator has that name.
+    """
+    reserved = set(names)
+    used: set[str] = set()
+    result = []
+    for index, (name, kind) in enumerate(zip(names, types, strict=True)):
+        chosen = name
+        if not name or name in used:
+            chosen = f"{kind}_{index}"
+            while chosen in reserved or chosen in used:
+                chosen += "_"
+        used.add(chosen)
+        result.append(chosen)
+    return tuple(result)
+
+
+_CHUNK = 1 << 20
+_TOO_LARGE = "raise gnomon.models.Limits.max_bytes if the model is to be trusted"
+
+
+@contextmanager
+def model_errors(path: object) -> Iterator[None]:
+    """Turns what reading may raise besides ModelError (memory, recursion, text, disk) into ModelError."""
+    try:
+        yield
+    except (OSError, MemoryError, RecursionError, UnicodeError) as error:
+        raise ModelError(
+            f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}",
+            hint="export or copy the model again, and check that it can be trusted",
+        ) from error
+
+
+def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> BinaryIO:
+    """Opens a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
+
+    `too_large` is the hint where the file is larger.
+
+    The file is opened without blocking and looked at through its descriptor, so that a FIFO does not hang
+    and nothing can be exchanged between the look and the reading.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist", hint="check the path of the model") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be opened: {error}", hint="check the path and its rights") from error
+    file = os.fdopen(descriptor, "rb")
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} is not a regular file", hint="give a model file or an nnpackage folder")
+        if status.st_size > max_bytes:
+            raise ModelError(
+                f"{path} holds {status.st_size} bytes, more than the limit of {max_bytes}",
+                hint=too_large,
+            )
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> bytes:
+    """The content of a regular file of at most `max_bytes`. Raises ModelError."""
+    with open_regular(path, max_bytes, too_large) as file:
+        try:
+            data = file.read(max_bytes + 1)
+        except (OSError, MemoryError) as error:
+            raise ModelError(f"{path} cannot be read: {error}", hint="check the file and the memory") from error
+    if len(data) > max_bytes:
+        raise ModelError(f"{path} grew while it was read", hint="let the writer of the file finish first")
+    return data
+
+
+def read_text(path: Path, max_bytes: int) -> str:
+    """The content of a small UTF-8 file. Raises ModelError."""
+    try:
+        return read_regular(path, max_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not UTF-8 text: {error.reason}", hint="repair the file") from None
+
+
+def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
+    """Feeds a regular file to a digest without holding it in memory; returns its bytes. Raises ModelError."""
+    total = 0
+    with open_regular(path, max_bytes) as file:
+        while chunk := file.read(_CHUNK):
+            total += len(chunk)
+            digest.update(chunk)
+    return total
+
+
+def inside(folder: Path, name: str, what: str) -> Path:
+    """The path of a file that another file names, which must lie within `folder`.
+
+    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError.
+    """
+    hint = f"{what} must name a file within its own folder"
+    if not name or "\0" in name or "\\" in name or not name.isprintable():
+        raise ModelError(f"{what} names {name!r}, which is no file name", hint=hint)
+    relative = Path(name)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise ModelError(f"{what} names {name!r}, which leads out of its folder", hint=hint)
+    try:
+        resolved = (folder / relative).resolve()
+        home = folder.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{what} names {name!r}, which cannot be found: {error}", hint=hint) from error
+    if not resolved.is_relative_to(home):
+        raise ModelError(f"{what} names {name!r}, a link that leads out of its folder", hint=hint)
+    return resolved

@@ -1,17 +1,26 @@
 """Reading nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
 
 Source: ``nnpackage/spec/10_packaging_and_manifest.md`` of Samsung ONE.
+
+Writing nnpackage folders: a copy of a package, or a bare TFLite or Circle model wrapped as one, with settings.
+
+A package appears at its destination whole or not at all, and what is copied is never changed.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from gnomon.errors import ModelError
-from gnomon.formats.config_cfg import ConfigCfg
-from gnomon.formats.manifest import MAX_CHARACTERS, parse_manifest
-from gnomon.models.files import inside, read_text
-from gnomon.models.model import NnPackage
+from gnomon.errors import ModelError, PackageError
+from gnomon.formats.onert.config import ConfigCfg
+from gnomon.formats.onert.manifest import MAX_CHARACTERS, Manifest, parse_manifest, write_manifest
+from gnomon.models.model import Limits, Model, NnPackage, inside, open_regular, read_text
 
 METADATA = "metadata"
 MANIFEST = "MANIFEST"
@@ -35,3 +44,120 @@ def read_nnpackage(folder: Path) -> NnPackage:
         if file.is_file():
             config = ConfigCfg(text=read_text(file, MAX_CHARACTERS))
     return NnPackage(folder=folder, manifest=manifest, config=config, config_name=config_name, models=models)
+
+
+_PLAIN = re.compile(r"[\w+-][\w.+-]*")
+
+
+def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
+    """Writes `model` with `settings` in its config.cfg as the package folder `dest`, and returns `dest`.
+
+    What the package's config already holds stays, comments and order too; a key of `settings` replaces its
+    value in place. Raises PackageError where `dest` exists (unless `overwrite`), overlaps the source, or
+    cannot be written, where `model` is no TFLite or Circle model, or where a setting cannot be written.
+    """
+    if model.graph.format not in {"tflite", "circle"}:
+        raise PackageError(
+            f"an nnpackage holds TFLite or Circle models, and {model.path} is {model.graph.format}",
+            hint="convert the model to Circle first, for example with tico or one-import",
+        )
+    dest = Path(dest)
+    _check_destination(model.path, dest, overwrite=overwrite)
+    try:
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{dest.name}.", dir=dest.parent))
+        try:
+            package = temporary / dest.name
+            if model.package is not None:
+                _copy_package(model.package, package, settings)
+            else:
+                _wrap(model, package, settings)
+            _move_into_place(package, dest, temporary / "replaced")
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise PackageError(
+            f"the package {dest} cannot be written: {error}", hint="check the folder, its rights and its space"
+        ) from error
+    return dest
+
+
+def _check_destination(source: Path, dest: Path, *, overwrite: bool) -> None:
+    if os.path.lexists(dest):
+        if not overwrite:
+            raise PackageError(f"{dest} exists already", hint="choose another folder, or say to overwrite it")
+        if dest.is_symlink() or not (dest / METADATA / MANIFEST).is_file():
+            raise PackageError(f"{dest} is no nnpackage, so it is not replaced", hint="choose another folder")
+    here, there = source.resolve(), dest.resolve()
+    if here == there or here.is_relative_to(there) or there.is_relative_to(here):
+        raise PackageError(
+            f"{dest} overlaps {source}, which must stay as it is", hint="write the package somewhere else"
+        )
+
+
+def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str]) -> None:
+    _copy_tree(package.folder, target)
+    name = package.config_name or CONFIG
+    if package.config_name is None:
+        manifest = replace(package.manifest, configs=(CONFIG,))
+        (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
+    config = package.config.with_settings(settings)
+    # Opened anew and not through the copy, so that a config that other files share is not written to.
+    file = target / METADATA / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(config.text, encoding="utf-8", newline="")
+
+
+def _wrap(model: Model, target: Path, settings: Mapping[str, str]) -> None:
+    (target / METADATA).mkdir(parents=True)
+    kind = model.graph.format
+    stem = model.path.stem
+    name = f"{stem if _PLAIN.fullmatch(stem) else 'model'}.{kind}"
+    _copy_file(model.path, target / name)
+    manifest = Manifest(version=(1, 2, 0), models=(name,), model_types=(kind,), configs=(CONFIG,))
+    (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
+    config = ConfigCfg().with_settings(settings)
+    (target / METADATA / CONFIG).write_text(config.text, encoding="utf-8", newline="")
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copies folders and regular files; a link within the package becomes what it leads to."""
+    home = source.resolve()
+    target.mkdir(parents=True)
+    pending = [(source, target, 0)]
+    while pending:
+        here, there, depth = pending.pop()
+        if depth > 32:
+            raise PackageError(f"{here} is nested too deep for a package", hint="remove links that form a ring")
+        for entry in sorted(here.iterdir()):
+            if not entry.resolve().is_relative_to(home):
+                raise PackageError(
+                    f"{entry} is a link that leads out of the package", hint="copy the file into the package"
+                )
+            if entry.is_dir():
+                (there / entry.name).mkdir()
+                pending.append((entry, there / entry.name, depth + 1))
+            else:
+                _copy_file(entry, there / entry.name)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    try:
+        with open_regular(source, Limits().max_bytes) as reader, target.open("xb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+    except ModelError as error:
+        raise PackageError(error.message, hint="a package holds regular files only") from error
+
+
+def _move_into_place(package: Path, dest: Path, aside: Path) -> None:
+    """Both moves are renames within one folder; what was at `dest` comes back if the second one fails."""
+    read_nnpackage(package)
+    if not os.path.lexists(dest):
+        package.rename(dest)
+        return
+    dest.rename(aside)
+    try:
+        package.rename(dest)
+    except OSError:
+        aside.rename(dest)
+        raise

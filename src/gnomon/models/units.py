@@ -3,11 +3,15 @@
 Weights are drawn so that activations keep their size through any depth: what vanishes becomes denormal numbers, which
 slow some processors down, and what explodes becomes infinite. A convolution's and a linear layer's have the variance
 1 / fan-in, and each batch normalisation has the variance of what reaches it (He et al., 2015; Ioffe and Szegedy, 2015).
+
+Each kind of layer as ONNX operators with weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +19,233 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import ModelError, UsageError
-from gnomon.models.onnx_submodel import save
-from gnomon.models.onnx_types import onnx_package
-from gnomon.models.units_layers import Job, Writer, write_layer
-from gnomon.spaces.layers import kind_of
-from gnomon.spaces.net import Net, layer_name, net_of
-from gnomon.spaces.unit import Unit, shapes
+from gnomon.models.onnx.cut import save
+from gnomon.models.onnx.file import onnx_package
+from gnomon.spaces.layers import Layer, Shape, kind_of
+from gnomon.spaces.unit import Net, Unit, layer_name, net_of, shapes
 
 if TYPE_CHECKING:
     import onnx
+
+_BIAS = 0.1  # standard deviation of biases, and of batch normalisations' means, beside activations of about 1
+
+_LEAST = 1e-2  # the least variance of a batch normalisation, which may follow zeros
+_POOLED = 0.7  # what is left of the size of a value whose neighbours are alike in part
+
+# The mean square behind an activation, for normally distributed values of mean square 1.
+_POWER = {"Relu": 0.5, "Relu6": 0.5, "HardSwish": 0.4, "HardSigmoid": 0.28, "Sigmoid": 0.29, "Tanh": 0.4}
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """Collects operators and weights, and follows about how large each value is.
+
+    `parts` says of each value of which independent ones it is the sum, and how much of each: a value that is added to
+    itself has four times the mean square, two independent ones of a size twice.
+    """
+
+    onnx: Any
+    dtype: np.dtype[Any]
+    seed: int
+    nodes: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+    given: dict[str, NDArray[Any]] = field(default_factory=dict)
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add an operator; its output has its name."""
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name, **attributes))
+        return name
+
+    def power(self, name: str) -> float:
+        """About the mean square of a value."""
+        return sum(much * much for much in self.parts[name].values())
+
+    def weight(self, name: str, array: NDArray[Any]) -> str:
+        """Add a constant, that which is given for this name: numbers in the model's data type, integers as they are."""
+        if name in self.given:
+            array = _fitting(name, self.given.pop(name), array.shape)
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype)
+        self.weights.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+
+def _fitting(name: str, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A given weight. ModelError for another shape than the layer has, and for what is no finite number."""
+    if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
+        raise ModelError(
+            f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are wanted",
+            hint="Give the weights of this net.",
+        )
+    return given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A layer to be written: its operator's name, its number in the net, its inputs by name and shape."""
+
+    layer: Layer
+    name: str
+    number: int
+    inputs: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    output: Shape
+
+
+def write_layer(writer: Writer, job: Job) -> str:
+    """Adds a layer to the model and returns the name of its output."""
+    kind = job.layer.kind
+    if kind in _PLAIN:
+        made = writer.node(_PLAIN[kind], job.name, job.inputs)
+    elif kind in _WRITERS:
+        made = _WRITERS[kind](writer, job)
+    else:
+        raise ModelError(
+            f"a {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
+        )
+    writer.parts[made] = _parts(writer, job)
+    return made
+
+
+def _parts(writer: Writer, job: Job) -> dict[str, float]:
+    """Of what a layer's output is the sum: a new value of its own, but for what only adds and passes on."""
+    parts = [writer.parts[name] for name in job.inputs]
+    kind = job.layer.kind
+    if kind == "Zeros":
+        return {}
+    if kind == "Identity":
+        return parts[0]
+    if kind == "Add":
+        return {source: sum(part.get(source, 0.0) for part in parts) for source in {**parts[0], **parts[1]}}
+    if kind == "AveragePool":
+        return {source: much * _POOLED for source, much in parts[0].items()}
+    return {job.name: math.sqrt(_power(kind, [writer.power(name) for name in job.inputs]))}
+
+
+def _power(kind: str, powers: Sequence[float]) -> float:
+    """About the mean square of a layer's output, from that of its inputs."""
+    if kind == "BatchNormalization":
+        return 1.0
+    if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
+        return _POWER[kind]
+    if kind == "Mul":
+        return math.prod(powers)
+    if kind == "GlobalAveragePool":
+        # The mean of what an activation let through is what is left of it.
+        return powers[0] * 0.3 + 1e-3
+    if kind == "Concat":
+        return max(powers)
+    return powers[0] * _POWER.get(kind, 1.0)
+
+
+def _random(writer: Writer, job: Job) -> np.random.Generator:
+    """Random numbers of a layer: the same whatever stands before it in the file."""
+    return np.random.default_rng([writer.seed, job.number])
+
+
+def _conv(writer: Writer, job: Job) -> str:
+    one, rng = job.layer, _random(writer, job)
+    group, out = one.integer("group"), one.integer("out_channels")
+    kernel = one.pair("kernel")
+    fan_in = job.shapes[0][1] // group * math.prod(kernel)
+    shape = (out, job.shapes[0][1] // group, *kernel)
+    inputs = [job.inputs[0], writer.weight(f"{job.name}.w", rng.standard_normal(shape) / math.sqrt(fan_in))]
+    if one["bias"]:
+        inputs.append(writer.weight(f"{job.name}.b", rng.standard_normal(out) * _BIAS))
+    pads = one.pair("pad")
+    return writer.node(
+        "Conv",
+        job.name,
+        inputs,
+        kernel_shape=list(kernel),
+        strides=list(one.pair("stride")),
+        pads=[*pads, *pads],
+        dilations=list(one.pair("dilation")),
+        group=group,
+    )
+
+
+def _linear(writer: Writer, job: Job) -> str:
+    rng, (inputs, outputs) = _random(writer, job), (job.shapes[0][1], job.output[1])
+    value = job.inputs[0]
+    if len(job.shapes[0]) > 2:
+        value = writer.node("Flatten", f"{job.name}.flatten", [value], axis=1)
+    weights = [writer.weight(f"{job.name}.w", rng.standard_normal((inputs, outputs)) / math.sqrt(inputs))]
+    if job.layer["bias"]:
+        weights.append(writer.weight(f"{job.name}.b", rng.standard_normal(outputs) * _BIAS))
+    return writer.node("Gemm", job.name, [value, *weights])
+
+
+def _batch_norm(writer: Writer, job: Job) -> str:
+    rng, channels = _random(writer, job), job.shapes[0][1]
+    power = max(writer.power(job.inputs[0]), _LEAST)
+    parts = {
+        "scale": rng.uniform(0.8, 1.2, channels),
+        "bias": rng.standard_normal(channels) * _BIAS,
+        "mean": rng.standard_normal(channels) * _BIAS * math.sqrt(power),
+        "var": rng.uniform(0.8, 1.2, channels) * power,
+    }
+    weights = [writer.weight(f"{job.name}.{part}", array) for part, array in parts.items()]
+    return writer.node("BatchNormalization", job.name, [job.inputs[0], *weights], epsilon=1e-5)
+
+
+def _relu6(writer: Writer, job: Job) -> str:
+    low = writer.weight(f"{job.name}.min", np.array(0.0))
+    return writer.node("Clip", job.name, [job.inputs[0], low, writer.weight(f"{job.name}.max", np.array(6.0))])
+
+
+def _hard_sigmoid(writer: Writer, job: Job) -> str:
+    return writer.node("HardSigmoid", job.name, job.inputs, alpha=1 / 6, beta=0.5)
+
+
+def _zeros(writer: Writer, job: Job) -> str:
+    return writer.node("Mul", job.name, [job.inputs[0], writer.weight(f"{job.name}.zero", np.array(0.0))])
+
+
+def _pool(writer: Writer, job: Job) -> str:
+    one = job.layer
+    pads = one.pair("pad")
+    sizes: dict[str, Any] = {
+        "kernel_shape": list(one.pair("kernel")),
+        "strides": list(one.pair("stride")),
+        "pads": [*pads, *pads],
+    }
+    if one.kind == "AveragePool":
+        sizes["count_include_pad"] = 0
+    return writer.node(one.kind, job.name, job.inputs, **sizes)
+
+
+def _shuffle(writer: Writer, job: Job) -> str:
+    batch, channels, *size = job.shapes[0]
+    groups = job.layer.integer("groups")
+    split = np.array([batch, groups, channels // groups, *size], np.int64)
+    value = writer.node("Reshape", f"{job.name}.split", [job.inputs[0], writer.weight(f"{job.name}.groups", split)])
+    value = writer.node("Transpose", f"{job.name}.swap", [value], perm=[0, 2, 1, 3, 4])
+    whole = writer.weight(f"{job.name}.whole", np.array(job.shapes[0], np.int64))
+    return writer.node("Reshape", job.name, [value, whole])
+
+
+def _concat(writer: Writer, job: Job) -> str:
+    return writer.node("Concat", job.name, job.inputs, axis=1)
+
+
+_PLAIN = {
+    name: name for name in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "GlobalAveragePool")
+}
+_WRITERS: dict[str, Callable[[Writer, Job], str]] = {
+    "Conv": _conv,
+    "Linear": _linear,
+    "BatchNormalization": _batch_norm,
+    "Relu6": _relu6,
+    "HardSigmoid": _hard_sigmoid,
+    "Zeros": _zeros,
+    "AveragePool": _pool,
+    "MaxPool": _pool,
+    "ChannelShuffle": _shuffle,
+    "Concat": _concat,
+}
+
 
 OPSET = 17
 """The operator set that is written: ONNX Runtime, OpenVINO and pnnx read it."""
@@ -40,7 +262,7 @@ def write_unit(unit: Unit, dest: Path, *, seed: int = 0) -> Path:
 def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> Path:
     """Writes a net as an ONNX model and returns its path.
 
-    Inputs are "x0", "x1", .., the output is "y"; operators are named by `gnomon.spaces.net.layer_name`, with a further
+    Inputs are "x0", "x1", .., the output is "y"; operators are named by `gnomon.spaces.unit.layer_name`, with a further
     part where a layer takes several. The file depends on the arguments alone. `weights` are arrays by the operator's
     name and their part ("n3.0.Conv.w"); what they lack is made up from the seed. UsageError where the folder is not
     there, ModelError for what ONNX cannot say and for weights that do not fit.

@@ -113,7 +113,7 @@ class Runtime(Protocol):
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; and `tunings`, a tuple of
-    `gnomon.runtimes.tuning.Tuning`, the settings that a search may choose. Everything that may crash or hang happens
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. Everything that may crash or hang happens
     in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 

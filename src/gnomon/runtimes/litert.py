@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
-from gnomon.models.copy_file import copy_model
+from gnomon.models.copies import copy_model
 from gnomon.models.model import Model, is_known
 from gnomon.runtimes.base import (
     Ask,
@@ -22,8 +22,8 @@ from gnomon.runtimes.base import (
     environment_variants,
     whole_segment,
 )
-from gnomon.runtimes.onnx_whole import TOLERANCE, labelled
-from gnomon.runtimes.tuning import THREADS, Tuning
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, labelled
 
 
 class LiteRt:

@@ -11,9 +11,8 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import PackageError, UsageError
 from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
-from gnomon.models.files import read_text
-from gnomon.models.model import Model
-from gnomon.models.ncnn import weights_of
+from gnomon.models.model import Model, read_text
+from gnomon.models.ncnn.model import weights_of
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -25,8 +24,8 @@ from gnomon.runtimes.base import (
     Wish,
     environment_variants,
 )
-from gnomon.runtimes.onnx_whole import TOLERANCE, labelled
-from gnomon.runtimes.tuning import THREADS, Tuning
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, labelled
 
 _CPU, _VULKAN = "cpu", "vulkan"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
-from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
-from gnomon.runtimes.tuning import THREADS, Tuning
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
 
 
 def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:

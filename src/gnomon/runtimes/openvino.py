@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
-from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
-from gnomon.runtimes.tuning import THREADS, Tuning
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}

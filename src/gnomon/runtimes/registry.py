@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from gnomon.errors import UsageError
-from gnomon.models.convert import reachable
+from gnomon.models.load import reachable
 from gnomon.runtimes.base import Runtime
 
 

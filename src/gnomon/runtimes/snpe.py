@@ -3,23 +3,36 @@
 The same steps as the profiler of nnabla-nas (nas_snpe_bench.py): snpe-onnx-to-dlc with batch normalisation folded,
 snpe-dlc-info for the inputs, random inputs, a config, snpe-bench.py -json. What it tells per backend: "Forward
 Propagate", "Total Inference Time", and "Layers Time", the sum over the layers but the input. See docs/snpe.md.
+
+Where the SNPE SDK lies on this machine, and how its programs are started.
+
+Sources: Qualcomm's public setup guides of the Snapdragon Neural Processing Engine SDK 1.x, of the Neural Processing SDK
+2.x, and of the AI Engine Direct SDK (QNN, QAIRT) that holds the latter. The SDK is licensed and was never at hand.
+
+Tools of vendors that convert, run and measure a model by themselves, and tell statistics instead of samples.
+
+They are no `Runtime`: no process of the agent loads anything, operators are not placed, there is no raw time of a call
+to be interleaved with another's. What they tell is kept as what it is.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import shutil
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnomon.core.sample import Failure
-from gnomon.devices.base import Completed, Device
-from gnomon.devices.bridge import BridgeDevice
+from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import ModelError, ProblemError, UsageError
-from gnomon.formats.snpe_bench import (
+from gnomon.devices.shell.bridge import BridgeDevice
+from gnomon.errors import ModelError, ProblemError, RuntimeMissingError, UsageError
+from gnomon.formats.snpe.bench import (
     PERF_PROFILES,
     PROFILING_LEVELS,
     RUNTIMES,
@@ -28,14 +41,170 @@ from gnomon.formats.snpe_bench import (
     read_bench_result,
     write_bench_config,
 )
-from gnomon.formats.snpe_dlc_info import read_dlc_inputs
-from gnomon.formats.snpe_table import LOOKUP, Number
+from gnomon.formats.snpe.meta import read_dlc_inputs
+from gnomon.formats.snpe.table import LOOKUP, Number
 from gnomon.runtimes.base import Probe
-from gnomon.runtimes.bench_tool import Benched, BenchOrder
-from gnomon.runtimes.snpe_sdk import SnpeSdk, find_sdk
+from gnomon.system.process import Completed
 
-if TYPE_CHECKING:
-    from gnomon.runtimes.bench_tool import BenchTool
+ROOTS = ("SNPE_ROOT", "QAIRT_SDK_ROOT", "QNN_SDK_ROOT")
+"""The variables that name the SDK's folder, the first that is set wins."""
+
+HINT = (
+    "Download the Qualcomm Neural Processing SDK (SNPE) from qpm.qualcomm.com under its licence, and set SNPE_ROOT to "
+    "its folder; adb must be on the PATH. docs/snpe.md has the steps."
+)
+_HOSTS = ("x86_64-linux-clang", "x86_64-linux-gnu")
+_PROGRAMS = {
+    "convert": ("snpe-onnx-to-dlc",),
+    "info": ("snpe-dlc-info",),
+    "bench": ("snpe-bench.py", "snpe_bench.py"),
+}
+_PASSED = ("ANDROID_", "ADB_", "SNPE_", "QNN_", "QAIRT_")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+){0,2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnpeSdk:
+    """An SDK: its version as far as its folder tells, its programs, and the environment in which they start."""
+
+    version: str
+    convert: str
+    info: str
+    bench: str
+    environment: Mapping[str, str]
+
+
+def find_sdk(environ: Mapping[str, str] | None = None) -> SnpeSdk:
+    """The SDK that the environment names, or whose programs are on its PATH.
+
+    RuntimeMissingError, with what to install, where there is none, or where a part of it is not there.
+    """
+    known = dict(os.environ if environ is None else environ)
+    variable = next((name for name in ROOTS if known.get(name)), None)
+    root = Path(known[variable]) if variable else None
+    if root is not None and not root.is_dir():
+        raise RuntimeMissingError(f"{variable} names {root}, which is no folder", hint=HINT)
+    path = [*_folders(root), *known.get("PATH", os.defpath).split(os.pathsep)]
+    found = {what: _program(names, path) for what, names in _PROGRAMS.items()}
+    missing = [_PROGRAMS[what][0] for what, program in found.items() if not program]
+    if len(missing) == len(_PROGRAMS) and root is None:
+        raise RuntimeMissingError(f"there is no SNPE SDK: none of {', '.join(ROOTS)} is set", hint=HINT)
+    if missing:
+        where = f"the SNPE SDK at {root}" if root else "the SNPE SDK on the PATH"
+        raise RuntimeMissingError(f"{where} lacks {', '.join(missing)}", hint=HINT)
+    return SnpeSdk(version=_version(root, found["convert"]), environment=_environment(root, path, known), **found)
+
+
+def _folders(root: Path | None) -> list[str]:
+    if root is None:
+        return []
+    below = [*(f"bin/{host}" for host in _HOSTS), "bin", "benchmarks/SNPE", "benchmarks"]
+    return [str(root / folder) for folder in below if (root / folder).is_dir()]
+
+
+def _program(names: tuple[str, ...], path: list[str]) -> str:
+    return next((found for name in names if (found := shutil.which(name, path=os.pathsep.join(path)))), "")
+
+
+def _environment(root: Path | None, path: list[str], known: Mapping[str, str]) -> dict[str, str]:
+    """What the programs see beside what every command does: the SDK's libraries first, and all about adb."""
+    made = {name: value for name, value in known.items() if name.startswith(_PASSED)}
+    made["PATH"] = os.pathsep.join(path)
+    places = (
+        {"PYTHONPATH": [], "LD_LIBRARY_PATH": []}
+        if root is None
+        else {
+            "PYTHONPATH": [str(root / "lib" / "python")],
+            "LD_LIBRARY_PATH": [str(root / "lib" / host) for host in _HOSTS if (root / "lib" / host).is_dir()],
+        }
+    )
+    if root is not None:
+        made.setdefault("SNPE_ROOT", str(root))
+    for name, folders in places.items():
+        whole = [*folders, *filter(None, known.get(name, "").split(os.pathsep))]
+        if whole:
+            made[name] = os.pathsep.join(whole)
+    return made
+
+
+def _version(root: Path | None, program: str) -> str:
+    """The version in the folder's name ("snpe-1.33.1.608", "qairt/2.39.0.250926"); "unknown" where there is none."""
+    for part in reversed((root.resolve() if root else Path(program).resolve()).parts):
+        if found := _VERSION.search(part):
+            return found[0]
+    return "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOrder:
+    """What a tool is asked: `runs` repetitions over `inputs` random inputs drawn by `seed`, on these backends.
+
+    `settings` are the tool's own, by name. `timeout_s` holds for each program that it starts.
+    """
+
+    backends: tuple[str, ...] = ()
+    runs: int = 5
+    inputs: int = 10
+    seed: int = 0
+    timeout_s: float = 1800.0
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benched:
+    """What a tool told of one model, times in seconds: by backend, then key, then statistic.
+
+    `failures` say of backends without times why. `layers` are times of the model's parts, likewise by backend.
+    `figures` are the times as the tool wrote them, in its own unit; `told` is what it says of the device and of itself.
+    """
+
+    times_s: Mapping[str, Mapping[str, Mapping[str, float]]]
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    layers_s: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+
+    def reported_s(self) -> dict[str, float]:
+        """All times by one name, "GPU/Layers Time/Avg_Time"."""
+        return {
+            f"{backend}/{key}/{statistic}": value
+            for backend, keys in self.times_s.items()
+            for key, statistics in keys.items()
+            for statistic, value in statistics.items()
+        }
+
+
+class BenchTool(Protocol):
+    """A tool that measures by itself, on a device that it reaches in its own way.
+
+    Contract: what the tool does wrong with a model is a `Failure`, a device that left is a `DeviceError` with
+    `transient`, a tool that is not installed is a `RuntimeMissingError`. Nothing stays on this machine or the device.
+    """
+
+    name: str
+    #: Graph.format values that the tool converts from.
+    formats: frozenset[str]
+    #: Key and statistic of what a model takes without the call around it, which adds up over the parts of a net.
+    lookup: tuple[str, str]
+    #: What its times are rounded to, in seconds.
+    resolution_s: float
+    #: The backend that is meant where none is named.
+    usual: str
+
+    def probe(self) -> Probe:
+        """The tool that is installed here: its version, and the backends that may be asked for."""
+        ...
+
+    def measure(self, device: Device, model: Path, order: BenchOrder) -> Benched | Failure:
+        """Convert a model file and measure it on an open device; UsageError for a device that the tool cannot reach."""
+        ...
+
+
+def bench_tools() -> dict[str, BenchTool]:
+    """The tools by name."""
+
+    return {tool.name: tool for tool in (Snpe(),)}
+
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "perf_profile": PERF_PROFILES,

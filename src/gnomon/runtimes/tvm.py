@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.core.overlay.records import TuningRecords
 from gnomon.core.stats import median
-from gnomon.core.tuning_record import TuningRecords
 from gnomon.errors import ModelError, UsageError
-from gnomon.formats.tuning_records import read_tuning_records
-from gnomon.models.files import read_regular
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.models.model import read_regular
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
-from gnomon.runtimes.onnx_whole import TOLERANCE, WholeModelRuntime, labelled
-from gnomon.runtimes.tuning import THREADS, Tuning
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 RECORDS = "GNOMON_TVM_RECORDS"
 """The variable that names a file of tuning records on this machine. It goes into no process: its traces are sent."""

@@ -1,12 +1,20 @@
-"""What a search strategy is, and the ledger of results that the built-in ones share."""
+"""What a search strategy is, and the ledger of results that the built-in ones share.
+
+The non-dominated results seen so far, kept up to date one result at a time.
+
+Random draws that are the same on every machine and with every version of numpy.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
+from gnomon.core.dominance import dominates
 from gnomon.core.space import Space
 from gnomon.errors import ProblemError, UsageError
 
@@ -102,3 +110,65 @@ def checked_seed(seed: int) -> int:
     if seed < 0:
         raise UsageError(f"the seed {seed} is negative", hint="use a whole number from 0")
     return seed
+
+
+class Entry(Enum):
+    """How a result entered the archive."""
+
+    NO = "dominated, or equal in cost to one that is there"
+    NEW = "beside the others"
+    REPLACED = "in the place of others that it dominates"
+
+
+class Archive:
+    """Assignments whose costs no other one dominates; of equal costs the first one stays."""
+
+    def __init__(self) -> None:
+        self._costs: dict[Assignment, Cost] = {}
+
+    def add(self, assignment: Assignment, cost: Cost) -> Entry:
+        """Enter a result where it belongs there; what it dominates leaves."""
+        if any(held == cost or dominates(held, cost) for held in self._costs.values()):
+            return Entry.NO
+        beaten = [key for key, held in self._costs.items() if dominates(cost, held)]
+        for key in beaten:
+            del self._costs[key]
+        self._costs[assignment] = cost
+        return Entry.REPLACED if beaten else Entry.NEW
+
+    def __contains__(self, assignment: object) -> bool:
+        return assignment in self._costs
+
+    def __iter__(self) -> Iterator[Assignment]:
+        """In the order in which they entered."""
+        return iter(self._costs)
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def cost(self, assignment: Assignment) -> Cost:
+        """The cost of an assignment that is in the archive."""
+        return self._costs[assignment]
+
+
+def generator(seed: int) -> random.Random:
+    """A generator of its own. UsageError for a negative seed."""
+    return random.Random(checked_seed(seed))  # noqa: S311 - it chooses what to measure and keeps no secret
+
+
+def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
+    """All assignments of a space in a uniformly random order, in memory that grows with what was drawn only.
+
+    A Fisher-Yates shuffle of the codes (Durstenfeld, CACM 7, 1964) of which only the places that differ from the
+    identity are held, so that the first of 10^100 assignments cost no more than the first of a hundred.
+    """
+    moved: dict[int, int] = {}
+    for place in range(space.size):
+        other = rng.randrange(place, space.size)
+        yield space.decode(moved.get(other, other))
+        moved[other] = moved.pop(place, place)
+
+
+def uniform(space: Space, rng: random.Random) -> Assignment:
+    """One assignment, uniformly at random."""
+    return tuple(rng.randrange(len(slot.choices)) for slot in space.slots)

@@ -1,6 +1,4 @@
 """NSGA-II and SPEA2, as pymoo has them, over assignments. The one place where pymoo is imported."""
-# mypy: disable-error-code="import-untyped, import-not-found, misc"
-# pymoo comes without types.
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ import numpy as np
 from gnomon.core.installing import install_line
 from gnomon.core.space import Space
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.search.archive import Archive
-from gnomon.search.base import Assignment, Cost
-from gnomon.search.draws import generator, shuffled
-from gnomon.search.guide import Guide
-from gnomon.search.moves import Moves
-from gnomon.search.rounds import Plan, Planned
-from gnomon.search.starts import common_starts
+from gnomon.search.base import Archive, Assignment, Cost, generator, shuffled
+from gnomon.search.hlps import Moves, Plan, Planned, common_starts
+from gnomon.search.surrogate import Guide
+
+# mypy: disable-error-code="import-untyped, import-not-found, misc"
+# pymoo comes without types.
+
 
 try:
     from pymoo.algorithms.moo.nsga2 import NSGA2

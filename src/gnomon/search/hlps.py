@@ -1,23 +1,206 @@
-"""Hamming local Pareto search (HLPS)."""
+"""Hamming local Pareto search (HLPS).
+
+The moves of local searches over assignments: one slot, several, or all slots of one choice at once.
+
+Assignments that any search should know early: those that a user would try by hand.
+
+Makes a strategy of a plan: a generator that yields batches of assignments and is sent their costs.
+
+A coarse space over a finer one: each slot of the finer one follows a slot of the coarse one.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, permutations
 from random import Random
 
-from gnomon.core.space import Space
-from gnomon.errors import UsageError
-from gnomon.search.archive import Archive, Entry
-from gnomon.search.base import Assignment, Cost
-from gnomon.search.coarse import Coarse
-from gnomon.search.draws import generator, shuffled, uniform
-from gnomon.search.guide import Guide
-from gnomon.search.moves import Moves
-from gnomon.search.rounds import Plan, Planned
-from gnomon.search.starts import common_starts
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, checked_count, generator, shuffled, uniform
+from gnomon.search.surrogate import Guide
+
+
+class Moves:
+    """What differs from an assignment of a space by one move."""
+
+    def __init__(self, space: Space) -> None:
+        self._radices = [len(slot.choices) for slot in space.slots]
+        self._movable = [i for i, radix in enumerate(self._radices) if radix > 1]
+        self._others = max([1, *self._radices]) - 1
+        several = [slot for slot in space.slots if len(slot.choices) > 1]
+        counts = Counter(name for slot in several for name in slot.choices)
+        shared = [name for name, count in counts.items() if count > 1]
+        self._index = [
+            [slot.choices.index(name) if name in slot.choices else -1 for slot in space.slots] for name in shared
+        ]
+
+    def around(self, centre: Assignment, radius: int, rng: Random) -> Iterator[Assignment]:
+        """Random neighbours: at each distance from 1 to `radius` as many as the largest slot has other choices."""
+        for distance in range(1, min(radius, len(self._movable)) + 1):
+            for _ in range(self._others):
+                changed = list(centre)
+                for slot in rng.sample(self._movable, distance):
+                    drawn = rng.randrange(self._radices[slot] - 1)
+                    changed[slot] = drawn + (drawn >= changed[slot])
+                yield tuple(changed)
+
+    def beside(self, centre: Assignment, rng: Random) -> Iterator[Assignment]:
+        """All neighbours at distance 1 in random order."""
+        changes = [(i, c) for i, radix in enumerate(self._radices) for c in range(radix) if c != centre[i]]
+        rng.shuffle(changes)
+        for slot, choice in changes:
+            yield (*centre[:slot], choice, *centre[slot + 1 :])
+
+    def switched(self, centre: Assignment) -> Iterator[Assignment]:
+        """All slots of one choice go to another that they have: a backend that costs as long as any slot uses it.
+
+        For each ordered pair of names that several slots have; what would change in fewer than two slots is left out.
+        """
+        for old, new in permutations(self._index, 2):
+            changed = tuple(
+                after if choice == before and after >= 0 and radix > 1 else choice
+                for choice, before, after, radix in zip(centre, old, new, self._radices, strict=True)
+            )
+            if sum(a != b for a, b in zip(changed, centre, strict=True)) > 1:
+                yield changed
+
+
+def common_starts(space: Space) -> tuple[Assignment, ...]:
+    """The first choice everywhere, then each common choice wherever a slot has it, and the first one elsewhere.
+
+    A choice is common if at least half of the slots that have several choices have one of its name: with backends as
+    choices these are the whole model on each single backend, which are the ends of many fronts and what a mix must
+    beat. In order of first appearance, each assignment once.
+    """
+    several = [slot for slot in space.slots if len(slot.choices) > 1]
+    counts = Counter(name for slot in several for name in slot.choices)
+    common = [name for name, count in counts.items() if 2 * count >= len(several)] if len(several) > 1 else []
+    found = [tuple(0 for _ in space.slots)]
+    for name in common:
+        found.append(tuple(slot.choices.index(name) if name in slot.choices else 0 for slot in space.slots))
+    return tuple(dict.fromkeys(found))
+
+
+Plan = Generator[Sequence[Assignment], Sequence[Cost | None], None]
+"""Yields a batch, is sent the batch's costs in its order (None: failed), and returns when it is exhausted.
+
+A plan may yield an assignment again: it is sent what is known, and nothing is evaluated.
+"""
+
+
+class Planned:
+    """A `Strategy` that follows a plan.
+
+    The plan goes on when all of its batch is told, so that neither how many are asked at once nor the order of the
+    results within a batch changes its course. What is told before it is asked waits until the plan comes upon it.
+    """
+
+    def __init__(self, space: Space, plan: Plan) -> None:
+        self._ledger = Ledger(space)
+        self._plan = plan
+        self._batch: Sequence[Assignment] | None = None
+        self._begun = False
+
+    def ask(self, n: int) -> Sequence[Assignment]:
+        """As `Strategy.ask`: of the plan's present batch only."""
+        if not checked_count(n):
+            return ()
+        known, pending = self._ledger.known, self._ledger.pending
+        while (batch := self._present()) is not None:
+            waited = [a for a in dict.fromkeys(batch) if a not in known]
+            if waited:
+                asked = [a for a in waited if a not in pending][:n]
+                pending.update(asked)
+                return tuple(asked)
+            self._advance([known[a] for a in batch])
+        return ()
+
+    def tell(self, assignment: Assignment, cost: Cost | None) -> None:
+        """As `Strategy.tell`."""
+        self._ledger.take(assignment, cost)
+
+    def _present(self) -> Sequence[Assignment] | None:
+        if not self._begun:
+            self._begun = True
+            self._batch = next(self._plan, None)
+        return self._batch
+
+    def _advance(self, costs: list[Cost | None]) -> None:
+        try:
+            self._batch = self._plan.send(costs)
+        except StopIteration:
+            self._batch = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coarse:
+    """A coarse space, such as one slot an operator type, and for each slot of the finer space the one it follows.
+
+    `follows[i]` is the index of the coarse slot whose choice fine slot i takes, by its name.
+    """
+
+    space: Space
+    follows: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "follows", tuple(int(i) for i in self.follows))
+        count = len(self.space.slots)
+        if set(self.follows) != set(range(count)):
+            raise ProblemError(
+                "the mapping of the slots does not reach each coarse slot, or leaves their range",
+                hint=f"give each fine slot the index, from 0 to {count - 1}, of its coarse slot, and use each",
+            )
+
+    def tables(self, fine: Space) -> tuple[tuple[int, ...], ...]:
+        """For each fine slot the fine index of each choice of its coarse slot.
+
+        ProblemError where the numbers of slots differ, or a fine slot lacks a choice.
+        """
+        if len(fine.slots) != len(self.follows):
+            raise ProblemError(
+                f"{len(self.follows)} slots are mapped, but the space has {len(fine.slots)}",
+                hint="give the coarse slot of each slot of the finer space",
+            )
+        rows: list[tuple[int, ...]] = []
+        for slot, index in zip(fine.slots, self.follows, strict=True):
+            above = self.space.slots[index]
+            missing = [name for name in above.choices if name not in slot.choices]
+            if missing:
+                raise ProblemError(
+                    f"slot '{slot.name}' lacks the choice '{missing[0]}' of its coarse slot '{above.name}'",
+                    hint="give coarse slots only choices that all their slots have (gnomon.search.hlps.grouped does)",
+                )
+            rows.append(tuple(slot.choices.index(name) for name in above.choices))
+        return tuple(rows)
+
+    def refine(self, fine: Space, assignment: Assignment) -> Assignment:
+        """The fine assignment in which each slot takes the choice of its coarse slot."""
+        self.space.encode(assignment)
+        rows = self.tables(fine)
+        return tuple(row[assignment[index]] for row, index in zip(rows, self.follows, strict=True))
+
+
+def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
+    """The coarse space with one slot a label, in the order of first appearance; `labels` has one a fine slot.
+
+    A coarse slot has the choices that all its fine slots have, in the first one's order. ProblemError where the
+    numbers differ, or the slots of a label have no choice in common.
+    """
+    if len(labels) != len(fine.slots):
+        raise ProblemError(f"{len(labels)} labels for {len(fine.slots)} slots", hint="give one label a slot")
+    names = list(dict.fromkeys(labels))
+    slots: list[Slot] = []
+    for name in names:
+        members = [slot for slot, label in zip(fine.slots, labels, strict=True) if label == name]
+        shared = tuple(c for c in members[0].choices if all(c in m.choices for m in members))
+        if not shared:
+            raise ProblemError(f"the slots of '{name}' have no choice in common", hint="give them different labels")
+        slots.append(Slot(name, shared))
+    return Coarse(space=Space(tuple(slots)), follows=tuple(names.index(label) for label in labels))
+
 
 SAMPLES = 2000
 FIRST = 4

@@ -6,6 +6,10 @@ ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of
 beside it stands whether a choice's name is used anywhere, as a backend that is used at all has its price. How strong
 interactions, such prices and noise are, is chosen by the marginal likelihood from a few values. Costs that are all
 positive are modelled by their logarithms. Failures are a further model, of 1 where a run succeeded and 0 where not.
+
+Orders candidates of a search by what a model, learned from the results so far, expects of them.
+
+How much a front is expected to gain from assignments of which a model forecasts the costs.
 """
 
 from __future__ import annotations
@@ -173,3 +177,102 @@ def _nearest(costs: Floats) -> list[int]:
     order = np.argsort(np.argsort(costs, axis=0, kind="stable"), axis=0, kind="stable") / len(costs)
     beaten = np.array([(order <= row).all(axis=1).sum() for row in order])
     return sorted(np.argsort(beaten, kind="stable")[:MOST_RESULTS].tolist())
+
+
+_MARGIN = 0.1  # of the front's range: how far beyond its worst costs a gain still counts
+_TINY = 1e-6
+
+
+def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
+    """What each forecast (rows) adds to a front (N, objectives), in the mean over its uncertainty.
+
+    With two objectives it is the volume that is dominated up to a margin beyond the front, with others the distance
+    by which it leaves what the front dominates (the maximin improvement of Svenson and Santner, Multiobjective
+    optimization of expensive-to-evaluate deterministic computer simulator models, 2016), each in parts of the front's
+    range; `span` (objectives,) stands for that of a single point. The mean is taken by a cubature of degree 3. Where
+    nothing is expected to gain, values are negative: the distance by which the best likely case falls short.
+    """
+    low = front.min(axis=0)
+    reach = np.ptp(front, axis=0)
+    scale = np.where(reach > 0, reach, np.where(span > 0, span, 1.0))
+    scaled = (front - low) / scale
+    objectives = front.shape[1]
+    steps = np.concatenate([np.eye(objectives), -np.eye(objectives)]) * np.sqrt(objectives)
+    gain = np.zeros(len(forecast.middle))
+    for step in steps:
+        costs = (forecast.at(step) - low) / scale
+        gain += _volume(scaled, costs) if objectives == 2 else np.maximum(_ahead(scaled, costs), 0.0)
+    gain *= forecast.chance / len(steps)
+    if gain.max(initial=0.0) >= _TINY:
+        return gain
+    likely = (forecast.at(-np.ones(objectives)) - low) / scale
+    return np.minimum(_ahead(scaled, likely), 0.0) - 2.0 * (1.0 - forecast.chance) - 1.0
+
+
+def _volume(front: Floats, costs: Floats) -> Floats:
+    """The area that each row of `costs` adds to a front of two objectives."""
+    ordered = front[np.argsort(front[:, 0], kind="stable")]
+    corner = front.max(axis=0) + _MARGIN
+    # Between two neighbours of the front the area ends at the second cost of the left one.
+    left = np.concatenate([[-np.inf], ordered[:, 0]])
+    right = np.concatenate([ordered[:, 0], corner[:1]])
+    top = np.concatenate([corner[1:], ordered[:, 1]])
+    width = np.maximum(right - np.maximum(left, costs[:, :1]), 0.0)
+    return np.asarray((width * np.maximum(top - costs[:, 1:], 0.0)).sum(axis=1))
+
+
+def _ahead(front: Floats, costs: Floats) -> Floats:
+    """By how much each row of `costs` is better than each of the front in some objective; negative: it is dominated."""
+    nearest = np.full(len(costs), np.inf)
+    for point in front:
+        nearest = np.minimum(nearest, (point - costs).max(axis=1))
+    return nearest
+
+
+LEAST_RESULTS = 2
+_DIGITS = 7  # of gains that are compared: what is left is the rounding of the machine's linear algebra
+
+
+class Guide:
+    """What a search learned of one space. It is a function of the results it was given and of their order."""
+
+    def __init__(self, space: Space) -> None:
+        self._model = Surrogate(space)
+        self._results: dict[Assignment, Cost | None] = {}
+        self._succeeded = 0
+        self._fitted = 0
+
+    def learn(self, assignment: Assignment, cost: Cost | None) -> None:
+        """Take a result in; of several of one assignment the first counts."""
+        if assignment not in self._results:
+            self._results[assignment] = cost
+            self._succeeded += cost is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough succeeded to expect anything."""
+        return self._succeeded >= LEAST_RESULTS
+
+    def best(self, candidates: Sequence[Assignment], front: Sequence[Cost], count: int) -> list[Assignment]:
+        """The `count` candidates of which most is expected, the best first, once it is `ready`.
+
+        Each is expected to do what it does beside the front and those before it, as forecast (the kriging believer of
+        Ginsbourger, Le Riche and Carraro, 2010). Of equals the first one.
+        """
+        if self._fitted < len(self._results):
+            self._fitted = len(self._results)
+            self._model.fit(self._results)
+        forecast = self._model.forecast(candidates)
+        believed = forecast.at(np.zeros(forecast.middle.shape[1]))
+        costs = np.array([c for c in self._results.values() if c is not None])
+        span = np.ptp(costs, axis=0)
+        points = np.array(front)
+        open_ = np.ones(len(candidates), dtype=bool)
+        chosen: list[Assignment] = []
+        while len(chosen) < min(count, len(candidates)):
+            gains = expected_gain(points, span, forecast).round(_DIGITS)
+            number = int(np.argmax(np.where(open_, gains, -np.inf)))
+            open_[number] = False
+            chosen.append(candidates[number])
+            points = np.concatenate([points, believed[number : number + 1]])
+        return chosen

@@ -6,11 +6,8 @@ from gnomon.spaces.blocks import Block, BlockSpace, Choice, Stage, skip
 from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
 from gnomon.spaces.layers import Layer, layer
-from gnomon.spaces.loading import known_spaces, load_space
-from gnomon.spaces.net import Net, Node, live, net_of
-from gnomon.spaces.search_space import SearchSpace, draw
-from gnomon.spaces.symbol import Symbol
-from gnomon.spaces.unit import Unit, empty, unit_of
+from gnomon.spaces.loading import SearchSpace, draw, known_spaces, load_space
+from gnomon.spaces.unit import Net, Node, Symbol, Unit, empty, live, net_of, unit_of
 
 __all__ = [
     "UNFUSED",

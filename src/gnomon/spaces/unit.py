@@ -1,16 +1,22 @@
-"""Units: what is measured once and counted in every net, an operator or a chain of operators that run as one."""
+"""Units: what is measured once and counted in every net, an operator or a chain of operators that run as one.
+
+Writing a net down as a computation: `x.conv(32, 3).batch_norm().relu()`; shapes follow.
+
+Nets: units wired to a whole network, from which counts are taken and a real model can be written.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.layers import Layer, Shape, kind_of, layer, output_shape
+from gnomon.spaces.layers import Layer, Shape, Value, kind_of, layer, output_shape
 
 _DTYPES = ("float32", "float16")
 _LAYOUTS = ("NCHW",)
@@ -160,3 +166,227 @@ def _layer_label(one: Layer) -> str:
 
 def _shape_label(shape: Shape) -> str:
     return "x".join(map(str, shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A unit and where its inputs come from: the number of an earlier node, or -1 - k for the net's input k."""
+
+    unit: Unit
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """Nodes in an order in which they can run; `output` is the number of the node that makes the result.
+
+    `inputs` are the shapes of the net's inputs. A net without nodes hands its input on: its output is -1.
+    ProblemError where a node reads what is not there yet, or a shape that is not its unit's.
+    """
+
+    inputs: tuple[Shape, ...]
+    nodes: tuple[Node, ...]
+    output: int
+
+    def __post_init__(self) -> None:
+        for index, node in enumerate(self.nodes):
+            if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
+                raise ProblemError(f"node {index} reads what is not there yet", hint="Put nodes in running order.")
+            if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it anew.")
+        if not -len(self.inputs) <= self.output < len(self.nodes):
+            raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
+
+    def shape(self, ref: int) -> Shape:
+        """The shape of a node's output, or of an input."""
+        return self.nodes[ref].unit.output if ref >= 0 else self.inputs[-1 - ref]
+
+    def counts(self) -> dict[Unit, int]:
+        """How often each unit occurs, in the order of its first node."""
+        return dict(Counter(node.unit for node in self.nodes))
+
+    def readers(self) -> list[int]:
+        """How many inputs of nodes each node's output is read by; the net's output counts as one more."""
+        read = [0] * len(self.nodes)
+        for ref in (*(ref for node in self.nodes for ref in node.inputs), self.output):
+            if ref >= 0:
+                read[ref] += 1
+        return read
+
+    def layer_names(self) -> Iterator[tuple[str, int, int]]:
+        """For each layer: its name in a written model, its node, its position in the node's chain."""
+        for index, node in enumerate(self.nodes):
+            for position, kind in enumerate(node.unit.kinds):
+                yield layer_name(index, position, kind), index, position
+
+
+def layer_name(node: int, position: int, kind: str) -> str:
+    """The name of a layer in a written model: "n12.0.Conv". Operators that it becomes are named so, or begin so."""
+    return f"n{node}.{position}.{kind}"
+
+
+def net_of(unit: Unit) -> Net:
+    """A unit as a net of its own."""
+    refs = tuple(-1 - k for k in range(len(unit.inputs)))
+    return Net(inputs=unit.inputs, nodes=(Node(unit, refs),), output=0)
+
+
+def live(net: Net) -> Net:
+    """The net without what cannot change its output, or cannot be changed by its input.
+
+    Whatever is computed of `Zeros` alone is constant; a constant that is added is dropped, as a runtime folds it away,
+    and one that multiplies makes a constant. Nodes that the output does not need go too. A net whose output is
+    constant has no node left. ProblemError for a net whose units are chains: drop first, fuse then.
+    """
+    constant = -len(net.inputs) - 1
+    stands: list[int] = []  # what each node's output is, as a reference of the given net, or `constant`
+    rewired: list[Node] = []
+    for index, node in enumerate(net.nodes):
+        if len(node.unit.layers) > 1:
+            raise ProblemError("dead parts can be dropped of single layers only", hint="Drop them before fusing.")
+        kind = node.unit.layers[0].kind
+        refs = tuple(stands[ref] if ref >= 0 else ref for ref in node.inputs)
+        moving = tuple(ref for ref in refs if ref != constant)
+        if kind == "Zeros" or not moving or (kind == "Mul" and len(moving) < 2):
+            stands.append(constant)
+        elif kind == "Add" and len(moving) == 1:
+            stands.append(moving[0])
+        elif len(moving) < len(refs):
+            raise ProblemError(f"a {kind} of zeros and something else cannot be simplified", hint="Keep dead parts.")
+        else:
+            stands.append(index)
+        rewired.append(replace(node, inputs=refs))
+    output = stands[net.output] if net.output >= 0 else net.output
+    if output == constant:
+        return Net(inputs=net.inputs, nodes=(), output=-1)
+    return _needed(net.inputs, rewired, output)
+
+
+def _needed(inputs: tuple[Shape, ...], nodes: list[Node], output: int) -> Net:
+    """Only the nodes that the output needs, numbered anew."""
+    wanted: set[int] = set()
+    waiting = [output]
+    while waiting:
+        ref = waiting.pop()
+        if ref >= 0 and ref not in wanted:
+            wanted.add(ref)
+            waiting.extend(nodes[ref].inputs)
+    number = {old: new for new, old in enumerate(sorted(wanted))}
+    kept = [Node(nodes[old].unit, tuple(number.get(ref, ref) for ref in nodes[old].inputs)) for old in sorted(wanted)]
+    return Net(inputs=inputs, nodes=tuple(kept), output=number.get(output, output))
+
+
+Pair = int | tuple[int, int]
+
+
+@dataclass(slots=True)
+class Trace:
+    """Collects the layers that are applied to symbols, in the order in which they are."""
+
+    inputs: tuple[Shape, ...]
+    dtype: str = "float32"
+    nodes: list[Node] = field(default_factory=list)
+
+    def input(self, number: int = 0) -> Symbol:
+        """One of the inputs."""
+        return Symbol(self, -1 - number, self.inputs[number])
+
+    def apply(self, one: Layer, *symbols: Symbol) -> Symbol:
+        """What a layer makes of symbols of this trace. ProblemError where shapes do not fit."""
+        if any(symbol.trace is not self for symbol in symbols):
+            raise ProblemError("a layer joins values of two nets", hint="Use the values that the block is called with.")
+        unit = single(one, tuple(symbol.shape for symbol in symbols), self.dtype)
+        self.nodes.append(Node(unit, tuple(symbol.ref for symbol in symbols)))
+        return Symbol(self, len(self.nodes) - 1, unit.output)
+
+    def net(self, output: Symbol) -> Net:
+        """The net of all layers that were applied."""
+        return Net(inputs=self.inputs, nodes=tuple(self.nodes), output=output.ref)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """A value in a net that is being written down: it has a shape and no content. Each method adds layers."""
+
+    trace: Trace
+    ref: int
+    shape: Shape
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return self.shape[1]
+
+    def layer(self, kind: str, *others: Symbol, **attributes: Value) -> Symbol:
+        """A layer of any kind of `gnomon.spaces.layers.KINDS`; `others` are its further inputs."""
+        return self.trace.apply(layer(kind, **attributes), self, *others)
+
+    def conv(
+        self, channels: int, kernel: int, *, stride: int = 1, group: int = 1, bias: bool = False, dilation: int = 1
+    ) -> Symbol:
+        """A convolution with a square kernel, padded so that stride 1 keeps height and width (odd kernels)."""
+        pad = dilation * (kernel - 1) // 2
+        return self.layer(
+            "Conv",
+            out_channels=channels,
+            kernel=kernel,
+            stride=stride,
+            pad=pad,
+            dilation=dilation,
+            group=group,
+            bias=bias,
+        )
+
+    def depthwise(self, kernel: int, *, stride: int = 1) -> Symbol:
+        """A convolution of each channel by itself, padded as `conv` does."""
+        return self.conv(self.channels, kernel, stride=stride, group=self.channels)
+
+    def batch_norm(self) -> Symbol:
+        """Batch normalisation with fixed statistics, as in a deployed net."""
+        return self.layer("BatchNormalization")
+
+    def relu(self) -> Symbol:
+        """max(x, 0)."""
+        return self.layer("Relu")
+
+    def relu6(self) -> Symbol:
+        """min(max(x, 0), 6)."""
+        return self.layer("Relu6")
+
+    def hard_swish(self) -> Symbol:
+        """x times its hard sigmoid."""
+        return self.layer("HardSwish")
+
+    def hard_sigmoid(self) -> Symbol:
+        """min(max(x / 6 + 1/2, 0), 1)."""
+        return self.layer("HardSigmoid")
+
+    def average_pool(self, kernel: Pair, *, stride: Pair = 1, pad: Pair = 0) -> Symbol:
+        """Means of windows, without the padding."""
+        return self.layer("AveragePool", kernel=kernel, stride=stride, pad=pad)
+
+    def max_pool(self, kernel: Pair, *, stride: Pair = 1, pad: Pair = 0) -> Symbol:
+        """Maxima of windows."""
+        return self.layer("MaxPool", kernel=kernel, stride=stride, pad=pad)
+
+    def global_average_pool(self) -> Symbol:
+        """The mean of each channel, as (N, C, 1, 1)."""
+        return self.layer("GlobalAveragePool")
+
+    def channel_shuffle(self, groups: int) -> Symbol:
+        """Interleaves the channels of so many groups."""
+        return self.layer("ChannelShuffle", groups=groups)
+
+    def linear(self, features: int, *, bias: bool = True) -> Symbol:
+        """A fully connected layer, of (N, C) or (N, C, 1, 1)."""
+        return self.layer("Linear", out_features=features, bias=bias)
+
+    def concat(self, other: Symbol) -> Symbol:
+        """The channels of both."""
+        return self.layer("Concat", other)
+
+    def __add__(self, other: Symbol) -> Symbol:
+        return self.layer("Add", other)
+
+    def __mul__(self, other: Symbol) -> Symbol:
+        return self.layer("Mul", other)

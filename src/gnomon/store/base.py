@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, overload
 
-from gnomon.core.campaign import Campaign, Event
-from gnomon.core.sample import Run
+from gnomon.core.sample import Campaign, Event, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

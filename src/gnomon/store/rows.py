@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnomon.core.campaign import Campaign, Event
-from gnomon.core.sample import Run, Samples
+from gnomon.core.sample import Campaign, Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store.codec import dumps, from_json, loads, wrong
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Event
-from gnomon.core.sample import Run
+from gnomon.core.sample import FINISHED, REOPENED, Campaign, Event, Run
 from gnomon.errors import RecordError
 from gnomon.store import rows, schema
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Tally, TallyQuery
-from gnomon.store.held import HeldCampaigns
+from gnomon.system.locks import HeldCampaigns
 
 if TYPE_CHECKING:
     from gnomon.store.base import Store

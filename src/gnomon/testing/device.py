@@ -1,4 +1,3 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 """The contract of `gnomon.devices.base.Device` as tests.
 
 Subclass `DeviceContract` in a test module and give it a fixture `device` that yields an open device whose
@@ -20,6 +19,9 @@ import pytest
 
 from gnomon.devices.base import Device
 from gnomon.errors import DeviceError, UsageError
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 _LIMIT_S = 60.0
 

@@ -1,4 +1,3 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 """The contract of `gnomon.runtimes.base.Runtime` as tests, with the real runtime on this machine.
 
 Subclass `RuntimeContract` in a test module and give it a fixture `adapter` (the runtime) and a fixture `path` (a small
@@ -31,6 +30,9 @@ from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 _LIMIT_S = 120.0
 

@@ -1,5 +1,4 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
-"""The contract of `gnomon.spaces.search_space.SearchSpace` as tests.
+"""The contract of `gnomon.spaces.loading.SearchSpace` as tests.
 
 Subclass `SearchSpaceContract` in a test module and give it a fixture `search_space`::
 
@@ -18,8 +17,11 @@ import pytest
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
-from gnomon.spaces.search_space import SearchSpace, draw
+from gnomon.spaces.loading import SearchSpace, draw
 from gnomon.spaces.unit import Unit, unit_of
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 USUAL = rules(["Conv+BatchNormalization+Relu", "Conv+BatchNormalization+Relu6", "Conv+BatchNormalization+Add"])
 ODD = rules(["Add+Conv+BatchNormalization+Add", "Relu+Conv", "BatchNormalization+Relu"])

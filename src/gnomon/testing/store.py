@@ -1,4 +1,3 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 """The contract of `gnomon.store.base.Store` as tests.
 
 Subclass `StoreContract` in a test module and give it a fixture `reopen`: a function that opens a new store on
@@ -18,8 +17,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnomon.core.campaign import FINISHED, REOPENED, Campaign, Context, Event
-from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.core.sample import FINISHED, REOPENED, Campaign, Context, Event, Failure, OperatorSamples, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store.base import (
     CampaignQuery,
@@ -31,6 +29,9 @@ from gnomon.store.base import (
     latest_of,
     latest_unfinished,
 )
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 Reopen = Callable[[], Store]
 

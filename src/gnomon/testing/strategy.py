@@ -1,4 +1,3 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 """The contract of `gnomon.search.base.Strategy` as tests.
 
 Subclass `StrategyContract` in a test module and give it a fixture `make`: a function that makes a new strategy for a
@@ -21,6 +20,9 @@ import pytest
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.search.base import Assignment, Cost, Strategy
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 Make = Callable[[Space, int], Strategy]
 Price = Callable[[Assignment], Cost | None]

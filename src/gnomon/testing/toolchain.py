@@ -1,4 +1,3 @@
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 """The contract of `gnomon.toolchains.base.Toolchain` as tests, with the real tools on this machine.
 
 Subclass `ToolchainContract` in a test module and give it a fixture `toolchain`, a fixture `jobs` (two jobs or more
@@ -21,6 +20,9 @@ import pytest
 
 from gnomon.errors import UsageError
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
+
+# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
+
 
 RUNTIMES = ("onnxruntime", "openvino", "http")
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
-from gnomon.devices.child_process import Program
-from gnomon.devices.child_run import Order, run_orders
-from gnomon.devices.guard import guarded_folder
 from gnomon.errors import UsageError
+from gnomon.system.children import Order, Program, run_orders
+from gnomon.system.process import guarded_folder
 
 EvaluationRuntime = Literal["onnxruntime", "openvino"]
 STAGE = "check"

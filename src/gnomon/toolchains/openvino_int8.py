@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnomon.core.installing import install_line
-from gnomon.devices.child_process import Program
-from gnomon.toolchains.base import Toolchain
-from gnomon.toolchains.child_toolchain import ChildToolchain, missing_packages
-from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, read_settings
+from gnomon.system.children import Program
+from gnomon.toolchains.base import COMMON, IMAGES, Setting, Toolchain, flag, one_of, read_settings
+from gnomon.toolchains.children import ChildToolchain, missing_packages
 
 NAME = "openvino-int8"
 SETTINGS = (

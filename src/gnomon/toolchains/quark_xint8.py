@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.devices.child_process import Program, child_environment
-from gnomon.toolchains.base import Missing, Toolchain
-from gnomon.toolchains.child_toolchain import ChildToolchain
-from gnomon.toolchains.settings import COMMON, IMAGES, Setting, flag, one_of, path, read_settings, text
+from gnomon.system.children import Program, child_environment
+from gnomon.toolchains.base import COMMON, IMAGES, Missing, Setting, Toolchain, flag, one_of, path, read_settings, text
+from gnomon.toolchains.children import ChildToolchain
 
 NAME = "quark-xint8"
 PYTHON, PACKAGES = "GNOMON_QUARK_PYTHON", "GNOMON_QUARK_PACKAGES"

@@ -1,10 +1,10 @@
 """Training networks of a space with PyTorch, which is loaded at the first use of a function that needs it."""
 
-from gnomon.training.data import Dataset, Images, Packed, pack, packed, split, split_rows, unpack
+from gnomon.training.data.dataset import Dataset, Images, Packed, pack, packed, split, split_rows, unpack
 from gnomon.training.job import Epoch, Trained, TrainJob
 from gnomon.training.loop import train
+from gnomon.training.network import build, state_of
 from gnomon.training.recipe import Recipe, check
-from gnomon.training.torch_net import build, state_of
 
 __all__ = [
     "Dataset",

@@ -1,18 +1,30 @@
-"""What is to be trained, and what came out: values that travel between processes."""
+"""What is to be trained, and what came out: values that travel between processes.
+
+A training between two epochs as bytes: plain tensors and numbers, which PyTorch reads without unpickling objects.
+
+Weights as files of PyTorch: a dictionary of tensors by name, as `torch.save` of a module's state writes it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from dataclasses import dataclass, field
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
-from gnomon.spaces.cell_space import TaggedNet
-from gnomon.spaces.weights import State
-from gnomon.training.data import Packed, PackedFile
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.training.data.dataset import Packed, PackedFile
+from gnomon.training.network import load_state, torch_package
 from gnomon.training.recipe import Recipe
 
 
@@ -99,3 +111,140 @@ def net_digest(tagged: TaggedNet) -> str:
     net = tagged.net
     nodes = [[tag, node.unit.canonical(), *node.inputs] for tag, node in zip(tagged.tags, net.nodes, strict=True)]
     return hashlib.sha256(json.dumps([net.inputs, net.output, nodes]).encode()).hexdigest()
+
+
+_VERSION = 1
+
+MISFITS = (ProblemError, ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError)
+"""What a checkpoint that does not fit makes `restore` raise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """All that the next epoch depends on. `digest` says of which training; `optimizer` is its `state_dict`.
+
+    The scheduler has no state of its own: where it stands follows from the number of epochs.
+    """
+
+    digest: str
+    state: Mapping[str, NDArray[np.float32]] = field(repr=False)
+    optimizer: Mapping[str, Any] = field(repr=False)
+    history: tuple[Epoch, ...]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs were trained."""
+        return len(self.history)
+
+
+def checkpoint_bytes(one: Checkpoint) -> bytes:
+    """A checkpoint as a file of PyTorch."""
+    torch = torch_package()
+    stream = io.BytesIO()
+    document = {
+        "version": _VERSION,
+        "digest": one.digest,
+        "state": {name: torch.from_numpy(array) for name, array in one.state.items()},
+        "optimizer": dict(one.optimizer),
+        "history": [asdict(epoch) for epoch in one.history],
+    }
+    torch.save(document, stream)
+    return stream.getvalue()
+
+
+def read_checkpoint(content: bytes) -> Checkpoint:
+    """The checkpoint that `checkpoint_bytes` wrote. ValueError for anything else; nothing of it is executed."""
+    torch = torch_package()
+    try:
+        found = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+        if found["version"] != _VERSION:
+            raise ValueError(f"version {found['version']!r}")
+        state: State = {str(name): tensor.numpy() for name, tensor in found["state"].items()}
+        history = tuple(Epoch(**row) for row in found["history"])
+        if [row.number for row in history] != list(range(len(history))):
+            raise ValueError("its epochs are not 0, 1, ..")
+        return Checkpoint(digest=str(found["digest"]), state=state, optimizer=dict(found["optimizer"]), history=history)
+    except Exception as error:  # a broken file makes PyTorch raise nearly anything
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(said[:200]) from error
+
+
+def save_bytes(content: bytes, path: Path) -> None:
+    """Write a file: all of it, or what was there stays. UsageError if it cannot be written."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="Give a folder that can be written and has room.",
+        ) from error
+
+
+def load_partial(path: Path, digest: str) -> tuple[Checkpoint | None, str]:
+    """The checkpoint in a file, and a note where there is a file that is of no use for this training."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None, ""
+    except OSError as error:
+        return None, f"{path} cannot be read ({error.strerror or error}), and training began anew"
+    try:
+        found = read_checkpoint(content)
+    except ValueError as error:
+        return None, f"{path} is broken ({error}), and training began anew"
+    if found.digest != digest:
+        return None, f"{path} is of another training, and was not used"
+    return found, ""
+
+
+def restore(layers: Mapping[str, Any], optimizer: Any, scheduler: Any, found: Checkpoint) -> None:
+    """Makes layers by tag, and what is fresh of an optimiser and a scheduler, what they were at a checkpoint.
+
+    Raises nearly anything for a checkpoint that does not fit: see `MISFITS`.
+    """
+    load_state(layers, found.state)
+    with warnings.catch_warnings():
+        # The optimiser's steps are not repeated, only the scheduler's: its values follow from their number.
+        warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*", category=UserWarning)
+        for _ in range(found.epochs if scheduler is not None else 0):
+            scheduler.step()
+    optimizer.load_state_dict(dict(found.optimizer))
+
+
+_HINT = "Train the network again: the file is one that gnomon space profile writes."
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write weights, whole or not at all. OSError where it cannot be written, RuntimeMissingError without PyTorch."""
+    torch = torch_package()
+    partial = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            torch.save({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in state.items()}, file)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_state(path: Path) -> dict[str, NDArray[np.float32]]:
+    """The weights of a file; only tensors are read, nothing of it is executed.
+
+    UsageError where it cannot be read, ProblemError for anything but float32 tensors by name.
+    """
+    torch = torch_package()
+    try:
+        with path.open("rb") as file:
+            found = torch.load(file, weights_only=True, map_location="cpu")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+    except Exception as error:  # what PyTorch raises for a broken file is of any kind
+        raise ProblemError(f"{path} holds no weights: {str(error).splitlines()[0][:200]}", hint=_HINT) from error
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(one, torch.Tensor) and one.dtype == torch.float32
+        for name, one in found.items()
+    ):
+        raise ProblemError(f"{path} holds something else than float32 tensors by name", hint=_HINT)
+    return {name: one.numpy() for name, one in found.items()}

@@ -19,22 +19,30 @@ from numpy.typing import NDArray
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.layers import Shape
-from gnomon.training import counts
-from gnomon.training.batches import Feed, border_of, evaluation_batches, feed, trained_images, training_batches
-from gnomon.training.checkpoint import (
+from gnomon.training import network as counts
+from gnomon.training.data.dataset import (
+    Dataset,
+    Feed,
+    border_of,
+    evaluation_batches,
+    feed,
+    trained_images,
+    training_batches,
+)
+from gnomon.training.job import (
     MISFITS,
     Checkpoint,
+    Epoch,
+    Trained,
+    TrainJob,
     checkpoint_bytes,
     load_partial,
     read_checkpoint,
     restore,
     save_bytes,
 )
-from gnomon.training.data import Dataset
-from gnomon.training.job import Epoch, Trained, TrainJob
-from gnomon.training.package import torch_package
+from gnomon.training.network import build, state_of, torch_package
 from gnomon.training.recipe import check, make_optimizer
-from gnomon.training.torch_net import build, state_of
 
 OnEpoch = Callable[[Epoch], None]
 

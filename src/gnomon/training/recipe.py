@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from gnomon.formats.complaints import Complaints
-from gnomon.training.package import torch_package
+from gnomon.training.network import torch_package
 
 Augment = Literal["none", "shift", "crop-flip"]
 AUGMENTS: tuple[Augment, ...] = get_args(Augment)

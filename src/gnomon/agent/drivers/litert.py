@@ -1,0 +1,239 @@
+"""LiteRT on the device: TFLite models by XNNPACK, by its builtin kernels, or by its reference kernels.
+
+Two of the package's ways to run a model are used, because neither does all. The C API of compiled models binds the
+job's buffers in place and has a profiler; but (2.3.0) it has no reference kernels, runs the builtin ones in silence
+where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model that leaves
+the shape of an output open. So these are run by the classic interpreter. That has no profiler: a profiled load there
+tells the time of the whole graph, and of no operator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Buffers
+from ..driver import Loaded, Refused
+from ..lifeline import die_with_parent
+from .litert_c import CompiledModel, check_fixed, load_library, version
+from .litert_interpreter import (
+    MODES,
+    NOTHING_TAKEN,
+    LiteRtInterpreter,
+    delegated,
+    kernels_of,
+    open_interpreter,
+    threads_of,
+    whole_graph,
+)
+from .litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
+
+_NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
+_TRIAL_S = 60.0
+_TOLD = "left to builtin kernels: "
+
+
+class LiteRtModel:
+    """A model compiled by LiteRT for XNNPACK or the builtin kernels, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        self._path = segment["model"]
+        self._mode, threads = kernels_of(segment), threads_of(segment)
+        self._model = CompiledModel(self._path, kernels=self._mode, threads=threads, profiled=profiled)
+        self._keep = buffers
+        try:
+            self._codes = self._model.operator_codes()
+            bound = ([buffers[name] for _, name in segment[kind]] for kind in ("inputs", "outputs"))
+            run = self._model.bind(*bound)
+        except BaseException:
+            self.close()
+            raise
+        self._wall_ns: list[int] = []
+        self._elapsed_us: list[Array] = []
+        self._events: list[Event] = []
+        self.call: Callable[[], object] = self._recorded(run) if profiled else run
+
+    def _recorded(self, run: Callable[[], None]) -> Callable[[], None]:
+        clock = time.perf_counter_ns
+
+        def call() -> None:
+            self._model.start_profiler()
+            before = clock()
+            run()
+            self._wall_ns.append(clock() - before)
+            found = self._model.events()
+            if found is None:
+                return
+            # What LiteRT does around the kernels differs from call to call (it plans memory in the first).
+            kept = np.isin(found[0]["type"], (OPERATOR, DELEGATE_KERNEL))
+            if not self._events:
+                self._events = [e for e, keep in zip(_events(*found), kept, strict=True) if keep]
+            self._elapsed_us.append(found[0]["elapsed_us"][kept])
+
+        return call
+
+    def where(self) -> list[dict[str, Any]]:
+        """The operators that XNNPACK took, and those that were left to the builtin kernels."""
+        everything = list(range(len(self._codes)))
+        if self._mode == "builtin":
+            return [{"operators": everything, "backend": "builtin"}]
+        if self._model.fully_delegated():
+            return [{"operators": everything, "backend": "xnnpack"}]
+        left = _left_in_another_process(self._path)
+        if left is None:
+            return [{"operators": everything, "backend": "unknown"}]
+        if len(left) == len(everything):
+            return [{"operators": everything, "backend": NOTHING_TAKEN}]
+        taken = [i for i in everything if i not in left]
+        return [{"operators": taken, "backend": "xnnpack"}, {"operators": sorted(left), "backend": "builtin"}]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Times of each kernel (whole microseconds), XNNPACK's own kernels among them.
+
+        One row of the whole graph where the profiler's events do not tell its operators apart.
+        """
+        calls = self._elapsed_us[skip:]
+        made = rows(self._events, self._codes) if self._events else None
+        if (
+            made is None
+            or len(self._elapsed_us) < len(self._wall_ns)
+            or {len(us) for us in calls} != {len(self._events)}
+        ):
+            told = whole_graph(self._mode, len(self._codes), self._wall_ns[skip:])
+        else:
+            times = np.asarray(calls).reshape(len(calls), len(self._events))
+            told = [
+                {
+                    "name": row.name,
+                    "sources": list(row.sources),
+                    "backend": row.backend,
+                    "wall_ns": [int(us) * 1000 for us in times[:, list(row.events)].sum(axis=1)],
+                }
+                for row in made
+            ]
+        self.close()
+        return told
+
+    def close(self) -> None:
+        """Destroy the model before the arrays that it reads."""
+        self.call = _closed
+        self._model.close()
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+def _interpreted(segment: dict[str, Any]) -> bool:
+    """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
+    several = kernels_of(segment) == "builtin" and threads_of(segment) > 1
+    return several or kernels_of(segment) == "reference" or bool(segment.get("options", {}).get("interpreted"))
+
+
+def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
+    return [
+        Event(name=name, type=int(e["type"]), index=int(e["index"]), subgraph=int(e["subgraph"]))
+        for e, name in zip(events, names, strict=True)
+    ]
+
+
+def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int]:
+    """The operators that builtin kernels run (None if not told), and how many operators there are.
+
+    Found by a profiled run of the model at `path` on zeros: what LiteRT lacks is only missed then.
+    """
+    model = CompiledModel(path, kernels=kernels, threads=1, profiled=True)
+    try:
+        count = len(model.operator_codes())
+        arrays = []
+        for kind in ("Input", "Output"):
+            types = model.tensor_types(kind)
+            for number, (_, shape) in enumerate(types):
+                check_fixed(f"{kind.lower()} {number}", shape)
+            arrays.append([np.zeros(shape, dtype) for dtype, shape in types])
+        run = model.bind(arrays[0], arrays[1])
+        model.start_profiler()
+        run()
+        found = model.events()
+        run()  # an output whose size is found out in the first call has no place for the second
+    finally:
+        model.close()
+    return (None if found is None else on_builtin(_events(*found), count)), count
+
+
+def tell_left(path: str) -> None:
+    """Print what XNNPACK leaves to builtin kernels as a line of JSON, in a process made for it."""
+    die_with_parent()
+    left, _ = left_to_builtin(path, "xnnpack")
+    print(_TOLD + json.dumps(None if left is None else sorted(left)), flush=True)
+
+
+def _left_in_another_process(path: str) -> frozenset[int] | None:
+    """`left_to_builtin` for XNNPACK in a process of its own, as the profiler takes memory that is not the model's."""
+    root = os.path.abspath(__file__)  # inside the zip application, where this is one
+    for _ in __name__.split("."):
+        root = os.path.dirname(root)
+    script = "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
+    script += "importlib.import_module(sys.argv[2]).tell_left(sys.argv[3])"
+    command = [sys.executable, "-c", script, root, __name__, path]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    told = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]
+    found = json.loads(told[0].removeprefix(_TOLD)) if told else None
+    return None if found is None else frozenset(found)
+
+
+def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
+    """Run the model on zeros by the classic interpreter; Refused where it does not."""
+    interpreter = open_interpreter(segment)
+    if kernels_of(segment) == "xnnpack" and not delegated(interpreter):
+        raise Refused(_NOTHING)
+    try:
+        interpreter.invoke()
+    except (ValueError, RuntimeError) as error:
+        raise Refused(f"LiteRT: {error}") from error
+    return {"whole": True}
+
+
+class LiteRtDriver:
+    """LiteRT's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """The version, and the kinds of kernels."""
+        load_library()
+        return {"version": version(), "backends": list(MODES)}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
+        """Load a segment; options are threads, kernels (one of MODES) and interpreted (by the classic interpreter)."""
+        if _interpreted(segment):
+            return LiteRtInterpreter(segment, buffers)
+        return LiteRtModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
+
+        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not told);
+        one that it leaves everything to is refused. `interpreted` says that only the classic interpreter runs it.
+        """
+        mode = kernels_of(segment)
+        if _interpreted(segment):
+            asked = bool(segment.get("options", {}).get("interpreted"))
+            return _by_interpreter(segment) | ({"interpreted": True} if asked else {})
+        try:
+            left, count = left_to_builtin(segment["model"], mode)
+        except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes
+            return {**_by_interpreter(segment), "interpreted": True, "compiled": str(error)}
+        if mode == "builtin":
+            return {"whole": True}
+        if left is not None and len(left) == count:
+            raise Refused(_NOTHING)
+        return {"whole": True, "builtin": None if left is None else sorted(left)}

@@ -1,0 +1,312 @@
+"""LiteRT by its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
+
+The package's Python classes reach neither, and they also load an accelerator for WebGPU into the process. The
+functions are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, as of 2.1.6 to 2.3.0; earlier
+ones take their settings in another form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import mmap
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..driver import Refused
+
+_OLDEST = (2, 1, 6)
+_STATUS = {
+    1: "invalid argument",
+    2: "out of memory",
+    3: "runtime failure",
+    5: "not supported",
+    6: "not found",
+    8: "wrong version",
+    500: "file error",
+    501: "invalid model file",
+    504: "compilation failed",
+}
+#: LiteRtElementType by numpy dtype.
+_DTYPES = {
+    1: "float32",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    8: "complex64",
+    9: "int8",
+    10: "float16",
+    11: "float64",
+    13: "uint64",
+    16: "uint32",
+    17: "uint16",
+}
+_CPU = 1  # kLiteRtHwAcceleratorCpu
+_ALIGNMENT = 64  # of memory that LiteRT uses in place
+_SPARE = 128  # bytes behind a tensor that XNNPACK may read
+_STDERR = 1  # kLiteRtErrorReporterModeStderr
+
+#: ProfiledEventData of litert_profiler_event.h; between the times and the metadata lies what memory was in use.
+EVENT = np.dtype(
+    {
+        "names": ["tag", "type", "elapsed_us", "index", "subgraph"],
+        "formats": ["u8", "i4", "u8", "i8", "i8"],
+        "offsets": [0, 8, 24, 80, 88],
+        "itemsize": 104,
+    }
+)
+
+
+class _Layout(ctypes.Structure):
+    _fields_ = (("rank", ctypes.c_uint32), ("dims", ctypes.c_int32 * 8), ("strides", ctypes.c_uint32 * 8))
+
+
+class _TensorType(ctypes.Structure):
+    _fields_ = (("element", ctypes.c_int), ("layout", _Layout))
+
+
+def package_folder() -> Path:
+    """Where the package ai_edge_litert lies; ImportError where it is not installed."""
+    found = importlib.util.find_spec("ai_edge_litert")
+    if found is None or found.origin is None:
+        raise ImportError("ai-edge-litert is not installed")
+    return Path(found.origin).parent
+
+
+def version() -> str:
+    """The installed version, "unknown" where the package does not tell."""
+    try:
+        return importlib.metadata.version("ai-edge-litert")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def load_library() -> ctypes.CDLL:
+    """The C library; Refused where the package has none, or one that would misread the settings given to it."""
+    path, installed = package_folder() / "libLiteRt.so", version()
+    numbers = tuple(int(n) for n in re.findall(r"\d+", installed)[:3])
+    if not path.exists() or (numbers and numbers < _OLDEST):
+        wanted = ".".join(map(str, _OLDEST))
+        raise Refused(f"ai-edge-litert {installed} is too old for gnomon, which needs {wanted} or later")
+    return ctypes.CDLL(str(path))
+
+
+class CompiledModel:
+    """A TFLite model compiled for the CPU: `kernels` is "xnnpack" (the delegate, builtin for the rest) or "builtin".
+
+    Only the first subgraph is run. Every call that fails raises Refused with what LiteRT printed of it.
+    """
+
+    def __init__(self, path: str, *, kernels: str, threads: int, profiled: bool) -> None:
+        self._library = load_library()
+        self._made: list[tuple[str, ctypes.c_void_p]] = []
+        try:
+            environment = self._make("Environment", ctypes.c_int(0), None)
+            self._model = self._make("ModelFromFile", environment, os.fsencode(path), destroy="Model")
+            self._subgraph = self._out("LiteRtGetModelSubgraph", self._model, ctypes.c_size_t(0))
+            options = self._make("Options")
+            self._call("LiteRtSetOptionsHardwareAccelerators", options, ctypes.c_int(_CPU))
+            self._option(options, b"xnnpack", f'kernel_mode = "{kernels}"\nnum_threads = {threads}\n')
+            profiling = f"enable_profiling = {str(profiled).lower()}\nerror_reporter_mode = {_STDERR}\n"
+            self._option(options, b"runtime_options_string", profiling)
+            self._compiled = self._make("CompiledModel", environment, self._model, options)
+            self._signature = self._main_signature()
+        except BaseException:
+            self.close()
+            raise
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        begun = _log_size()
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            told = _last_error_since(begun)
+            why = _STATUS.get(status, f"status {status}")
+            raise Refused(f"LiteRT: {name} failed: {why}" + (f" ({told})" if told else ""))
+
+    def _out(self, name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
+        """Call a function whose last argument takes its result."""
+        result = kind()
+        self._call(name, *arguments, ctypes.byref(result))
+        return result
+
+    def _make(self, kind: str, *arguments: Any, destroy: str = "") -> ctypes.c_void_p:
+        made: ctypes.c_void_p = self._out(f"LiteRtCreate{kind}", *arguments)
+        self._made.append((f"LiteRtDestroy{destroy or kind}", made))
+        return made
+
+    def _option(self, options: ctypes.c_void_p, name: bytes, text: str) -> None:
+        """Settings are handed over as lines of TOML under a name; LiteRT frees them."""
+        libc = ctypes.CDLL(None)
+        libc.strdup.restype, libc.strdup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+        payload = ctypes.c_void_p(libc.strdup(text.encode()))
+        made = self._out("LiteRtCreateOpaqueOptions", name, payload, ctypes.cast(libc.free, ctypes.c_void_p))
+        self._call("LiteRtAddOpaqueOptions", options, made)
+
+    def _main_signature(self) -> int:
+        count = self._out("LiteRtGetNumModelSignatures", self._model, kind=ctypes.c_size_t).value
+        for index in range(count):
+            signature = self._out("LiteRtGetModelSignature", self._model, ctypes.c_size_t(index))
+            if self._out("LiteRtGetSignatureSubgraph", signature).value == self._subgraph.value:
+                return index
+        raise Refused("LiteRT: no signature of the model runs its first subgraph")
+
+    def operator_codes(self) -> tuple[int, ...]:
+        """The builtin operator code of each operator of the first subgraph, in the file's order."""
+        codes = []
+        for index in range(self._out("LiteRtGetNumSubgraphOps", self._subgraph, kind=ctypes.c_size_t).value):
+            operator = self._out("LiteRtGetSubgraphOp", self._subgraph, ctypes.c_size_t(index))
+            codes.append(int(self._out("LiteRtGetOpCode", operator, kind=ctypes.c_int).value))
+        return tuple(codes)
+
+    def fully_delegated(self) -> bool:
+        """Whether no operator is left to the builtin kernels."""
+        return bool(self._out("LiteRtCompiledModelIsFullyAccelerated", self._compiled, kind=ctypes.c_bool).value)
+
+    def tensor_types(self, kind: str) -> list[tuple[str, tuple[int, ...]]]:
+        """dtype and shape of each "Input" or "Output"; -1 where the model leaves a dimension open."""
+        found = []
+        for index in range(self._out(f"LiteRtGetNumSubgraph{kind}s", self._subgraph, kind=ctypes.c_size_t).value):
+            tensor = self._out(f"LiteRtGetSubgraph{kind}", self._subgraph, ctypes.c_size_t(index))
+            made = self._out("LiteRtGetRankedTensorType", tensor, kind=_TensorType)
+            rank = made.layout.rank & 0x7F  # the highest bit of the byte says whether there are strides
+            found.append((_DTYPES.get(made.element, f"type {made.element}"), tuple(made.layout.dims[:rank])))
+        return found
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
+        """A function that runs the model on the arrays, which must outlive it.
+
+        Arrays that lie where LiteRT can use them (64-byte aligned, with room behind) are used in place; others are
+        copied in or out in each call.
+        """
+        handles, copies = [], []
+        for kind, arrays in (("Input", inputs), ("Output", outputs)):
+            types = self.tensor_types(kind)
+            if len(types) != len(arrays):
+                raise Refused(f"LiteRT: the model has {len(types)} {kind.lower()}s, the job {len(arrays)}")
+            row, staged = (ctypes.c_void_p * len(arrays))(), []
+            for index, (array, (dtype, shape)) in enumerate(zip(arrays, types, strict=True)):
+                check_tensor(f"{kind.lower()} {index}", array, dtype, shape)
+                there = array if usable_in_place(array) else in_place_like(array)
+                if there is not array:
+                    staged.append((there, array) if kind == "Input" else (array, there))
+                row[index] = self._buffer(there)
+            handles.append(row)
+            copies.append(staged)
+        return self._caller(handles[0], handles[1], copies[0], copies[1])
+
+    def _caller(
+        self, inputs: Any, outputs: Any, before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]
+    ) -> Callable[[], None]:
+        run = self._library.LiteRtRunCompiledModel
+        size, pointer = ctypes.c_size_t, ctypes.c_void_p
+        run.argtypes = [pointer, size, size, pointer, size, pointer]
+        model, signature = self._compiled.value, self._signature
+        counts, copy = (len(inputs), len(outputs)), np.copyto
+
+        def call() -> None:
+            for target, source in before:
+                copy(target, source)
+            if run(model, signature, counts[0], inputs, counts[1], outputs):
+                told = _last_error_since(0)
+                raise Refused("LiteRT: LiteRtRunCompiledModel failed" + (f" ({told})" if told else ""))
+            for target, source in after:
+                copy(target, source)
+
+        return call
+
+    def _buffer(self, array: Array) -> int | None:
+        element = next(code for code, name in _DTYPES.items() if np.dtype(name) == array.dtype)
+        layout = _Layout(rank=array.ndim, dims=(ctypes.c_int32 * 8)(*array.shape))
+        made = self._make(
+            "TensorBufferFromHostMemory",
+            ctypes.byref(_TensorType(element=element, layout=layout)),
+            ctypes.c_void_p(array.ctypes.data),
+            ctypes.c_size_t(array.nbytes),
+            None,
+            destroy="TensorBuffer",
+        )
+        return made.value
+
+    def start_profiler(self) -> None:
+        """Forget the events so far and record those of the next call."""
+        self._call("LiteRtStartProfiler", self._out("LiteRtCompiledModelGetProfiler", self._compiled))
+
+    def events(self) -> tuple[np.ndarray[Any, Any], list[str]] | None:
+        """The events since the profiler started (of dtype EVENT) and their names; None if laid out otherwise."""
+        profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
+        count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
+        # The layout is no fixed part of the interface, so how much is written is looked at before it is read.
+        raw = np.full(count * 4 * EVENT.itemsize, 0xA5, np.uint8)
+        self._call("LiteRtGetProfilerEvents", profiler, ctypes.c_int(count), ctypes.c_void_p(raw.ctypes.data))
+        written = np.flatnonzero(raw != 0xA5)
+        end = int(written[-1]) + 1 if written.size else 0
+        if not (count - 1) * EVENT.itemsize + 88 < end <= count * EVENT.itemsize:
+            return None
+        events = raw[: count * EVENT.itemsize].view(EVENT)
+        names = [ctypes.string_at(int(tag)).decode("utf-8", "replace") for tag in events["tag"]]
+        return events, names
+
+    def close(self) -> None:
+        """Destroy what was made, last first; may be called twice."""
+        while self._made:
+            name, made = self._made.pop()
+            destroy = getattr(self._library, name)
+            destroy.restype = None
+            destroy(made)
+
+
+def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -> None:
+    """Refused unless the array is what the model has there."""
+    check_fixed(label, shape)
+    if str(array.dtype) != dtype or array.shape != shape:
+        raise Refused(f"LiteRT: {label} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+
+
+def check_fixed(label: str, shape: tuple[int, ...]) -> None:
+    """Refused where the model leaves a dimension open."""
+    if -1 in shape:
+        raise Refused(f"LiteRT: the model leaves the shape of {label} open ({shape}); export it with fixed shapes")
+
+
+def usable_in_place(array: Array) -> bool:
+    """Whether LiteRT can use the array's memory: aligned, and what XNNPACK may read behind it is there."""
+    start = array.ctypes.data
+    # Memory is mapped in whole pages: what lies behind on the array's last page is there.
+    room = -(start + array.nbytes) % mmap.PAGESIZE
+    return bool(array.flags.c_contiguous) and start % _ALIGNMENT == 0 and room >= _SPARE
+
+
+def in_place_like(array: Array) -> Array:
+    """A new array of the same shape and dtype that LiteRT can use in place."""
+    raw = np.zeros(array.nbytes + _ALIGNMENT + _SPARE, np.uint8)
+    begin = -raw.ctypes.data % _ALIGNMENT
+    return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+
+
+def _log_size() -> int | None:
+    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    with contextlib.suppress(OSError):
+        return os.lseek(2, 0, os.SEEK_CUR)
+    return None
+
+
+def _last_error_since(begun: int | None) -> str:
+    """The last error printed since then: the C API only returns a status, and prints what it means."""
+    if begun is None:
+        return ""
+    try:
+        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    errors = [line.partition(":")[2].strip() for line in lines if line.startswith("ERROR:")]
+    return errors[-1][-300:] if errors else ""

@@ -1,0 +1,239 @@
+"""ncnn on the device, by its Python wheel: each layer on the CPU or on Vulkan, by feature masks in its ``.param``.
+
+ncnn tells no times of layers. A profiled load takes them itself: it extracts the blobs of one layer after the other,
+which computes just that layer, as the blobs before it are kept. On Vulkan the time of a step holds waiting for the
+layer and fetching its outputs from the device; of a layer that reads from the CPU's side also bringing them there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Buffers, output_array
+from ..driver import Refused
+
+_FEATURE_MASK, _NO_VULKAN = "31=", 16
+_HEADER_LINES = 2
+_SOFTWARE = ("llvmpipe", "softpipe", "lavapipe", "swiftshader", "swrast")
+#: What a blob of ncnn can hold, by the kind of the array that is bound to it.
+_INTEGERS = "iub"
+
+
+def _ncnn() -> Any:
+    import ncnn
+
+    return ncnn
+
+
+def masked(text: str, vulkan: Collection[int]) -> str:
+    """A ``.param`` text in which only the layers of these indices may compute on Vulkan."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    made = lines[:_HEADER_LINES]
+    for index, line in enumerate(lines[_HEADER_LINES:]):
+        if index not in vulkan:
+            words = line.split()
+            old = next((word for word in words[4:] if word.startswith(_FEATURE_MASK)), "")
+            mask = int(old.removeprefix(_FEATURE_MASK) or 0) | _NO_VULKAN
+            line = " ".join([*(word for word in words if word != old), f"{_FEATURE_MASK}{mask}"])
+        made.append(line)
+    return "\n".join(made) + "\n"
+
+
+def _printed() -> int | None:
+    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    try:
+        return os.lseek(2, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+def _said_since(begun: int | None) -> str:
+    """What was printed since then, without the descriptions of Vulkan devices. ncnn returns a number at most."""
+    if begun is None:
+        return ""
+    try:
+        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("[")]
+    return "; ".join(told[-3:])[-300:]
+
+
+def _net(segment: dict[str, Any], vulkan: Collection[int]) -> Any:
+    """The loaded net in float32, these layers on Vulkan. Refused with what ncnn printed where it does not load."""
+    ncnn = _ncnn()
+    if vulkan and not ncnn.get_gpu_count():
+        raise Refused("ncnn: there is no Vulkan device here")
+    net = ncnn.Net()
+    options = net.opt
+    for name in dir(options):
+        # ncnn computes in half precision by itself where it can; nothing here asks for less than float32.
+        if name.startswith(("use_fp16", "use_bf16", "use_int8")):
+            setattr(options, name, False)
+    options.num_threads = int(segment.get("options", {}).get("threads", 1))
+    options.use_vulkan_compute = bool(vulkan)
+    path, begun = segment["model"], _printed()
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    # From memory: the text with the masks in it needs no file of its own.
+    if net.load_param_mem(masked(text, vulkan) if vulkan else text):
+        raise Refused(f"ncnn does not load {os.path.basename(path)}: {_said_since(begun) or 'it says no more'}")
+    weights = os.path.splitext(path)[0] + ".bin"
+    if not os.path.isfile(weights) or net.load_model(weights):
+        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {_said_since(begun) or 'it says no more'}")
+    return net
+
+
+def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
+    """Which layers of a loaded net compute on Vulkan, as ncnn itself decided when it loaded them.
+
+    An Input layer computes nothing: its blob is handed over in the memory of the CPU.
+    """
+    return [bool(asked and layer.support_vulkan and layer.type != "Input") for layer in net.layers()]
+
+
+class NcnnModel:
+    """A loaded net, bound to the caller's arrays; the copies into and out of ncnn's blobs are part of a call."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        options = segment.get("options", {})
+        self._vulkan = frozenset(int(index) for index in options.get("vulkan", ()))
+        self._keep = buffers
+        net = self._net = _net(segment, self._vulkan)
+        self._layers = [(layer.type, layer.name, tuple(layer.tops)) for layer in net.layers()]
+        self._places = _on_vulkan(net, asked=bool(self._vulkan))
+        shapes = options.get("shapes") or [list(buffers[b].shape) for _, b in segment["inputs"]]
+        if len(shapes) != len(segment["inputs"]):
+            raise Refused(f"ncnn: {len(shapes)} shapes for {len(segment['inputs'])} inputs")
+        blobs = dict(zip(net.input_names(), net.input_indexes(), strict=True))
+        blobs |= dict(zip(net.output_names(), net.output_indexes(), strict=True))
+        self._inputs = [
+            (_blob(blobs, name), buffers[buffer], tuple(shape))
+            for (name, buffer), shape in zip(segment["inputs"], shapes, strict=True)
+        ]
+        self._outputs = [(_blob(blobs, name), name, buffer) for name, buffer in segment["outputs"]]
+        for _, array, shape in self._inputs:
+            if int(np.prod(shape)) != array.size:
+                raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
+        self._step_ns: list[list[int]] = [[] for _ in self._layers]
+        self.call: Callable[[], object] = self._profiled_call if profiled else self._plain_call
+
+    def _extractor(self) -> Any:
+        mat = _ncnn().Mat
+        extractor = self._net.create_extractor()
+        for blob, array, shape in self._inputs:
+            data = array.astype(np.int32) if array.dtype.kind in _INTEGERS else array
+            # A copy: the first layer may work in place, and ncnn aligns channels as numpy does not.
+            extractor.input(blob, mat(np.ascontiguousarray(data.reshape(shape), dtype=data.dtype)).clone())
+        return extractor
+
+    def _fetch(self, extractor: Any) -> None:
+        for blob, name, buffer in self._outputs:
+            status, mat = extractor.extract(blob)
+            if status:
+                raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
+            made = np.asarray(mat)
+            _copy_out(name, made, output_array(self._keep, buffer, made.shape, made.dtype.name))
+
+    def _plain_call(self) -> None:
+        self._fetch(self._extractor())
+
+    def _profiled_call(self) -> None:
+        """One layer after the other; nothing is held that was extracted, so that memory is used again as ever."""
+        clock = time.perf_counter_ns
+        extractor = self._extractor()
+        extract = extractor.extract
+        for (kind, name, tops), taken in zip(self._layers, self._step_ns, strict=True):
+            if kind == "Input":
+                taken.append(0)
+                continue
+            before = clock()
+            for blob in tops:
+                # Type 1 hands the blob over as it is; 0 would unpack it, at a cost that no real run has.
+                if extract(blob, 1)[0]:
+                    raise Refused(f"ncnn: layer {name!r} ({kind}) failed")
+            taken.append(clock() - before)
+        self._fetch(extractor)
+
+    def where(self) -> list[dict[str, Any]]:
+        """Where each layer computes, by its index: what ncnn itself noted of each when it loaded the net."""
+        sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
+        for index, vulkan in enumerate(self._places):
+            sides["vulkan" if vulkan else "cpu"].append(index)
+        return [{"operators": found, "backend": side} for side, found in sides.items() if found]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Time of each layer's step; see the module for what it holds."""
+        rows = [
+            {
+                "name": f"{kind} {name}",
+                "sources": [index],
+                "backend": "vulkan" if self._places[index] else "cpu",
+                "wall_ns": self._step_ns[index][skip:],
+            }
+            for index, (kind, name, _) in enumerate(self._layers)
+        ]
+        self.close()
+        return rows
+
+    def close(self) -> None:
+        """Drop the net; its blobs are copies, so that the arrays may go afterwards."""
+        self.call = _closed
+        self._net = None
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+def _blob(blobs: dict[str, int], name: str) -> int:
+    if name not in blobs:
+        raise Refused(f"ncnn: the model has no input or output {name!r}; it has {', '.join(blobs)}")
+    return blobs[name]
+
+
+def _copy_out(name: str, made: Array, array: Array) -> None:
+    """Copy an output; ncnn lacks the batch, and other axes of size 1 may differ too."""
+    wanted = tuple(n for n in array.shape if n != 1)
+    if tuple(n for n in made.shape if n != 1) != wanted:
+        raise Refused(f"ncnn: output {name!r} has the shape {made.shape}, the model says {array.shape}")
+    np.copyto(array, made.reshape(array.shape), casting="unsafe")
+
+
+class NcnnDriver:
+    """ncnn's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version and backends; the Vulkan device by its name, and whether it is the CPU itself in disguise."""
+        ncnn = _ncnn()
+        found: dict[str, Any] = {"version": str(ncnn.__version__), "backends": ["cpu"]}
+        if ncnn.get_gpu_count() > 0:
+            device = str(ncnn.get_gpu_info(ncnn.get_default_gpu_index()).device_name())
+            software = any(word in device.lower() for word in _SOFTWARE)
+            found["backends"].append("vulkan")
+            found["vulkan_device"] = device + (" (the CPU itself)" if software else "")
+            found["vulkan_on_cpu"] = software
+        return found
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> NcnnModel:
+        """Load a segment; options are threads, vulkan (layers to compute there) and shapes (of the inputs' blobs)."""
+        return NcnnModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Which layers lie where the options ask for: ``{"cpu": [indices], "vulkan": [indices]}``.
+
+        The net is loaded with the layers of the option `vulkan` there; those that ncnn keeps on the CPU are
+        under "cpu". Refused with what ncnn printed where it does not load the model.
+        """
+        vulkan = frozenset(int(index) for index in segment.get("options", {}).get("vulkan", ()))
+        net = _net(segment, vulkan)
+        places = _on_vulkan(net, asked=bool(vulkan))
+        return {
+            "cpu": [index for index, there in enumerate(places) if not there],
+            "vulkan": [index for index, there in enumerate(places) if there],
+        }

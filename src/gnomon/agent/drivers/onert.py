@@ -1,0 +1,285 @@
+"""onert on the device, by its C API: per-operator backends, and its trace as the proof of where they ran."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Buffers, output_array
+from ..driver import Refused
+
+#: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
+_TYPES = {
+    "float32": 0,
+    "int32": 1,
+    "uint8": 2,
+    "bool": 3,
+    "int64": 5,
+    "int8": 6,
+    "int16": 7,
+}
+_NAMES = ("float32", "int32", "uint8", "bool", "uint8", "int64", "int8", "int16")
+#: What a session takes from the environment when it is made; anything else there is left alone.
+_VARIABLES = (
+    "BACKENDS",
+    "OP_BACKEND_MAP",
+    "OP_BACKEND_ALLOPS",
+    "EXECUTOR",
+    "CPU_MEMORY_PLANNER",
+    "NUM_THREADS",
+    "USE_MMAPED_DATA",
+    "TRACING_MODE",
+    "WORKSPACE_DIR",
+)
+#: What onert says where a backend has no kernel for a kind of operation at all: no operator of it is worth a trial.
+_NO_KERNEL = re.compile(r"NYI for operation")
+_EVENT = re.compile(r"^@(\d+) (\S+)$")
+_PLACE = re.compile(r"^\$\d+ sess, \$(\d+) subg, (\S+)$")
+
+
+class _TensorInfo(ctypes.Structure):
+    _fields_ = (("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("dims", ctypes.c_int32 * 6))
+
+
+def _native() -> Path:
+    found = importlib.util.find_spec("onert")
+    if found is None or found.origin is None:
+        raise ImportError("onert is not installed")
+    return Path(found.origin).parent / "native"
+
+
+class _Session:
+    """A session of the C API; every call that fails raises Refused with its name."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        # Options are read from the environment when a session is made, and from nowhere else in time: the
+        # package's own OP_BACKEND_MAP is read too late to be applied to a process's first session.
+        for name in _VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(environment)
+        self._library = ctypes.CDLL(str(_native() / "libonert.so"))
+        self.pointer = ctypes.c_void_p()
+        self.call("nnfw_create_session", first=ctypes.byref(self.pointer))
+
+    def call(self, name: str, *arguments: Any, first: Any = None) -> None:
+        begun = _log_size()
+        status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
+        if status:
+            told = _last_line_since(begun)
+            raise Refused(f"onert: {name} failed with status {status}" + (f": {told}" if told else ""))
+
+    def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
+        """dtype and shape of an input or output."""
+        info = _TensorInfo()
+        self.call(f"nnfw_{kind}_tensorinfo", ctypes.c_uint32(index), ctypes.byref(info))
+        if not 0 <= info.dtype < len(_NAMES):
+            raise Refused(f"onert: {kind} {index} has a type that gnomon cannot feed ({info.dtype})")
+        return _NAMES[info.dtype], tuple(info.dims[: info.rank])
+
+    def count(self, kind: str) -> int:
+        number = ctypes.c_uint32()
+        self.call(f"nnfw_{kind}_size", ctypes.byref(number))
+        return number.value
+
+    def bind(self, kind: str, index: int, array: np.ndarray[Any, np.dtype[Any]]) -> None:
+        """Let input or output `index` read or write `array`."""
+        dtype, shape = self.tensor(kind, index)
+        if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
+            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+        pointer = array.ctypes.data_as(ctypes.c_void_p)
+        type_code = ctypes.c_int(_TYPES[dtype])
+        self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))
+
+    def close(self) -> None:
+        if self.pointer:
+            pointer, self.pointer = self.pointer, ctypes.c_void_p()
+            self._library.nnfw_close_session(pointer)
+
+
+def _log_size() -> int | None:
+    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    try:
+        return os.lseek(2, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+def _last_line_since(begun: int | None) -> str:
+    """The last line printed since then. onert's C API only returns a status; what it means, onert prints."""
+    if begun is None:
+        return ""
+    try:
+        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[-300:] if lines else ""
+
+
+def _environment(options: dict[str, Any]) -> dict[str, str]:
+    made = {"NUM_THREADS": str(options.get("threads", 1))}
+    made.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
+    return made
+
+
+def _trace_events(path: str) -> list[dict[str, Any]]:
+    """The events of a Chrome trace, one a line.
+
+    onert closes the file only when the process ends, so that its last buffer (up to 8 KiB, some thirty events of
+    the last call) is not there yet: a last line may be cut, and is left out.
+    """
+    events = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            text = line.strip().rstrip(",")
+            if text.startswith("{") and '"ts"' in text:
+                with contextlib.suppress(ValueError):  # the last line may be cut anywhere, even behind a brace
+                    events.append(json.loads(text))
+    return events
+
+
+class OnertModel:
+    """A prepared onert session, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        environment = _environment(segment.get("options", {}))
+        self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
+        if profiled:
+            environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
+        self._session = _Session(environment)
+        try:
+            self._session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
+            self._session.call("nnfw_prepare")
+            self._keep = buffers
+            for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
+                if len(bound) != self._session.count(kind):
+                    raise Refused(f"onert: the model has {self._session.count(kind)} {kind}s, the job {len(bound)}")
+                for index, (_, buffer) in enumerate(bound):
+                    dtype, shape = self._session.tensor(kind, index)
+                    self._session.bind(kind, index, output_array(buffers, buffer, shape, dtype))
+        except BaseException:
+            self.close()
+            raise
+        run = self._session._library.nnfw_run
+        run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int
+        pointer = self._session.pointer.value
+
+        def call() -> None:
+            if run(pointer):
+                raise Refused("onert: nnfw_run failed")
+
+        self.call = call
+
+    def where(self) -> list[dict[str, Any]]:
+        """Empty: onert only tells in the trace that a profiled load writes at its end."""
+        return []
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Operator times and places from the trace of subgraph 0 (whole microseconds)."""
+        self._close_session()
+        events = _trace_events(os.path.join(self._workspace, "trace.chrome.json"))
+        self.close()
+        begun: dict[str, int] = {}
+        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        for event in events:
+            name, place = _EVENT.match(event.get("name", "")), _PLACE.match(event.get("tid", ""))
+            if name is None or place is None or place[1] != "0":
+                continue
+            if event["ph"] == "B":
+                begun[name[0]] = int(event["ts"])
+                continue
+            empty: dict[str, Any] = {"name": name[2], "sources": [int(name[1])], "backend": place[2], "wall_ns": []}
+            row = rows.setdefault((int(name[1]), place[2]), empty)
+            if name[0] in begun:
+                row["wall_ns"].append((int(event["ts"]) - begun.pop(name[0])) * 1000)
+        for row in rows.values():
+            row["wall_ns"] = row["wall_ns"][skip:]
+        return [rows[key] for key in sorted(rows)]
+
+    def _close_session(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Close the session and remove its workspace."""
+        self.call = _closed
+        self._close_session()
+        if self._workspace:
+            shutil.rmtree(self._workspace, ignore_errors=True)
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class OnertDriver:
+    """onert's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, and the backends whose libraries lie in the installation."""
+        folder = _native() / "nnfw" / "backend"
+        names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
+        version = "unknown"
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            version = importlib.metadata.version("onert")
+        return {"version": version, "backends": names}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnertModel:
+        """Prepare a segment; options are threads and settings (onert's own configuration keys)."""
+        return OnertModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Which operators one backend prepares, the others staying on the default backend.
+
+        The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
+        indices of operators that the default lacks, which every trial places there). A type is tried whole, then
+        operator by operator where a kernel is there, because what it takes can depend on attributes. The default
+        backend takes all that is not moved, or stops at the first operator that it lacks and says which.
+        Returns ``{"operators": [indices], "reason": what onert said of the default backend's trial, or ""}``.
+        """
+        options = segment["options"]
+        backend, default = options["backend"], options["default"]
+        moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
+        if backend == default:
+            reason = self._refusal(segment, default, moved)
+            indices = [i for group in options["types"].values() for i in group if i not in moved]
+            return {"operators": [] if reason else sorted(indices), "reason": reason}
+
+        def refusal(indices: list[int]) -> str:
+            return self._refusal(segment, default, {**moved, **dict.fromkeys(indices, backend)})
+
+        taken: list[int] = []
+        for indices in options["types"].values():
+            told = refusal(indices)
+            if not told:
+                taken += indices
+            elif len(indices) > 1 and not _NO_KERNEL.search(told):
+                taken += [i for i in indices if not refusal([i])]
+        return {"operators": sorted(taken), "reason": ""}
+
+    def _refusal(self, segment: dict[str, Any], default: str, placed: dict[int, str]) -> str:
+        """Why onert does not prepare the model with these operators elsewhere; "" if it does."""
+        settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
+        if placed:
+            settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
+        options = {"threads": segment["options"].get("threads", 1), "settings": settings}
+        session = _Session(_environment(options))
+        try:
+            session.call("nnfw_load_model_from_file", os.fsencode(segment["model"]))
+            session.call("nnfw_prepare")
+        except Refused as refusal:
+            return str(refusal)
+        finally:
+            session.close()
+        return ""

@@ -1,0 +1,182 @@
+"""ONNX Runtime on the device: zero-copy bindings, its profiler, and its own word on where nodes run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from ..arrays import Buffers, as_array
+from ..driver import Refused
+
+_arena_registered = False
+
+
+def _onnxruntime() -> Any:
+    """The package, with its reports to its maker off: a measured process calls no network.
+
+    The variable must be set before the import; builds that do not know it have the function.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    with contextlib.suppress(AttributeError):
+        onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
+def _options(ort: Any, options: dict[str, Any]) -> Any:
+    made = ort.SessionOptions()
+    made.intra_op_num_threads = int(options.get("threads", 1))
+    made.inter_op_num_threads = 1
+    made.log_severity_level = 3
+    if not options.get("optimise", True):
+        made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if options.get("shared_arena"):
+        # Each session's own arena makes every other one's memory cold; one arena for all keeps a chain warm.
+        global _arena_registered
+        if not _arena_registered:
+            kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+            ort.create_and_register_allocator(kind, None)
+            _arena_registered = True
+        made.add_session_config_entry("session.use_env_allocators", "1")
+    return made
+
+
+class OnnxRuntimeSession:
+    """A model loaded by ONNX Runtime, bound to the caller's arrays."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        ort = _onnxruntime()
+
+        made = _options(ort, segment.get("options", {}))
+        self._profile_folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
+        if profiled:
+            made.enable_profiling = True
+            made.profile_file_prefix = os.path.join(self._profile_folder, "profile")
+        provider = segment.get("options", {}).get("provider", "CPUExecutionProvider")
+        if provider not in ort.get_available_providers():
+            # ONNX Runtime would fall back to its CPU provider without a word.
+            have = ", ".join(ort.get_available_providers())
+            raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
+        try:
+            self._session = ort.InferenceSession(segment["model"], made, providers=[provider])
+        except Exception as error:
+            raise Refused(str(error)) from error
+        self._binding = None
+        self._keep = buffers
+        self.call: Callable[[], object] = self._bound(segment, buffers)
+
+    def _bound(self, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+        """A call on the arrays in place; text, sequences and maps, which cannot be bound, are handed over."""
+        session = self._session
+        values = (*session.get_inputs(), *session.get_outputs())
+        outputs = dict(segment["outputs"])
+        if any(not v.type.startswith("tensor(") or v.type == "tensor(string)" for v in values):
+            feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
+
+            def run() -> None:
+                for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
+                    buffers[buffer] = as_array(value)
+
+            return run
+        self._binding = binding = session.io_binding()
+        for name, buffer in segment["inputs"]:
+            array = buffers[buffer]
+            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        made = []
+        for number, (name, buffer) in enumerate(outputs.items()):
+            if buffer in buffers:
+                array = buffers[buffer]
+                binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            else:
+                binding.bind_output(name, "cpu")
+                made.append((number, name, buffer))
+        call = functools.partial(session.run_with_iobinding, binding)
+        if not made:
+            return call
+
+        def call_and_take() -> None:
+            # Bound anew in each call: ONNX Runtime would keep the size that the call before found out.
+            for _, name, _ in made:
+                binding.bind_output(name, "cpu")
+            call()
+            results = binding.get_outputs()
+            for number, _, buffer in made:
+                buffers[buffer] = results[number].numpy()
+
+        return call_and_take
+
+    def where(self) -> list[dict[str, Any]]:
+        """The execution provider of each node, as the session's own assignment report tells it."""
+        return [
+            {"operators": [node.name for node in part.get_nodes()], "backend": part.ep_name}
+            for part in self._session.get_provider_graph_assignment_info()
+        ]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Kernel times from the session's profile (whole microseconds)."""
+        with open(self._session.end_profiling(), encoding="utf-8") as file:
+            events = json.load(file)
+        kernels: dict[tuple[str, str], dict[str, Any]] = {}
+        for event in events:
+            if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
+                continue
+            name = event["name"][: -len("_kernel_time")]
+            row = kernels.setdefault(
+                (name, str(event["args"].get("node_index", ""))),
+                {
+                    "name": f"{event['args']['op_name']} {name}",
+                    "sources": [name],
+                    "backend": event["args"].get("provider", ""),
+                    "wall_ns": [],
+                },
+            )
+            row["wall_ns"].append(int(event["dur"]) * 1000)
+        self.close()
+        for row in kernels.values():
+            row["wall_ns"] = row["wall_ns"][skip:]
+        return list(kernels.values())
+
+    def close(self) -> None:
+        """Drop the session and its profile."""
+        self.call = _closed
+        self._binding = self._session = None
+        if self._profile_folder:
+            shutil.rmtree(self._profile_folder, ignore_errors=True)
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class OnnxRuntimeDriver:
+    """ONNX Runtime's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version and execution providers."""
+        ort = _onnxruntime()
+
+        return {"version": ort.__version__, "backends": list(ort.get_available_providers())}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
+        """Load a segment; options are threads, provider, optimise and shared_arena."""
+        return OnnxRuntimeSession(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason."""
+        ort = _onnxruntime()
+
+        try:
+            ort.InferenceSession(
+                segment["model"], _options(ort, segment.get("options", {})), providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            raise Refused(str(error)) from error
+        return {"whole": True}

@@ -1,0 +1,185 @@
+"""Compiles an ONNX model with TVM, in a process made for it: see `gnomon.agent.drivers.tvm_library`.
+
+The steps are those of TVM's pipeline "zero", after which the functions of a model are the layers that a tuner knows:
+legalise, fold constants, fuse. Then records schedule them, and LLVM compiles them for one processor.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import types
+import zlib
+from typing import Any
+
+from ..driver import Refused
+from ..lifeline import die_with_parent
+from .tvm import without_torch
+from .tvm_library import TOLD
+
+_MOST_RECORDS_BYTES = 256 << 20
+_INTRINSICS = "tvm.s_tir.tensor_intrin"
+
+
+def main() -> None:
+    """Answer the one request on the standard input with a line of JSON."""
+    die_with_parent()
+    asked = json.load(sys.stdin)
+    try:
+        answer = _answer(asked)
+    except Refused as error:
+        answer = {"refused": str(error)}
+    print(TOLD + json.dumps(answer), flush=True)
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    with without_torch():
+        import tvm  # noqa: F401 - all of it, while PyTorch is away
+        from tvm import relax  # noqa: F401
+
+        from .tvm_nodes import planned_calls, read_onnx
+
+        traces = _traces(asked["records"])
+        try:
+            module, inputs, outputs = read_onnx(asked["model"])
+        except Refused:
+            raise
+        except Exception as error:
+            raise Refused(f"TVM does not read the model: {_said(error)}") from error
+        target = _target(asked["target"])
+        try:
+            module, calls = planned_calls(module)
+            module, scheduled = _scheduled(module, traces, target)
+            told = _export(module, target, asked["library"])
+        except Refused:
+            raise
+        except Exception as error:
+            raise Refused(f"TVM does not compile the model: {_said(error)}") from error
+    told |= {"scheduled": scheduled, "calls": calls, "inputs": inputs, "outputs": outputs}
+    with open(f"{asked['library']}.json.{os.getpid()}", "w", encoding="utf-8") as file:
+        json.dump(told, file)
+    os.replace(file.name, f"{asked['library']}.json")
+    # Last, as it is what others look for.
+    os.replace(_partial(asked["library"]), asked["library"])
+    return {}
+
+
+def _partial(library: str) -> str:
+    return f"{library}.{os.getpid()}.part.so"
+
+
+def _traces(packed: str) -> dict[str, Any]:
+    """What `gnomon.runtimes.tvm` packed: the digest of a layer -> the trace of its schedule."""
+    if not packed:
+        return {}
+    try:
+        plain = zlib.decompressobj()
+        text = plain.decompress(base64.b64decode(packed, validate=True), _MOST_RECORDS_BYTES)
+        found = json.loads(text) if plain.eof else None
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise Refused(f"the tuning records cannot be unpacked: {error}") from error
+    if not isinstance(found, dict):
+        raise Refused("the tuning records cannot be unpacked")
+    return found
+
+
+def _target(words: Any) -> Any:
+    """The compiler's description of a processor: the one that is asked for, or this machine's own."""
+    import tvm
+
+    if words is None:
+        words = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+        if lacking := _lacking(words):
+            words["mattr"] = lacking
+    try:
+        return tvm.target.Target(words)
+    except Exception as error:
+        raise Refused(f"TVM knows no target {json.dumps(words)[:200]}: {_said(error)}") from error
+
+
+def _lacking(words: dict[str, Any]) -> list[str]:
+    """Vector instructions that the processor's name promises LLVM, and a virtual machine does not hand on."""
+    import tvm
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            flags = next((line for line in file if line.startswith("flags")), "").partition(":")[2].split()
+    except OSError:
+        return []
+    has = {flag.replace("_", "") for flag in flags}
+    promised = [str(name) for name in tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target(words))]
+    vector = [name for name in promised if name.startswith("avx") or name in ("fma", "f16c")]
+    return [f"-{name}" for name in sorted(vector) if name.replace("-", "").replace("_", "") not in has] if has else []
+
+
+def _scheduled(module: Any, traces: dict[str, Any], target: Any) -> tuple[Any, int]:
+    """The module with the schedules of the records, and how many functions have one.
+
+    Refused where there are records and none is of a function of this model.
+    """
+    if not traces:
+        return module, 0
+    _without_intrinsics(traces)
+    import tvm
+    from tvm import relax
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
+
+    database = ms.database.MemoryDatabase()
+    fitting: set[str] = set()
+    for function in module.functions.values():
+        if not isinstance(function, tvm.tirx.PrimFunc):
+            continue
+        workload = ms.database.Workload(_normalize_mod(function))
+        digest = str(workload.as_json()[0])
+        if digest in traces and digest not in fitting:
+            workload = database.commit_workload(workload.mod)
+            arguments = [a.as_json() for a in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
+            try:
+                record = ms.database.TuningRecord.from_json(
+                    [traces[digest], [1.0], {"kind": "llvm"}, arguments], workload
+                )
+            except Exception as error:
+                raise Refused(f"this TVM cannot read the record of layer {digest}: {_said(error)}") from error
+            database.commit_tuning_record(record)
+            fitting.add(digest)
+    if not fitting:
+        raise Refused(
+            f"none of the {len(traces)} tuning records is of a layer of this model; tune this model, with the same "
+            "shapes and this version of TVM"
+        )
+    with target, database, tvm.transform.PassContext(opt_level=3):
+        module = relax.transform.MetaScheduleApplyDatabase()(module)
+    made = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
+
+
+def _without_intrinsics(traces: dict[str, Any]) -> None:
+    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs them."""
+    if "Tensorize" not in json.dumps(traces):
+        sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
+        return
+    import importlib
+
+    importlib.import_module(_INTRINSICS)
+
+
+def _export(module: Any, target: Any, library: str) -> dict[str, Any]:
+    """Compile, link, and tell how many functions there are and which of TVM's own are called."""
+    import tvm
+
+    own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+    with tvm.transform.PassContext(opt_level=3):
+        made = tvm.compile(module, target=target)
+    made.export_library(_partial(library))
+    packed = {line[1:].split()[0] for line in made.as_text().splitlines() if line.endswith(" packed_func;")}
+    extern = sorted(name for name in packed - own if not name.startswith("vm.builtin."))
+    return {"functions": len(own), "extern": extern}
+
+
+def _said(error: BaseException) -> str:
+    """The last line of what TVM says, which is the one that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:400] if lines else 'it says no more'}"

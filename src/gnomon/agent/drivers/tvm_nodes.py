@@ -1,0 +1,207 @@
+"""Reads an ONNX model into TVM, and follows its nodes into the functions that they are fused to.
+
+TVM forgets the nodes: fusing gives equal functions one name, and renames what they write. So each node's result is
+marked when it is read, and the fused functions are then followed call by call: what a call computes is found among the
+calls before fusing, by the function and its arguments. Where one is not found nothing is told of any.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from ..driver import Refused
+
+_MARK = "gnomon_node_"
+_SMALL = 64
+
+
+class _Builder(relax.BlockBuilder):  # type: ignore[misc]
+    """Names what is bound after the node that is being read."""
+
+    node = 0
+
+    def emit(self, expr: Any, name_hint: str = "") -> Any:
+        return super().emit(expr, name_hint=f"{_MARK}{self.node}_")
+
+    def normalize(self, expr: Any) -> Any:
+        if isinstance(expr, relax.Tuple):  # what it binds by itself it names as it likes
+            expr = relax.Tuple([self.emit(one) if isinstance(one, relax.Call) else one for one in expr.fields])
+        return super().normalize(expr)
+
+
+class _Marking(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """TVM's importer, which binds the results of each node to variables with a name that says which node it was."""
+
+    def __init__(self) -> None:
+        super().__init__({}, "float32")
+        self.bb = _Builder()
+
+    def _construct_nodes(self, graph: Any) -> None:
+        for number, node in enumerate(graph.node):
+            self.bb.node = number
+            super()._construct_nodes(types.SimpleNamespace(node=[node]))
+            for name in node.output:
+                value = self._nodes.get(name)
+                if isinstance(value, relax.Call):
+                    value = self.bb.normalize(value)
+                    if isinstance(value.ty, relax.TensorType):
+                        self._nodes[name] = self.bb.emit(value)
+
+
+def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
+    """The module of an ONNX file, and the names of its inputs and outputs, in order.
+
+    Refused where a shape is open, or the file is none.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(path)
+    except Exception as error:
+        raise Refused(f"this is no ONNX model: {type(error).__name__}: {str(error)[:200]}") from error
+    if not model.graph.output:
+        raise Refused("this is no ONNX model: it has no outputs")
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    for value in inputs:
+        kind = value.type.tensor_type
+        if not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim):
+            raise Refused(
+                f"the shape of input {value.name!r} is left open; TVM compiles fixed shapes: fix it with "
+                f"--shape {value.name}=1,3,224,224"
+            )
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    importer = _Marking()
+    module = importer.from_onnx(model.graph, opset)
+    _check_fixed(module["main"].ret_ty)
+    return module, [v.name for v in inputs], [v.name for v in model.graph.output]
+
+
+def _check_fixed(kind: Any) -> None:
+    """Refused unless what the model returns is a tensor, or several, of fixed shapes."""
+    for one in kind.fields if isinstance(kind, relax.TupleType) else [kind]:
+        dims = getattr(getattr(one, "shape", None), "values", None)
+        if not isinstance(one, relax.TensorType) or dims is None or any(not hasattr(d, "value") for d in dims):
+            raise Refused("the shape of an output depends on the values of inputs; TVM is measured with fixed shapes")
+
+
+def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]:
+    """The fused module, and its functions in the order of their calls, each with the nodes that it computes."""
+    with tvm.transform.PassContext(opt_level=3):
+        plain = tvm.transform.Sequential(
+            [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
+        )(module)
+        fused = relax.transform.FuseOps()(plain)
+        made = relax.transform.FuseTIR()(fused)
+    names = [str(b.value.args[0].name_hint) for b in _bindings(made["main"]) if _is(b.value, "relax.call_tir")]
+    try:
+        found = _Followed(plain["main"]).through(fused)
+    except LookupError:
+        found = []
+    if [name for name, _ in found] != names:
+        return made, [(name, None) for name in names]
+    return made, [(name, sorted(nodes)) for name, nodes in found]
+
+
+def _bindings(function: Any) -> Iterator[Any]:
+    for block in function.body.blocks:
+        yield from block.bindings
+
+
+def _is(value: Any, operator: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
+
+
+def _homes(function: Any) -> dict[Any, int]:
+    """The node of each variable: what is bound up to a mark is of the mark's node."""
+    homes: dict[Any, int] = {}
+    waiting: list[Any] = []
+    for binding in _bindings(function):
+        waiting.append(binding.var)
+        name = str(binding.var.name)
+        if name.startswith(_MARK):
+            homes.update(dict.fromkeys(waiting, int(name.removeprefix(_MARK).partition("_")[0])))
+            waiting = []
+    return homes
+
+
+#: What stands for a value: equal for what is computed by the same functions from the same values.
+_Token = tuple[Any, ...]
+
+
+class _Followed:
+    """The values of a function before fusing, by which those of the fused module are found again.
+
+    LookupError where something is met that is not understood.
+    """
+
+    def __init__(self, plain: Any) -> None:
+        homes = _homes(plain)
+        self._waiting: dict[_Token, list[tuple[_Token, int | None]]] = {}
+        known = self._parameters(plain)
+        for serial, binding in enumerate(_bindings(plain)):
+            if _is(binding.value, "relax.call_tir"):
+                key = self._key(binding.value, known)
+                self._waiting.setdefault(key, []).append((("made", serial), homes.get(binding.var)))
+                known[binding.var] = ("made", serial)
+            else:
+                known[binding.var] = self._token(binding.value, known)
+
+    def through(self, fused: Any) -> list[tuple[str, set[int]]]:
+        """The calls of the fused module's main function, and the nodes of each."""
+        found: list[tuple[str, set[int]]] = []
+        known = self._parameters(fused["main"])
+        for binding in _bindings(fused["main"]):
+            value = binding.value
+            if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+                inner = fused[value.op]
+                given = dict(zip(inner.params, (self._token(a, known) for a in value.args), strict=True))
+                known[binding.var], nodes = self._inside(inner, given)
+                found.append((str(value.op.name_hint), nodes))
+            elif _is(value, "relax.call_tir"):
+                known[binding.var], node = self._taken(value, known)
+                found.append((str(value.args[0].name_hint), set() if node is None else {node}))
+            else:
+                known[binding.var] = self._token(value, known)
+        return found
+
+    def _inside(self, function: Any, known: dict[Any, _Token]) -> tuple[_Token, set[int]]:
+        """What a fused function returns, and the nodes that it computes."""
+        nodes: set[int] = set()
+        for binding in _bindings(function):
+            if _is(binding.value, "relax.call_tir"):
+                known[binding.var], node = self._taken(binding.value, known)
+                nodes |= set() if node is None else {node}
+            else:
+                known[binding.var] = self._token(binding.value, known)
+        return self._token(function.body.body, known), nodes
+
+    def _taken(self, call: Any, known: dict[Any, _Token]) -> tuple[_Token, int | None]:
+        return self._waiting[self._key(call, known)].pop(0)
+
+    def _parameters(self, function: Any) -> dict[Any, _Token]:
+        return {param: ("given", k) for k, param in enumerate(function.params)}
+
+    def _key(self, call: Any, known: dict[Any, _Token]) -> _Token:
+        return (str(call.args[0].name_hint), self._token(call.args[1], known))
+
+    def _token(self, value: Any, known: dict[Any, _Token]) -> _Token:
+        if isinstance(value, relax.Var):
+            return known[value]
+        if isinstance(value, relax.Tuple):
+            return ("several", *(self._token(field, known) for field in value.fields))
+        if isinstance(value, relax.TupleGetItem):
+            whole, place = self._token(value.tuple_value, known), int(value.index)
+            return whole[1 + place] if whole[0] == "several" else ("part", whole, place)
+        if isinstance(value, tvm.ir.expr.GenericConst):
+            array = value.value.numpy()
+            # Functions that differ in nothing else are one, also where each had a small constant of its own.
+            held = array.tobytes() if array.size <= _SMALL else hash(value)
+            return ("constant", str(array.dtype), array.shape, held)
+        raise LookupError(type(value).__name__)

@@ -1,0 +1,386 @@
+"""gnomon from Python: the commands of the command line as functions, with the same options and the records as answers.
+
+::
+
+    import gnomon
+
+    found = gnomon.place("model.onnx", threads=1)
+    print(found.verdict.reason, found.package)
+
+Errors are those of `gnomon.errors`. Nothing is printed; `watch` is told of progress and `tell` gets sentences.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, cast
+
+from gnomon.core.graph import By
+from gnomon.devices.address import LOCAL
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import resolve
+from gnomon.errors import ProblemError, UsageError
+from gnomon.jobs.devices.visit import Cleaned, DeviceRow
+from gnomon.jobs.pareto.job import pareto as pareto_job
+from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf, prove_best
+from gnomon.jobs.place.fleet import place_on as place_fleet
+from gnomon.jobs.place.job import Placement, Profile
+from gnomon.jobs.place.job import place as place_job
+from gnomon.jobs.place.job import profile as profile_job
+from gnomon.jobs.runs.job import CampaignRow, list_campaigns
+from gnomon.jobs.solve.job import SolveReport, solve_problem
+from gnomon.jobs.unattended.command import Carried
+from gnomon.measure.effort import Effort
+from gnomon.measure.progress import Watch
+from gnomon.runtimes.base import Wish
+from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.session.request import WAIT_S, Request, timed
+from gnomon.store.sqlite import SqliteStore
+
+PathLike = str | os.PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """How to measure: the options of the command line by their names, in the plural where they may be repeated.
+
+    Each of several `threads` is a configuration of its own, for `place` and `profile` alone.
+    `processes` is how many fresh processes measure each candidate (default: 3, and up to 6 until it is known within
+    2 %). After `budget_s` a stage starts none beyond the least number; a process that does not answer within
+    `timeout_s` is killed. After `max_time_s` of `place`, `profile` or `pareto` nothing more is begun, and the job ends
+    with what it knows; what it waited for the device is not counted. `record` is the database of runs (default: the
+    user's own).
+    `device` is an address or a name of the file of devices (default: this machine), whose settings there hold where
+    an option is not given; `fetch` lets pip bring packages that it lacks, `pin` and `governor` hold while something is
+    measured, and it may stay away for `wait_s` when it vanishes.
+    """
+
+    runtimes: Sequence[str]
+    backends: Sequence[str]
+    threads: int | Sequence[int] | None
+    shapes: Mapping[str, Sequence[int]]
+    inputs: Mapping[str, PathLike]
+    precisions: Sequence[str]
+    environments: Sequence[Mapping[str, str]]
+    processes: int | None
+    budget_s: float
+    timeout_s: float
+    seed: int
+    record: PathLike | None
+    fresh: bool
+    device: str
+    fetch: bool
+    wait_s: float
+    max_time_s: float | None
+    pin: Sequence[int]
+    governor: str | None
+
+
+def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limited: bool = False) -> Request:
+    """The request that the options mean; `sweeps` says that the job takes several numbers of threads, and
+    `limited` that it heeds `max_time_s`.
+
+    UsageError for an option that there is not, or a number out of its range.
+    """
+    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    if unknown:
+        known = ", ".join(Options.__annotations__)
+        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {known}.")
+    for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
+        value = options.get(name)
+        if isinstance(value, int | float) and not 0 < value < math.inf:
+            raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
+    if options.get("max_time_s") is not None and not limited:
+        raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
+    threads = _threads_of(options.get("threads"), sweeps=sweeps)
+    effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
+    processes = options.get("processes")
+    if processes is not None:
+        effort |= {"processes_least": processes, "processes_most": processes}
+    record = options.get("record")
+    device = _device_of(options)
+    return Request(
+        model=Path(model),
+        device=device,
+        runtimes=tuple(options.get("runtimes") or device.runtimes),
+        wish=Wish(
+            threads=threads[0] if threads else device.threads or 1,
+            more_threads=threads[1:],
+            backends=tuple(options.get("backends", ())),
+            precisions=tuple(options.get("precisions", ())),
+            environments=tuple(dict(e) for e in options.get("environments", ())),
+        ),
+        shapes={name: tuple(shape) for name, shape in options.get("shapes", {}).items()},
+        feeds={name: Path(path) for name, path in options.get("inputs", {}).items()},
+        effort=Effort(**effort),
+        seed=options.get("seed", 0),
+        record=None if record is None else Path(record),
+        fresh=options.get("fresh", False),
+        wait_s=options.get("wait_s", WAIT_S),
+        max_time_s=options.get("max_time_s"),
+    )
+
+
+def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int, ...]:
+    """The numbers of threads, each once; none where none is given."""
+    counts = () if given is None else (given,) if isinstance(given, int) else tuple(dict.fromkeys(given))
+    wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
+    if wrong is not None or (given is not None and not counts):
+        raise UsageError(f"threads is {given!r}", hint="Give a whole number above 0, or several.")
+    if len(counts) > 1 and not sweeps:
+        raise UsageError(
+            f"several numbers of threads ({', '.join(map(str, counts))}) are for place and profile alone",
+            hint="Give one. `gnomon pareto` chooses among several with --option threads=1,2.",
+        )
+    return counts
+
+
+def _device_of(options: Options) -> DeviceConfig:
+    """The device that is meant, with what the options say of it in place of what its table says."""
+    device = resolve(options.get("device") or LOCAL)
+    said: dict[str, Any] = {}
+    if options.get("fetch"):
+        said["fetch"] = True
+    if options.get("pin"):
+        said["pin"] = tuple(options["pin"])
+    if options.get("governor"):
+        said["governor"] = options["governor"]
+    return replace(device, **said)
+
+
+def package_path(model: PathLike) -> Path:
+    """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
+    return Path(f"{Path(model).absolute().stem}.gnomon")
+
+
+def place(
+    model: PathLike,
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> Placement:
+    """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
+
+    Without `measure` it decides anew from what the record holds, and nothing is proven that was not before. Raises
+    GnomonError; what was measured until then is kept, and the same call goes on from there.
+    """
+    destination = package_path(model) if out is None else Path(out)
+    request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
+    return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
+
+
+def place_on(
+    model: PathLike,
+    devices: Sequence[str],
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    watch: WatchOf | None = None,
+    tell: TellOf | None = None,
+    **options: Unpack[Options],
+) -> Fleet:
+    """Place a model on several devices side by side, and find and measure the plan that is best for all of them.
+
+    Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
+    """
+    made = (
+        request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
+    )
+    requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
+    destination = package_path(model) if out is None else Path(out)
+    found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
+    return prove_best(requests, found, watch=watch, tell=tell)[0] if measure else found
+
+
+class ParetoOptions(Options, total=False):
+    """What `pareto` is asked: how to measure, and the options of `gnomon pareto` by their names.
+
+    `source` is a dump of pareto_profiler in place of a model; `codes` are the backends of its digits, that of 0 first.
+    `tunings` are options of the runtime with the values
+    that the search may choose. The point to deploy is a number of the front (`pick`), or the fastest one whose
+    objectives stay `under` so many seconds, bytes or joules. Several names of a `search` are compared. `dumpfile` gets
+    everything that was measured. `counters` name the energy counters to add up, where energy is an objective.
+    """
+
+    source: PathLike | None
+    codes: Sequence[str]
+    objectives: Sequence[str]
+    counters: Sequence[str]
+    by: By
+    tunings: Mapping[str, Sequence[str]]
+    search: str | Sequence[str]
+    iterations: int | None
+    pick: int | None
+    under: Mapping[str, float]
+    dumpfile: PathLike | None
+
+
+_PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
+_OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
+
+
+def pareto(
+    model: PathLike | None = None,
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[ParetoOptions],
+) -> Pareto:
+    """Find the front of several objectives over assignments, prove it, and deploy the point that is picked.
+
+    Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
+    """
+    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
+    return pareto_job(asked, watch=watch, tell=tell)
+
+
+def pareto_unattended(
+    model: PathLike,
+    *,
+    out: PathLike | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[ParetoOptions],
+) -> Carried:
+    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`."""
+    from gnomon.jobs.unattended.job import carry_pareto
+
+    return carry_pareto(pareto_request(model, options, out=out), tell=tell)
+
+
+def pareto_request(
+    model: PathLike | None,
+    options: ParetoOptions,
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+) -> ParetoRequest:
+    """The request that the options mean, as `request_of`. UsageError also for options that say nothing of a dump."""
+    strange = sorted(options.keys() - _OF_DUMPS) if model is None else []
+    if strange:
+        raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
+    how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
+    request = None if model is None else replace(request_of(model, how, limited=True), measure=measure)
+    source, dumpfile = options.get("source"), options.get("dumpfile")
+    names = options.get("search") or "hlps"
+    plan, *others = [
+        Plan(name=name, seed=options.get("seed", 0), iterations=options.get("iterations"))
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    return ParetoRequest(
+        request=request,
+        source=None if source is None else Path(source),
+        backends=tuple(options.get("codes", ())),
+        objectives=tuple(options.get("objectives") or (LATENCY, MEMORY)),
+        counters=tuple(options.get("counters", ())),
+        by=options.get("by", "type"),
+        options={name: tuple(values) for name, values in options.get("tunings", {}).items()},
+        plan=plan,
+        others=tuple(others),
+        pick=options.get("pick"),
+        under=dict(options.get("under", {})),
+        out=Path(out) if out is not None else None if model is None else package_path(model),
+        overwrite=overwrite,
+        dumpfile=None if dumpfile is None else Path(dumpfile),
+    )
+
+
+def profile(
+    model: PathLike,
+    *,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> Profile:
+    """Measure a model whole on every runtime and backend that takes it, end to end and per operator.
+
+    Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
+    """
+    return profile_job(request_of(model, options, sweeps=True, limited=True), watch=watch, tell=tell)
+
+
+def solve(
+    problem: str | bytes | Path | Mapping[str, Any],
+    weights: Mapping[str, float] | None = None,
+    *,
+    method: str = "auto",
+    time_limit_s: float | None = 60.0,
+) -> SolveReport:
+    """Find an assignment of least cost for a problem: its JSON text, a file of it (a Path), or its values.
+
+    The format is that of docs/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
+    where no assignment is allowed.
+    """
+    if isinstance(problem, Path):
+        path = problem
+        try:
+            problem = path.read_bytes()
+        except OSError as error:
+            raise ProblemError(
+                f"the problem {path} cannot be read: {error.strerror or error}", hint="Give a JSON file."
+            ) from error
+    elif isinstance(problem, Mapping):
+        try:
+            problem = json.dumps(problem, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ProblemError(f"the problem holds a value that JSON has not: {error}", hint="Use null.") from error
+    return solve_problem(problem, weights, method=method, time_limit_s=time_limit_s)
+
+
+def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
+    """The campaigns in the record of runs, the newest first, at most `limit`."""
+    with SqliteStore.open(None if record is None else Path(record)) as store:
+        return tuple(islice(list_campaigns(store), limit))
+
+
+def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
+    """How devices are now: those named, or this machine and all of the file of devices.
+
+    `closely` also finds the overhead of a command, free room and rights. A device that cannot be reached is a row with
+    the reason. UsageError if a name is not known or the file is wrong.
+    """
+    from gnomon.jobs.devices.job import check_devices
+    from gnomon.jobs.devices.job import list_devices as listed
+
+    return check_devices(names) if closely or names else listed()
+
+
+def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
+    """Name a device in the file of devices, with settings as its table has them (docs/devices.md).
+
+    It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it cannot be
+    meant or is there already, DeviceError if it cannot be used; the file is then as it was.
+    """
+    from gnomon.devices.config import device_from
+    from gnomon.jobs.devices.job import add_and_check
+
+    return add_and_check(device_from(name, {"address": address, **settings}), check=check)
+
+
+def remove_device(name: str) -> Path:
+    """Take a device out of the file of devices, whose path is returned. UsageError if it is not there."""
+    from gnomon.devices.config import remove_device as remove
+
+    return remove(name)
+
+
+def clean_device(name: str) -> Cleaned:
+    """Remove what gnomon keeps on a device between commands. Raises GnomonError."""
+    from gnomon.jobs.devices.job import clean_device as clean
+
+    return clean(name)

@@ -1,0 +1,149 @@
+"""Profiling search spaces from Python: what `gnomon space` does, as functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from gnomon.api.place import Options, PathLike, request_of
+from gnomon.devices.http import DpuServer
+from gnomon.jobs.space.job import Profiled, ProfileRequest
+from gnomon.jobs.space.job import profile_space as profile_job
+from gnomon.jobs.space.select import Rule, Selected, SelectRequest
+from gnomon.jobs.space.select import select_primitives as select_job
+from gnomon.jobs.space.validate import Validated, ValidateRequest
+from gnomon.jobs.space.validate import validate_selection as validate_job
+from gnomon.measure.progress import Watch
+from gnomon.spaces.selection.pareto import ParetoOptions
+
+Toolchains = Sequence[str] | Mapping[str, Mapping[str, str]]
+"""Names of toolchains, or their settings by name."""
+
+
+def _silent(sentence: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """The server that measures what toolchains make for HTTP, who sees the progress, and who is told sentences."""
+
+    server: DpuServer | None = None
+    watch: Watch | None = None
+    tell: Callable[[str], None] = _silent
+
+
+class TrainingOptions(TypedDict, total=False):
+    """How networks are trained: all that is left out is as the config or the method says.
+
+    `data` is a source of images; `method` how accuracies are got (None: not at all); `epochs`, `networks` a family and
+    `seeds` its budget; `workers` processes (0: as many as processors), or the
+    address of a Dask `cluster`; `training_device` is "cpu" or "cuda"; `download` a folder into which torchvision may
+    fetch images.
+    """
+
+    data: str | None
+    method: str | None
+    epochs: int | None
+    networks: int | None
+    seeds: int
+    workers: int
+    cluster: str | None
+    training_device: str
+    download: PathLike | None
+
+
+class SpaceOptions(TypedDict, total=False):
+    """Which networks are looked at.
+
+    `families` of the config (none: all), the `numbering` of names, files of own `blocks`, and how many `mixed` networks
+    of each family are measured beside its single swaps.
+    """
+
+    families: Sequence[str]
+    numbering: str | None
+    blocks: Sequence[str]
+    mixed: int
+
+
+def profile_space(
+    config: PathLike,
+    profile_dir: PathLike,
+    *,
+    space: SpaceOptions | None = None,
+    training: TrainingOptions | None = None,
+    toolchains: Toolchains = ("onnxruntime",),
+    hooks: Hooks | None = None,
+    **options: Unpack[Options],
+) -> Profiled:
+    """Train and measure the networks of a config's search space, into the folder `profile_dir`.
+
+    The same call goes on where it was interrupted; nothing in the folder is deleted. `toolchains` are names, or names
+    with their settings; `hooks` has the server for what is measured over HTTP, and who watches. Raises GnomonError.
+    """
+    chosen, trained, hooked = dict(space or {}), dict(training or {}), hooks or Hooks()
+    download = trained.pop("download", None)
+    named = toolchains if isinstance(toolchains, Mapping) else {name: {} for name in toolchains}
+    asked = ProfileRequest(
+        config=Path(config),
+        out=Path(profile_dir),
+        request=request_of(os.devnull, options),
+        toolchains=tuple(named),
+        settings={name: dict(given) for name, given in named.items()},
+        server=hooked.server,
+        download=None if download is None else Path(str(download)),
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()},  # type: ignore[arg-type]
+        **trained,  # type: ignore[arg-type]
+    )
+    return profile_job(asked, watch=hooked.watch, tell=hooked.tell)
+
+
+def select_primitives(
+    profile_dir: PathLike,
+    *,
+    rule: Rule = "pareto",
+    method: str | None = None,
+    toolchain: str | None = None,
+    options: ParetoOptions | None = None,
+    output: PathLike | None = None,
+) -> Selected:
+    """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError."""
+    asked = SelectRequest(
+        profile=Path(profile_dir),
+        rule=rule,
+        method=method,
+        toolchain=toolchain,
+        options=options or ParetoOptions(),
+        output=None if output is None else Path(output),
+    )
+    return select_job(asked)
+
+
+def validate_selection(
+    profile_dir: PathLike,
+    *,
+    networks: int = 12,
+    training: TrainingOptions | None = None,
+    hooks: Hooks | None = None,
+    **options: Unpack[Options],
+) -> Validated:
+    """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
+
+    So many `networks` of each; of `training` count epochs, seeds, and where is trained. Raises GnomonError.
+    """
+    hooked = hooks or Hooks()
+    given = dict(training or {})
+    download = given.pop("download", None)
+    counting = ("epochs", "seeds", "workers", "cluster", "training_device")
+    own = {name: value for name, value in given.items() if name in counting}
+    asked = ValidateRequest(
+        profile=Path(profile_dir),
+        request=request_of(os.devnull, options),
+        networks=networks,
+        download=None if download is None else Path(str(download)),
+        **own,  # type: ignore[arg-type]
+    )
+    return validate_job(asked, server=hooked.server, watch=hooked.watch, tell=hooked.tell)

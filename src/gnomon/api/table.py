@@ -1,0 +1,269 @@
+"""Latency tables and estimators from Python: what `gnomon table` and `gnomon estimator` do, as functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from gnomon.api.place import Options, PathLike, request_of
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import FitOptions, Unknown
+from gnomon.estimate.design import Bound
+from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, Evaluation, cross_validate, evaluate
+from gnomon.jobs.estimator.job import Described, SpaceEstimator, described, fit_estimator, load_estimator, read_samples
+from gnomon.jobs.estimator.job import suggest_nets as suggest_job
+from gnomon.jobs.estimator.scores import Function, FunctionScores, Scores, additive, load_scores
+from gnomon.jobs.estimator.search import EVALUATIONS, Method, Searched, Wanted
+from gnomon.jobs.estimator.search import search_nets as search_job
+from gnomon.jobs.table.job import Built, TableRequest
+from gnomon.jobs.table.job import build_table as build_job
+from gnomon.jobs.table.nets import NetsMeasured
+from gnomon.jobs.table.nets import measure_nets as measure_job
+from gnomon.jobs.table.tool import build_with_tool, measure_nets_with_tool
+from gnomon.jobs.table.tool_bench import tool_of, tool_options
+from gnomon.measure.progress import Watch
+from gnomon.runtimes.snpe import bench_tools
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.loading import SearchSpace, load_space
+
+
+def build_table(
+    space: str | SearchSpace,
+    *,
+    out: PathLike | None = None,
+    fuse: Sequence[str] | None = None,
+    again: bool = False,
+    settings: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> Built:
+    """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
+
+    `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
+    call completes a table that was interrupted; `again` measures all of it anew. `settings` are for a tool that
+    measures by itself, such as snpe (docs/snpe.md). Raises GnomonError.
+    """
+    found = load_space(space) if isinstance(space, str) else space
+    asked = TableRequest(
+        request=request_of(os.devnull, options),
+        space=found,
+        out=Path(out) if out is not None else Path(f"{found.name}.table"),
+        rules=None if fuse is None else rules(fuse),
+        again=again,
+    )
+    tool = tool_of(asked.request)
+    if tool is not None:
+        return build_with_tool(asked, tool, tool_options(settings or {}), watch=watch, tell=tell)
+    if settings:
+        known = ", ".join(bench_tools())
+        raise UsageError(
+            f"{', '.join(settings)}: only tools that measure by themselves have settings", hint=f"Tools: {known}."
+        )
+    return build_job(asked, watch=watch, tell=tell)
+
+
+def suggest_nets(
+    count: int = 10,
+    *,
+    table: PathLike | None = None,
+    space: str | None = None,
+    given: PathLike | None = None,
+    near: PathLike | None = None,
+    bound_s: float | None = None,
+    seed: int = 0,
+) -> tuple[Described, tuple[tuple[int, ...], ...]]:
+    """The nets that tell an estimator the most, as assignments, and the space that they are of.
+
+    Half of them near `bound_s` by the estimator of the file `near`. `given` is a csv of those that are measured
+    already. Raises GnomonError.
+    """
+    found = described(_path(table), space)
+    if (bound_s is None) != (near is None):
+        raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
+    bound = None
+    if near is not None and bound_s is not None:
+        bound = Bound(bound_s=bound_s, estimator=load_estimator(Path(near), space).estimator)
+    rows = read_samples(Path(given), found, measured=False) if given is not None else ()
+    return found, suggest_job(found, count, given=rows, near=bound, seed=seed)
+
+
+def measure_nets(
+    nets: PathLike,
+    *,
+    table: PathLike,
+    space: str | None = None,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> tuple[Described, NetsMeasured]:
+    """Measure the nets of a csv as the table was measured. Raises GnomonError; the same call goes on from there."""
+    found = described(Path(table), space)
+    assert found.table is not None  # noqa: S101  # a table was given
+    rows = read_samples(Path(nets), found, measured=False)
+    request = request_of(os.devnull, options)
+    named = found.table.manifest.context.get("runtime")
+    if not request.runtimes and isinstance(named, str):
+        request = replace(request, runtimes=(named,))
+    chosen = [row.assignment for row in rows]
+    tool = tool_of(request)
+    if tool is not None:
+        made = measure_nets_with_tool(request, found.space, found.table, chosen, tool=tool, watch=watch, tell=tell)
+        return found, made
+    return found, measure_job(request, found.space, found.table, chosen, watch=watch, tell=tell)
+
+
+def fit_document(
+    *,
+    table: PathLike | None = None,
+    space: str | None = None,
+    samples: PathLike | None = None,
+    others: Sequence[PathLike] = (),
+    coverage: float = 0.9,
+) -> tuple[SpaceEstimator, Evaluation | None, dict[str, Any]]:
+    """Fit an estimator; returns it, how good it is on nets held out (None: fewer than 4), and both as JSON values.
+
+    Raises GnomonError.
+    """
+    found = described(_path(table), space)
+    options = FitOptions(coverage=coverage)
+    rows = read_samples(Path(samples), found, measured=True) if samples is not None else ()
+    more = {str(other): read_samples(Path(other), found, measured=True) for other in others}
+    made = fit_estimator(found, rows, others=more, options=options)
+    evaluation = cross_validate(found, rows, others=more, options=options) if len(rows) >= LEAST_TO_HOLD_OUT else None
+    document: dict[str, Any] = {
+        "space": found.space.name,
+        "samples": len(rows),
+        "units": len(found.tables.units),
+        "priced": 0 if found.table is None else sum(u in found.table.times_s for u in found.tables.units),
+        "sum_over_measured": found.sum_over_measured(rows),
+        "context": dict(made.context),
+        "noise": made.estimator.noise.relative,
+        "unknown": [found.label(n) for n, k in zip(found.columns.names, made.estimator.known, strict=True) if not k],
+        "learner": made.estimator.residual is not None,
+        "evaluation": evaluation.document() if evaluation else None,
+    }
+    return made, evaluation, document
+
+
+def evaluation_document(path: PathLike, samples: PathLike, *, space: str | None = None) -> dict[str, Any]:
+    """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values."""
+    made = load_estimator(Path(path), space)
+    rows = read_samples(Path(samples), made.described, measured=True)
+    return {
+        "space": made.described.space.name,
+        "file": str(path),
+        "evaluation": evaluate(made, rows).document(),
+    }
+
+
+def predictions(
+    path: PathLike,
+    nets: PathLike,
+    *,
+    space: str | None = None,
+    widen: bool = False,
+    bound_s: float | None = None,
+) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
+    """Predict the nets of a csv: as rows, and as JSON values. Raises GnomonError."""
+    made = load_estimator(Path(path), space)
+    rows = read_samples(Path(nets), made.described, measured=False)
+    unknown = Unknown.WIDEN if widen else Unknown.REFUSE
+    chosen = [row.assignment for row in rows]
+    found = made.predict(chosen, unknown=unknown)
+    below = (
+        [None] * len(rows)
+        if bound_s is None
+        else made.estimator.probability(made.described.rows(chosen), bound_s, unknown=unknown).tolist()
+    )
+    told = tuple(
+        NetRow(assignment=net, latency_s=float(mean), low_s=float(low), high_s=float(high))
+        for net, mean, low, high in zip(chosen, found.mean_s, found.low_s, found.high_s, strict=True)
+    )
+    document = {
+        "space": made.described.space.name,
+        "coverage": made.estimator.noise.coverage,
+        "bound_s": bound_s,
+        "nets": [
+            {"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s, "below": p}
+            for r, p in zip(told, below, strict=True)
+        ],
+    }
+    return made.described, told, document
+
+
+def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
+    """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values."""
+    made = load_estimator(Path(path), space)
+    rows = read_samples(Path(nets), made.described, measured=False)
+    matrix = made.described.rows([rows[0].assignment])
+    predicted = made.estimator.predict(matrix, unknown=Unknown.WIDEN)
+    return {
+        "latency_s": float(predicted.mean_s[0]),
+        "low_s": float(predicted.low_s[0]),
+        "high_s": float(predicted.high_s[0]),
+        "parts": [
+            {"unit": made.described.label(d.column), "time_s": d.time_s, "share": d.share}
+            for d in made.estimator.explain(matrix[0])
+        ],
+    }
+
+
+def search_nets(
+    path: PathLike | SpaceEstimator,
+    score: PathLike | Function | Mapping[str, Mapping[str, float]],
+    wanted: Wanted,
+    *,
+    space: str | None = None,
+    method: Method = "evolution",
+    evaluations: int = EVALUATIONS,
+    seed: int = 0,
+) -> tuple[SpaceEstimator, Searched]:
+    """The nets of the best score among those that meet a bound with enough confidence, both as `wanted` has them.
+
+    `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of them
+    stands: "FILE.py:function", or a csv or JSON file. Raises GnomonError; InfeasibleError where no net meets the bound.
+    """
+    made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
+    tables = made.described.tables
+    scores: Scores
+    if isinstance(score, Mapping):
+        scores = additive(tables, score)
+    elif callable(score):
+        scores = FunctionScores(space=tables.space, function=score)
+    else:
+        scores = load_scores(os.fspath(score), tables)
+    return made, search_job(made, scores, wanted, method=method, evaluations=evaluations, seed=seed)
+
+
+def search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> dict[str, Any]:
+    """What a search found, as JSON values."""
+    space = made.described.space.space
+    return {
+        "space": made.described.space.name,
+        "method": found.method,
+        "bound_s": wanted.bound_s,
+        "confidence": wanted.confidence,
+        "coverage": made.estimator.noise.coverage,
+        "evaluations": found.evaluations,
+        "most_score": found.most_score,
+        "nets": [
+            {
+                "net": dict(zip((s.name for s in space.slots), space.names(net.assignment), strict=True)),
+                "score": net.score,
+                "latency_s": net.mean_s,
+                "low_s": net.low_s,
+                "high_s": net.high_s,
+                "below": net.probability,
+            }
+            for net in found.nets
+        ],
+    }
+
+
+def _path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -1,0 +1,217 @@
+"""Tuning from Python: what `gnomon tune`, `exec`, `view` and `overlay` do, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from gnomon.api.place import PathLike
+from gnomon.errors import UsageError
+from gnomon.formats.tuning.logs import Told
+from gnomon.jobs.overlay.collect import CollectRequest
+from gnomon.jobs.overlay.collect import collect as collect_job
+from gnomon.jobs.overlay.deploy import DeployRequest
+from gnomon.jobs.overlay.deploy import deploy as deploy_job
+from gnomon.jobs.overlay.job import Analysis, AnalyzeRequest
+from gnomon.jobs.overlay.job import analyze as analyze_job
+from gnomon.jobs.tune.execute import ExecRequest
+from gnomon.jobs.tune.execute import execute as execute_job
+from gnomon.jobs.tune.folder import view as view_job
+from gnomon.jobs.tune.job import Tuned
+from gnomon.jobs.tune.job import tune as tune_job
+from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
+from gnomon.measure.progress import Watch
+from gnomon.tuning.tracker import tracker_at
+
+Tell = Callable[[str], None]
+
+
+class TuneOptions(TypedDict, total=False):
+    """What the functions have in common: which device, how carefully, where files go, who watches.
+
+    `key` is the device's name at the `tracker` ("HOST:PORT"; None: this machine), `target` and `linker` say what is
+    compiled for it, `threads` what a function may use there, `wait_s` how long to wait for it. `processes`, `repeat`,
+    `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the folder of
+    models, records and libraries (None: the user's own). `watch` is told how far it is, `tell` a sentence where there
+    is something to say, such as for whom is waited.
+    """
+
+    key: str | None
+    tracker: str | None
+    target: str | None
+    linker: str | None
+    threads: int
+    wait_s: float
+    processes: int
+    repeat: int
+    min_repeat_ms: int
+    timeout_s: float
+    build_timeout_s: float
+    seed: int
+    out: PathLike | None
+    watch: Watch | None
+    tell: Tell
+
+
+_WISH = ("key", "target", "linker", "threads", "wait_s")
+_SEARCH = ("strategy", "per_round", "plateau", "budget_s", "layers")
+_CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
+
+
+def tune(
+    model: PathLike,
+    *,
+    trials: int = 512,
+    search: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dtype: str = "float32",
+    fresh: bool = False,
+    **options: Unpack[TuneOptions],
+) -> Tuned:
+    """Tune a network's layers on a device, compile it with the best of each, and prove it there.
+
+    `search` may hold strategy, per_round, plateau, budget_s and layers. The same call goes on where it was
+    interrupted. Raises GnomonError.
+    """
+    wanted = dict(search or {})
+    if unknown := sorted(set(wanted) - set(_SEARCH)):
+        raise UsageError(f"a search has no {unknown[0]!r}", hint=f"Give some of {', '.join(_SEARCH)}.")
+    wanted["layers"] = _names(wanted.get("layers", ()))
+    asked = TuneRequest(
+        model=Path(model),
+        device=_wish(options),
+        care=_care(options),
+        out=_out(options),
+        trials=trials,
+        shapes=dict(shapes or {}),
+        dtype=dtype,
+        fresh=fresh,
+        **wanted,
+    )
+    return tune_job(asked, watch=options.get("watch"), tell=_tell(options))
+
+
+def execute(
+    source: PathLike,
+    *,
+    model: PathLike | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    layers: bool = True,
+    **options: Unpack[TuneOptions],
+) -> dict[str, Any]:
+    """Measure a compiled network (.so), or records compiled for a device (.json), there; the document of `gnomon exec`.
+
+    `shapes` are of inputs that the network of records leaves open. Raises GnomonError.
+    """
+    asked = ExecRequest(
+        source=Path(source),
+        device=_wish(options),
+        model=None if model is None else Path(model),
+        shapes=dict(shapes or {}),
+        layers=layers,
+        care=_care(options),
+        out=_out(options),
+    )
+    return execute_job(asked, watch=options.get("watch"), tell=_tell(options))
+
+
+def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
+    """Where models, records and libraries are; the document of `gnomon view`."""
+    return view_job(None if out is None else Path(out))
+
+
+def overlay_collect(
+    logs: Sequence[PathLike],
+    *,
+    best: int | None = None,
+    layers: Sequence[str] = (),
+    fresh: bool = False,
+    **options: Unpack[TuneOptions],
+) -> list[dict[str, Any]]:
+    """Measure the best (None: all) configurations of each layer of some logs on a device; a document a log.
+
+    Raises GnomonError.
+    """
+    asked = CollectRequest(
+        logs=tuple(Path(log) for log in logs),
+        device=_wish(options),
+        best=best,
+        layers=_names(layers),
+        care=_care(options),
+        out=_out(options),
+        fresh=fresh,
+    )
+    return collect_job(asked, watch=options.get("watch"), tell=_tell(options))
+
+
+def overlay_analyze(
+    logs: Sequence[PathLike],
+    *,
+    layers: Sequence[str] = (),
+    portfolio: int = 0,
+    resamples: int = 1000,
+    seed: int = 0,
+    told: Told | None = None,
+    watch: Watch | None = None,
+) -> Analysis:
+    """Choose for each layer the configuration of least M from the records of several devices; nothing is measured.
+
+    Raises GnomonError.
+    """
+    asked = AnalyzeRequest(
+        logs=tuple(Path(log) for log in logs),
+        layers=_names(layers),
+        portfolio=portfolio,
+        resamples=resamples,
+        seed=seed,
+        told=told or Told(),
+    )
+    return analyze_job(asked, watch=watch)
+
+
+def overlay_deploy(
+    analysis: Analysis,
+    *,
+    prove: bool = False,
+    compile: bool = True,
+    model: PathLike | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Unpack[TuneOptions],
+) -> dict[str, Any]:
+    """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
+
+    Returns the parts `written`, `network` and `notes` of the document. Raises GnomonError.
+    """
+    asked = DeployRequest(
+        compile=compile,
+        prove=prove,
+        tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None,
+        model=None if model is None else Path(model),
+        shapes=dict(shapes or {}),
+        care=_care(options),
+        out=_out(options),
+    )
+    return deploy_job(analysis, asked, watch=options.get("watch"), tell=_tell(options))
+
+
+def _names(layers: Sequence[str]) -> tuple[str, ...]:
+    return (layers,) if isinstance(layers, str) else tuple(layers)
+
+
+def _tell(options: TuneOptions) -> Tell:
+    return options.get("tell") or (lambda sentence: None)
+
+
+def _wish(options: TuneOptions) -> DeviceWish:
+    given = {name: options[name] for name in _WISH if name in options}  # type: ignore[literal-required]
+    return DeviceWish(tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None, **given)
+
+
+def _care(options: TuneOptions) -> Care:
+    return Care(**{name: options[name] for name in _CARE if name in options})  # type: ignore[literal-required]
+
+
+def _out(options: TuneOptions) -> Path | None:
+    given = options.get("out")
+    return None if given is None else Path(given)

@@ -1,0 +1,268 @@
+"""Measures compiled layers and networks in a session with a server, or in this very process.
+
+The host has asked the tracker for the server, so that it knows which one it is. Samples are of TVM's own loop on the
+device: nothing of the network is in them. Outputs are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, rpc
+
+from ..frame import MEMORY_WORDS, Job, Refused, Work
+
+_HALF = 200
+
+
+class _Place:
+    """Where is measured: the session, and the libraries that it has."""
+
+    def __init__(self) -> None:
+        self.session: Any = None
+        self.loaded: dict[str, Any] = {}
+
+    def connect(self, job: Job) -> dict[str, Any]:
+        """Job: server [host, port, key] or null for this process, threads (0: as it is), timeout_s."""
+        self.leave()
+        try:
+            if job["server"] is None:
+                self.session = rpc.LocalSession()
+            else:
+                host, port, key = job["server"]
+                self.session = rpc.connect(host, int(port), key, session_timeout=float(job["timeout_s"]))
+            if job["threads"]:
+                self.session.get_function("runtime.config_threadpool")(0, int(job["threads"]))
+            return {"threads": int(self.session.get_function("runtime.NumThreads")())}
+        except Exception as error:
+            self.leave()
+            raise Refused(f"the server cannot be talked to: {_line(error)}", kind="vanished") from error
+
+    def leave(self) -> None:
+        """End the session."""
+        self.loaded.clear()
+        self.session = None
+        gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
+
+    def library(self, path: str) -> Any:
+        """A library there, loaded once a session as long as its file stays as it is."""
+        if self.session is None:
+            raise Refused("no session was begun")
+        name = _upload_name(path)
+        if name not in self.loaded:
+            try:
+                self.session.upload(path, name)
+                try:
+                    self.loaded[name] = self.session.load_module(name)
+                finally:
+                    with contextlib.suppress(Exception):  # what is loaded is held open; a lost session took it along
+                        self.session.remove(name)
+            except Exception as error:
+                raise self.failed("the library cannot be loaded there", error) from error
+        return self.loaded[name]
+
+    def drop(self, path: str) -> None:
+        """Forget a library."""
+        with contextlib.suppress(Refused):
+            self.loaded.pop(_upload_name(path), None)
+
+    def failed(self, what: str, error: Exception) -> Refused:
+        """What came of an error: no memory for it, a device that is gone, or one that answers and just refused."""
+        words = f"{what}: {_line(error)}"
+        if isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS):
+            return Refused(words, kind="memory")
+        try:
+            self.session.get_function("runtime.NumThreads")()
+        except Exception:
+            return Refused(words, kind="vanished")
+        return Refused(words)
+
+
+def _upload_name(path: str) -> str:
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise Refused(f"there is no library {path}") from error
+    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.so"
+
+
+def jobs() -> dict[str, Work]:
+    """`connect`, `leave`, `measure` (a layer), `run` (a network), `functions` (the layers inside a network)."""
+    place = _Place()
+
+    def leave(job: Job) -> dict[str, Any]:
+        place.leave()
+        return {}
+
+    def measure(job: Job) -> dict[str, Any]:
+        try:
+            return _measure(place, job)
+        finally:
+            if job["function"] == "main":  # a library of one candidate, which is not asked for again
+                place.drop(job["library"])
+
+    return {
+        "connect": place.connect,
+        "leave": leave,
+        "measure": measure,
+        "run": lambda job: _run(place, job),
+    }
+
+
+def here() -> dict[str, Any]:
+    """The processor that this process runs on, as a target."""
+    codegen = tvm.target.codegen
+    return {
+        "mcpu": str(codegen.llvm_get_system_cpu()),
+        "mtriple": str(codegen.llvm_get_system_triple()),
+        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
+    }
+
+
+def _measure(place: _Place, job: Job) -> dict[str, Any]:
+    """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), number, repeat,
+    min_repeat_ms. Facts: times_s, error (null: nothing to compare with).
+    """
+    function = _function(place.library(job["library"]), job["function"])
+    device = place.session.cpu(0)
+    stored = _stored(job["reference"])
+    positive = bool(stored["positive"]) if stored is not None and "positive" in stored else False
+    try:
+        given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
+        function(*given)
+        outputs = [given[i].numpy() for i in job["outputs"]]
+        if stored is None and not positive and not all(np.isfinite(o.astype("float64")).all() for o in outputs):
+            positive = True  # roots and logarithms: numbers above 0 have results that can be compared
+            given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
+            function(*given)
+            outputs = [given[i].numpy() for i in job["outputs"]]
+        error = None if stored is None else _difference(_wanted(stored), outputs)
+        if job["keep"]:
+            _keep(job["keep"], outputs, positive=np.array(positive))
+        if error is not None and not error <= job["tolerance"]:
+            return {"times_s": [], "error": error}
+        return {"times_s": _times(place.library(job["library"]), job["function"], device, job, given), "error": error}
+    except Refused:
+        raise
+    except Exception as error_:
+        raise place.failed("the call failed on the device", error_) from error_
+
+
+def _run(place: _Place, job: Job) -> dict[str, Any]:
+    """Job: library, inputs, reference and keep (paths or ""), number, repeat, min_repeat_ms, tolerance.
+
+    Facts: times_s, error.
+    """
+    library, device = place.library(job["library"]), place.session.cpu(0)
+    stored = _stored(job["reference"])
+    try:
+        with np.load(job["inputs"], allow_pickle=False) as given:
+            names = json.loads(str(given["names"]))
+            arrays = [given[f"in_{i}"] for i in range(len(names))]
+        machine = relax.VirtualMachine(library, device)
+        machine.set_input("main", *[tvm.runtime.tensor(a, device) for a in arrays])
+        machine.invoke_stateful("main")
+        outputs = _flat(machine.get_outputs("main"))
+        error = None if stored is None else _difference(_wanted(stored), outputs)
+        if job["keep"]:
+            _keep(job["keep"], outputs)
+        if error is not None and not error <= job["tolerance"]:
+            return {"times_s": [], "error": error}
+        timed = machine.time_evaluator("invoke_stateful", device, **_loop(job))("main")
+        return {"times_s": [float(t) for t in timed.results], "error": error}
+    except Exception as error_:
+        raise place.failed("the call failed on the device", error_) from error_
+
+
+def _function(library: Any, name: str) -> Any:
+    try:
+        return library.get_function(name, True) if name != "main" else library["main"]
+    except Exception as error:
+        raise Refused(f"the library has no function {name!r}") from error
+
+
+def _times(library: Any, name: str, device: Any, job: Job, given: list[Any]) -> list[float]:
+    return [float(t) for t in library.time_evaluator(name, device, **_loop(job))(*given).results]
+
+
+def _loop(job: Job) -> dict[str, Any]:
+    return {name: job[name] for name in ("number", "repeat", "min_repeat_ms")}
+
+
+def _arrays(job: Job, positive: bool) -> list[Any]:
+    """Arguments by a seed: normal numbers, or such between 0 and 1; whole numbers are 0, which any index may be.
+
+    Refused for data types that numpy has none of.
+    """
+    if strange := [dtype for dtype, _ in job["arguments"] if not hasattr(np, dtype)]:
+        raise Refused(f"arguments of type {strange[0]} cannot be made here")
+    rng = np.random.default_rng(job["seed"])
+    made = []
+    for place, (dtype, dims) in enumerate(job["arguments"]):
+        if place in job["outputs"] or not dtype.startswith("float"):
+            small = dtype in ("int8", "uint8")
+            if place in job["outputs"]:  # what a function leaves as it was must not look like a result
+                made.append(np.full(dims, np.nan if dtype.startswith("float") else 77, dtype))
+            else:
+                made.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
+        elif positive:
+            made.append(rng.uniform(0.1, 1.0, dims).astype(dtype))
+        else:
+            made.append(rng.standard_normal(dims).astype(dtype))
+    return made
+
+
+def _difference(wanted: list[Any], found: list[Any]) -> float:
+    """The largest difference relative to the largest magnitude; infinity where their number, shapes or what is finite
+    differ.
+    """
+    worst = 0.0
+    if len(wanted) != len(found):
+        return float("inf")
+    for a, b in zip(wanted, found, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        a, b = a.astype("float64"), b.astype("float64")
+        same = np.isfinite(a) == np.isfinite(b)
+        if not same.all():
+            return float("inf")
+        finite = np.isfinite(a)
+        if finite.any():
+            scale = float(np.abs(a[finite]).max()) or 1.0
+            worst = max(worst, float(np.abs(a[finite] - b[finite]).max()) / scale)
+    return worst
+
+
+def _stored(path: str) -> dict[str, Any] | None:
+    if not path:
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _wanted(stored: dict[str, Any]) -> list[Any]:
+    return [stored[f"out_{i}"] for i in range(sum(1 for name in stored if name.startswith("out_")))]
+
+
+def _keep(path: str, outputs: list[Any], **more: Any) -> None:
+    part = path + ".part.npz"
+    np.savez(part, **{f"out_{i}": o for i, o in enumerate(outputs)}, **more)
+    Path(part).replace(path)
+
+
+def _flat(outputs: Any) -> list[Any]:
+    if hasattr(outputs, "numpy"):
+        return [outputs.numpy()]
+    return [array for one in outputs for array in _flat(one)]
+
+
+def _line(error: Exception) -> str:
+    """An error in one line: what is long keeps its beginning and its end."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 2 * _HALF else f"{text[:_HALF]} .. {text[-_HALF:]}"

@@ -1,0 +1,72 @@
+"""Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or right here.
+
+One program plays three parts, each in a process of its own, so that one's crash costs the others nothing: jobs named in
+`tvm_model`, `tvm_search`, `tvm_build` and `tvm_bench`. Values that TVM has no words of its own for are those of the
+record file in docs/tune.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import types
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ..frame import Job, Refused, Work, serve
+
+_NEEDED = ("tvm", "tvm_ffi", "numpy", "onnx")
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
+
+
+def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
+    """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
+    told = {name: found for name in _PACKAGES if (found := _version(name))}
+    import tvm
+    from tvm.s_tir import meta_schedule
+
+    if not settings.get("intrinsics"):
+        # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that floats never use.
+        sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
+    from . import bench as tvm_bench
+    from . import build as tvm_build
+    from . import model as tvm_model
+    from . import reference as tvm_reference
+    from . import search as tvm_search
+
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    meta_schedule.TuneContext(mod=tvm_search.smallest(), target=target, space_generator=tvm_search.space(target))
+    here = tvm_bench.here()
+    model = tvm_model.Opened()
+    parts: dict[str, Work] = {
+        **tvm_model.jobs(model),
+        **tvm_search.jobs(),
+        **tvm_build.jobs(model),
+        **tvm_bench.jobs(),
+        **tvm_reference.jobs(),
+        "here": lambda job: here,
+    }
+
+    def work(job: Job) -> dict[str, Any]:
+        if job.get("do") not in parts:
+            raise Refused(f"no such job: {job.get('do')!r}")
+        return parts[job["do"]](job)
+
+    return work, told
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    """Answers jobs; with GNOMON_CHILD_NEEDS in the environment it only lists the packages that are missing."""
+    if os.environ.get("GNOMON_CHILD_NEEDS"):
+        sys.stdout.write(json.dumps([name for name in _NEEDED if importlib.util.find_spec(name) is None]) + "\n")
+        return
+    serve(setup)

@@ -1,0 +1,48 @@
+"""Networks in half precision."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from ..frame import Refused
+
+HALF = "float16"
+_EXTREME = re.compile(r"(maximum|minimum)[0-9]*")
+
+
+def in_half(module: Any) -> Any:
+    """The module with products of matrices and convolutions in float16, and what follows them as far as it may be.
+
+    Inputs and outputs stay as they are. Refused where TVM's pass does not know an operator.
+    """
+    rewriter = _Extremes(module)
+    for name, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            rewriter.builder_.update_func(name, rewriter.visit_expr(function))
+    # The bounds of a Clip are computed from constants: as constants they follow what they bound.
+    made = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
+    try:
+        return relax.transform.ToMixedPrecision(out_dtype=HALF)(made)
+    except Exception as error:
+        told = " ".join(str(error).split())[:300]
+        raise Refused(f"TVM cannot compute this network in {HALF}; tune it in float32 ({told})") from error
+
+
+@mutator
+class _Extremes(PyExprMutator):  # type: ignore[misc]
+    """Makes operators of the functions that the ONNX importer makes of a Clip: at a function the pass stops."""
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if call.op != tvm.ir.Op.get("relax.call_tir"):
+            return call
+        found = _EXTREME.fullmatch(call.args[0].name_hint)
+        operands = call.args[1].fields
+        if found is None or len(operands) != 2:
+            return call
+        return {"maximum": relax.op.maximum, "minimum": relax.op.minimum}[found[1]](*operands)

@@ -1,0 +1,202 @@
+"""Reads networks into Relax, and tells their layers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.analysis import estimate_tir_flops
+
+from ..frame import Job, Refused, Work
+from ..torch_program import load_program
+from . import workload as tvm_workload
+from .half import HALF, in_half
+
+_PIP = f"{shlex.quote(sys.executable)} -m pip install"
+_INNER = ("block", "body", "then_case", "else_case")
+
+
+class Opened:
+    """The network that this process has read: its fused module, and what goes in."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.inputs: list[tuple[str, str, list[int]]] = []
+
+    def ready(self) -> Any:
+        """The module; Refused before a network was read."""
+        if self.module is None:
+            raise Refused("no network was opened")
+        return self.module
+
+
+def jobs(opened: Opened) -> dict[str, Work]:
+    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one."""
+    return {
+        "open": lambda job: _open(opened, job),
+        "layers": lambda job: _layers(opened, job),
+        "target": lambda job: {"target": str(tvm_workload.target_of(job["target"]))},
+    }
+
+
+def _open(opened: Opened, job: Job) -> dict[str, Any]:
+    """Job: path, dtype, shapes {name: dims}. Facts: inputs [[name, dtype, dims]], functions (how many)."""
+    path, dtype = Path(job["path"]), job.get("dtype", "float32")
+    if not path.is_file():
+        raise Refused(f"there is no file {path}")
+    if dtype not in ("float32", HALF):
+        raise Refused(f"networks are tuned in float32 or float16, and not in {dtype!r}")
+    module = _READERS.get(path.suffix.lower(), _unknown)(path, job.get("shapes") or {})
+    if dtype == HALF:
+        module = in_half(module)
+    inputs = _inputs(module)
+    with tvm.transform.PassContext(opt_level=3):
+        module = relax.get_pipeline("zero")(module)
+    opened.module, opened.inputs = module, inputs
+    functions = sum(1 for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    return {"inputs": [list(one) for one in inputs], "functions": functions}
+
+
+def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
+    try:
+        import onnx
+    except ImportError as error:
+        raise Refused(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'") from error
+    from tvm.relax.frontend.onnx import from_onnx
+
+    model = onnx.load(str(path))
+    weights = {tensor.name for tensor in model.graph.initializer}
+    fixed: dict[str, list[int]] = {}
+    for value in model.graph.input:
+        if value.name in weights:
+            continue
+        fixed[value.name] = _fixed(value, shapes.get(value.name))
+    if unknown := sorted(set(shapes) - set(fixed)):
+        raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
+    return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+
+
+def _fixed(value: Any, given: list[int] | None) -> list[int]:
+    """The shape of an input: the given one, else the file's. Refused where it is left open, or they contradict."""
+    kind = value.type.tensor_type
+    known = kind.HasField("shape")
+    dims = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+    if given is not None:
+        fits = not known or (len(given) == len(dims) and all(d in (0, -1, g) for d, g in zip(dims, given, strict=True)))
+        if not fits or min(given, default=1) <= 0:
+            told = ",".join(str(d) if d > 0 else "?" for d in dims)
+            raise Refused(f"the shape {given} does not fit input {value.name!r}, which is {told or 'a scalar'}")
+        return list(given)
+    if not known or min(dims, default=1) <= 0:
+        raise Refused(f"the shape of input {value.name!r} is left open; give it with --shape {value.name}=1,3,224,224")
+    return dims
+
+
+def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
+    if shapes:
+        raise Refused("the shapes of an exported program are in it; export it with the ones that are wanted")
+    try:
+        program = load_program(path)
+    except ImportError as error:
+        raise Refused(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'") from error
+    from tvm.relax.frontend.torch import from_exported_program
+
+    return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)
+
+
+def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
+    try:
+        import tflite
+        from tvm.relax.frontend.tflite import from_tflite
+    except ImportError as error:
+        raise Refused(
+            f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX"
+        ) from error
+    if shapes:
+        raise Refused("the shapes of a TFLite file are in it")
+    return from_tflite(tflite.Model.GetRootAsModel(path.read_bytes(), 0))
+
+
+def _unknown(path: Path, shapes: dict[str, list[int]]) -> Any:
+    raise Refused(f"{path.name} is no network that can be tuned: give .onnx, .pt2 or .tflite")
+
+
+_READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}
+
+
+def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
+    """Name, data type and dimensions of each input. Refused for dimensions that are not fixed, and odd types."""
+    made = []
+    for one in module["main"].params:
+        info = one.ty
+        shape = getattr(info, "shape", None)
+        dims = [] if shape is None else [getattr(d, "value", None) for d in shape.values]
+        if shape is None or any(d is None for d in dims):
+            raise Refused(
+                f"the shape of input {one.name!r} is left open; give it with --shape, or export with fixed shapes"
+            )
+        if not hasattr(np, str(info.dtype)):
+            raise Refused(f"input {one.name!r} is of type {info.dtype}, of which no numbers can be made here")
+        made.append((str(one.name), str(info.dtype), [int(d) for d in dims if d is not None]))
+    return made
+
+
+def _layers(opened: Opened, job: Job) -> dict[str, Any]:
+    """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
+    tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm_workload.target_of(job["target"]))
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        mod = task.dispatched[0]
+        digest, text = tvm_workload.as_json(mod)
+        if digest in found:
+            found[digest]["weight"] += int(task.weight)
+            continue
+        arguments, outputs = signature(mod)
+        found[digest] = {
+            "layer": digest,
+            "name": str(task.task_name),
+            "weight": int(task.weight),
+            "arguments": arguments,
+            "outputs": outputs,
+            "flops": _flops(mod),
+            "workload": text,
+        }
+    return {"layers": list(found.values())}
+
+
+def signature(mod: Any) -> tuple[list[Any], list[int]]:
+    """Data type and dimensions of each argument of a function, and the indices of those that it writes."""
+    function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    buffers = list(function.params)  # in this TVM a function's parameters are its buffers
+    if not all(isinstance(dim, tvm.tirx.IntImm) for one in buffers for dim in one.shape):
+        raise Refused("a layer has a tensor whose shape is left open")
+    written = list(_written(function.body))
+    outputs = [i for i, one in enumerate(buffers) if any(one.same_as(other) for other in written)]
+    shapes = [[str(b.dtype), [int(d) for d in b.shape]] for b in buffers]
+    return shapes, outputs or [len(buffers) - 1]
+
+
+def _written(statement: Any) -> Iterator[Any]:
+    """The buffers that the blocks of a statement say that they write."""
+    waiting = [statement]
+    while waiting:
+        one = waiting.pop()
+        for region in getattr(one, "writes", ()) or ():
+            yield region.source
+        waiting.extend(getattr(one, "seq", ()) or ())
+        waiting.extend(inner for name in _INNER if (inner := getattr(one, name, None)) is not None)
+
+
+def _flops(mod: Any) -> float | None:
+    try:
+        value = float(estimate_tir_flops(mod))
+    except Exception:  # what it cannot count has no number; nothing depends on it
+        return None
+    return value if np.isfinite(value) and value > 0 else None

@@ -1,0 +1,62 @@
+"""What a network's outputs should be, by other software than TVM: ONNX Runtime, or PyTorch itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..frame import Job, Refused, Work
+from ..torch_program import load_program
+
+
+def jobs() -> dict[str, Work]:
+    """`reference`: run a network's file on a file of inputs."""
+    return {"reference": _reference}
+
+
+def _reference(job: Job) -> dict[str, Any]:
+    """Job: path, inputs, keep (where outputs go). Facts: by. Refused where nothing here can run it."""
+    path = Path(job["path"])
+    run = {".onnx": _onnxruntime, ".pt2": _torch}.get(path.suffix.lower())
+    if run is None:
+        raise Refused(f"nothing but TVM runs {path.suffix} here")
+    with np.load(job["inputs"], allow_pickle=False) as stored:
+        given = {name: stored[f"in_{i}"] for i, name in enumerate(json.loads(str(stored["names"])))}
+    by, outputs = run(path, given)
+    part = job["keep"] + ".part.npz"
+    kept: dict[str, Any] = {f"out_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+    np.savez(part, **kept)
+    Path(part).replace(job["keep"])
+    return {"by": by}
+
+
+def _onnxruntime(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        raise Refused("ONNX Runtime is not installed") from error
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    # The importer may have made other names of these; the order is the same.
+    wanted, arrays = session.get_inputs(), list(given.values())
+    if len(wanted) != len(arrays):
+        raise Refused(f"TVM's network has {len(arrays)} inputs, and the file's has {len(wanted)}")
+    feeds = {
+        one.name: array.astype(_TYPES.get(one.type, array.dtype)) for one, array in zip(wanted, arrays, strict=True)
+    }
+    return f"ONNX Runtime {ort.__version__}", list(session.run(None, feeds))
+
+
+_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
+
+
+def _torch(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+    program = load_program(path).module()
+    import torch
+    from torch.utils import _pytree
+
+    with torch.no_grad():
+        outputs = program(*[torch.from_numpy(array) for array in given.values()])
+    return f"PyTorch {torch.__version__}", [one.detach().numpy() for one in _pytree.tree_leaves(outputs)]

@@ -1,0 +1,198 @@
+"""Searches the schedules of layers by MetaSchedule: asked for candidates, told their times.
+
+The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched side by
+side, and one cost model learns from all of them. Measuring, building and the record are others' business, so that what
+crashes there leaves the search as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te
+from tvm.ir import IRModule
+from tvm.s_tir import meta_schedule as ms
+
+from ..frame import Job, Refused, Work
+from . import workload as tvm_workload
+
+_FAILED_S = 1e10
+_WARM_UP = 16
+"""Measured candidates before the cost model's word counts; TVM's own default of 100 is more than a small budget has."""
+
+
+def jobs() -> dict[str, Work]:
+    """`search`: begin a layer. `ask`: its next candidates. `tell`: what became of them."""
+    searches: dict[str, _Search] = {}
+    model = _cost_model()
+
+    def begin(job: Job) -> dict[str, Any]:
+        searches[job["layer"]] = _Search(job, model)
+        return {"spaces": searches[job["layer"]].spaces}
+
+    def begun(job: Job) -> _Search:
+        if job["layer"] not in searches:
+            raise Refused(f"the search of layer {job['layer']} was not begun")
+        return searches[job["layer"]]
+
+    return {
+        "search": begin,
+        "ask": lambda job: begun(job).ask(),
+        "tell": lambda job: begun(job).tell(job["times_s"]),
+    }
+
+
+class _Search:
+    """The search of one layer."""
+
+    def __init__(self, job: Job, model: Any) -> None:
+        """Job: layer, workload, target, strategy, trials, per_round, seed, told [[trace, times_s]..]."""
+        self._workload = tvm_workload.workload_of(job["workload"], job["layer"])
+        self._target = tvm_workload.target_of(job["target"])
+        self._strategy = _strategy(job["strategy"], int(job["per_round"]))
+        self._context = ms.TuneContext(
+            mod=self._workload.mod,
+            target=self._target,
+            space_generator=space(self._target),
+            search_strategy=self._strategy,
+            task_name=job["layer"],
+            rand_state=int(job["seed"]) % (2**31 - 2) + 1,
+            num_threads=1,
+        )
+        # The cost model's word before it has learned is drawn from numpy's own generator.
+        np.random.seed(int(job["seed"]) % 2**32)
+        self._model = model
+        self._database = ms.database.MemoryDatabase()
+        self._own = self._database.commit_workload(self._workload.mod)
+        self._waiting: list[Any] = []
+        self._recall(job["told"])
+        designs = self._context.generate_design_space()
+        self.spaces = len(designs)
+        self._strategy.pre_tuning(
+            max_trials=int(job["trials"]),
+            num_trials_per_iter=int(job["per_round"]),
+            design_spaces=designs,
+            database=self._database,
+            cost_model=model,
+        )
+
+    def ask(self) -> dict[str, Any]:
+        """The traces of the next candidates; none where the search has come to its end."""
+        if self._waiting:
+            raise Refused("the last candidates were not told of")
+        self._waiting = list(self._strategy.generate_measure_candidates() or [])
+        return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
+
+    def tell(self, times_s: list[list[float] | None]) -> dict[str, Any]:
+        """Times of the candidates that were asked for, in their order; None for what failed."""
+        if len(times_s) != len(self._waiting):
+            raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} are told of")
+        results = [_result(times) for times in times_s]
+        for candidate, result in zip(self._waiting, results, strict=True):
+            self._commit(candidate.sch.trace, result, candidate.args_info)
+        self._strategy.notify_runner_results(self._waiting, results)
+        self._model.update(self._context, self._waiting, results)
+        self._waiting = []
+        return {}
+
+    def _commit(self, trace: Any, result: Any, arguments: Any) -> None:
+        seconds = [float(t) for t in result.run_secs or [_FAILED_S]]
+        self._database.commit_tuning_record(
+            ms.database.TuningRecord(trace, self._own, seconds, self._target, arguments)
+        )
+
+    def _recall(self, told: list[Any]) -> None:
+        """What was measured before teaches the cost model and is what the search breeds from."""
+        candidates, results = [], []
+        for trace, times in told:
+            try:
+                record = tvm_workload.record_of(self._own, trace, times or [], self._target)
+                candidates.append(record.as_measure_candidate())
+            except Exception:  # noqa: S112 - written by another TVM: it teaches nothing, and stays in the record
+                continue
+            results.append(_result(times))
+            self._commit(record.trace, results[-1], candidates[-1].args_info)
+        if candidates:
+            self._model.update(self._context, candidates, results)
+
+
+def _result(times: list[float] | None) -> Any:
+    return ms.runner.RunnerResult(times, None) if times else ms.runner.RunnerResult(None, "failed")
+
+
+def _cost_model() -> Any:
+    try:
+        import xgboost  # noqa: F401
+    except ImportError:
+        return ms.cost_model.RandomModel(seed=0)
+    return ms.cost_model.XGBModel(num_warmup_samples=_WARM_UP, num_tuning_cores=1)
+
+
+def _strategy(name: str, per_round: int) -> Any:
+    """A search strategy by its name.
+
+    The evolution is small: with TVM's own population of 512 a round of a convolution takes 22 s of processor time,
+    more than measuring it.
+    """
+    if name == "evolutionary":
+        return ms.search_strategy.EvolutionarySearch(
+            population_size=max(32, 4 * per_round), init_min_unmeasured=max(8, per_round), genetic_num_iters=2
+        )
+    if name == "replay-trace":
+        return ms.search_strategy.ReplayTrace()
+    if name == "random":
+        return ms.search_strategy.ReplayFunc()
+    raise Refused(f"no search strategy {name!r}: evolutionary, replay-trace or random")
+
+
+def space(target: Any) -> Any:
+    """The design space of a processor: MetaSchedule's own rules for LLVM, but for tensor instructions.
+
+    Written out, because the default rules name instructions whose registration takes 15 s in every process. Integer
+    networks lose the dot-product instructions by this.
+    """
+    rule, post, mutate = ms.schedule_rule, ms.postproc, ms.mutator
+    rules = [
+        rule.ApplyCustomRule(),
+        rule.InlineConstantScalars(),
+        rule.AutoInline(
+            into_producer=False,
+            into_consumer=True,
+            inline_const_tensor=True,
+            disallow_if_then_else=True,
+            require_injective=True,
+            require_ordered=True,
+            disallow_op=["tirx.exp"],
+        ),
+        rule.AddRFactor(max_jobs_per_core=16, max_innermost_factor=64),
+        rule.MultiLevelTiling(
+            structure="SSRSRS",
+            max_innermost_factor=64,
+            reuse_write=rule.ReuseType(req="may", levels=[1, 2], scope="global"),
+        ),
+        rule.ParallelizeVectorizeUnroll(
+            max_jobs_per_core=16, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True
+        ),
+        rule.RandomComputeLocation(),
+    ]
+    posts = [
+        post.DisallowDynamicLoop(),
+        post.RewriteParallelVectorizeUnroll(),
+        post.RewriteReductionBlock(),
+        post.RewriteLayout(),
+    ]
+    mutators = {
+        mutate.MutateTileSize(): 0.9,
+        mutate.MutateComputeLocation(): 0.05,
+        mutate.MutateUnroll(): 0.03,
+        mutate.MutateParallel(max_jobs_per_core=16): 0.02,
+    }
+    return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=posts, mutator_probs=mutators)
+
+
+def smallest() -> IRModule:
+    """A function that is just enough to be searched."""
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    return IRModule({"main": te.create_prim_func([a, b]).with_attr("global_symbol", "main")})

@@ -1,0 +1,106 @@
+"""Workloads and traces between TVM's objects and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm.ir import IRModule
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+
+from ..frame import Refused
+
+
+def workload_of(text: str, layer: str) -> Any:
+    """The workload of a layer from its digest and its base64 text. Refused where TVM cannot read it."""
+    try:
+        return ms.database.Workload.from_json([layer, text])
+    except Exception as error:
+        raise Refused(f"the workload of layer {layer} cannot be read by this TVM: {_first_line(error)}") from error
+
+
+def target_of(given: dict[str, Any]) -> Any:
+    """The target that a description means.
+
+    Refused for what TVM does not take, and for a processor that LLVM does not know: it would print a word, and compile
+    for the plainest one.
+    """
+    try:
+        target = tvm.target.Target(given)
+    except Exception as error:
+        raise Refused(f"TVM takes no such target: {_first_line(error)}") from error
+    cpu, triple = str(target.attrs.get("mcpu", "")), str(target.attrs.get("mtriple", ""))
+    if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
+        raise Refused(f"the target's processor {cpu!r} is none that LLVM knows for {triple or 'this machine'}")
+    return target
+
+
+def as_json(mod: IRModule) -> tuple[str, str]:
+    """Digest and base64 text of a function."""
+    digest, text = ms.database.Workload(mod).as_json()
+    return str(digest), str(text)
+
+
+def plain(value: Any) -> Any:
+    """TVM's containers as lists, dicts, texts and numbers, as its database writes them: what is true is 1, 2.0 is 2.
+
+    Otherwise the same configuration would have another identity when it is read from a database.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else value
+    if isinstance(value, str) or value is None:
+        return value
+    if hasattr(value, "items"):
+        return {str(k): plain(v) for k, v in value.items()}
+    if hasattr(value, "__iter__"):
+        return [plain(v) for v in value]
+    return value.value if hasattr(value, "value") else str(value)
+
+
+def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> Any:
+    """A tuning record of MetaSchedule. Refused where the trace does not fit the workload."""
+    if not _decides(trace):
+        raise Refused("the trace decides what none of its instructions leaves open")
+    arguments = [one.as_json() for one in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
+    try:
+        exported = {str(k): plain(v) for k, v in target.export().items()}
+        return ms.database.TuningRecord.from_json([trace, times_s or [1e10], exported, arguments], workload)
+    except Exception as error:
+        raise Refused(f"the trace cannot be read by this TVM: {_first_line(error)}") from error
+
+
+def scheduled(workload: Any, trace: Any, target: Any) -> Any:
+    """The schedule of a workload that a trace makes (None: the workload as it is)."""
+    schedule = Schedule(workload.mod, debug_mask="none")
+    if trace is not None:
+        record = record_of(workload, trace, [], target)
+        try:
+            record.trace.apply_to_schedule(schedule, remove_postproc=False)
+        except Exception as error:
+            raise Refused(f"the trace cannot be replayed: {_first_line(error)}") from error
+    return schedule
+
+
+def _decides(trace: Any) -> bool:
+    """Whether a trace has the form of one, each decision for an instruction that samples: TVM's reader crashes else."""
+    if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
+        return False
+    instructions, decisions = trace
+    names = [str(one[0]) if isinstance(one, list) and one else "" for one in instructions]
+    return all(
+        isinstance(one, list)
+        and len(one) == 2
+        and type(one[0]) is int
+        and 0 <= one[0] < len(names)
+        and names[one[0]].startswith("Sample")
+        and one[1] is not None
+        for one in decisions
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:500]

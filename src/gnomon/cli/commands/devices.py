@@ -1,0 +1,180 @@
+"""`gnomon devices`: the machines that models can be measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.values import Cores, EnvironmentValue, Seconds, complete_device
+
+if TYPE_CHECKING:
+    from gnomon.jobs.devices.visit import DeviceRow
+
+_NOT_READY = 6
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
+
+
+@click.group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
+@_JSON
+@click.pass_context
+def devices(ctx: click.Context, as_json: bool) -> None:
+    """List, check and name the machines that models can be measured on. Without a subcommand: list.
+
+    A device is this machine (local), or one that ssh reaches. The file of devices gives it a name and settings;
+    docs/devices.md describes it.
+    """
+    ctx.obj = {"json": as_json}
+    if ctx.invoked_subcommand is None:
+        _list(as_json)
+
+
+@devices.command("list", short_help="List the devices, what they are and have.")
+@_JSON
+@click.pass_obj
+def list_(above: dict[str, Any], as_json: bool) -> None:
+    """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes."""
+    _list(as_json or above["json"])
+
+
+@devices.command(short_help="Look closely at devices.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_device)
+@_JSON
+@click.pass_context
+def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
+    """Look closely at the devices of these names or addresses, or at all of the file.
+
+    Beside what the list says: what a command costs, the free space, whether files can be written, and whether there
+    are energy counters. Exits with 6 if one of them is not ready.
+    """
+    from gnomon.jobs.devices.job import check_devices
+
+    rows = check_devices(names)
+    _show(rows, as_json=as_json or ctx.obj["json"], named=True)
+    return 0 if all(row.state == "ready" for row in rows) else _NOT_READY
+
+
+@devices.command(short_help="Give a device a name, after a close look at it.")
+@click.argument("name", metavar="NAME")
+@click.argument("address", metavar="ADDRESS")
+@click.option("--python", metavar="PATH", help="Python on the device.  [default: the newest that is found]")
+@click.option("--folder", metavar="PATH", help="Cache of pushed files there.  [default: ~/.cache/gnomon]")
+@click.option("--no-keep", is_flag=True, help="Keep nothing on the device between commands.")
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    type=EnvironmentValue(),
+    metavar="KEY=VALUE",
+    help="Environment of every command there. May be repeated.",
+)
+@click.option("--ssh-option", "ssh_options", multiple=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
+@click.option("--connect-timeout", "connect_timeout_s", type=Seconds(), help="Seconds to wait for it.  [default: 10]")
+@click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Use this runtime there. May be repeated.")
+@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of a runtime there.")
+@click.option("--pin", type=Cores(), metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
+@click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
+@click.option("--fetch", is_flag=True, help="Let pip fetch what the device lacks from the package index.")
+@click.option("--no-check", is_flag=True, help="Add it without reaching it.")
+@_JSON
+@click.pass_obj
+def add(
+    above: dict[str, Any], /, name: str, address: str, no_keep: bool, no_check: bool, as_json: bool, **values: Any
+) -> None:
+    """Give the device at ADDRESS, which is ssh://[user@]host[:port] or local, a NAME in the file of devices.
+
+    It is looked at closely first, and not added if it cannot be used.
+    """
+    from gnomon.devices.config import device_from, devices_path
+    from gnomon.jobs.devices.job import add_and_check
+
+    table = {"address": address, **{key: _plain(key, value) for key, value in values.items() if value}}
+    config = device_from(name, {**table, "keep": False} if no_keep else table)
+    row = add_and_check(config, check=not no_check)
+    if as_json or above["json"]:
+        write_json({"file": str(devices_path()), "added": name, "device": row.document() if row else None})
+        return
+    from gnomon.jobs.devices.report import device_report
+    from gnomon.report.page import Page
+
+    page = Page()
+    page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
+    if row is not None:
+        device_report(row.document(), page)
+    page.line("")
+    page.path("file", str(devices_path()))
+
+
+@devices.command(short_help="Take a device's name out of the file.")
+@_NAME
+@_JSON
+@click.pass_obj
+def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
+    """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
+    from gnomon.devices.config import remove_device
+
+    path = remove_device(name)
+    if as_json or above["json"]:
+        write_json({"file": str(path), "removed": name})
+        return
+    from gnomon.report.page import Page
+
+    page = Page()
+    page.headline(f"Removed {name}.")
+    page.path("file", str(path))
+
+
+@devices.command(short_help="Remove what gnomon keeps on a device.")
+@_NAME
+@_JSON
+@click.pass_obj
+def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
+    """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.devices.job import clean_device
+
+    with Show(quiet=False) as show:
+        found = asdict(clean_device(name, on_wait=show.tell))
+    if as_json or above["json"]:
+        write_json(found)
+        return
+    from gnomon.jobs.devices.report import cleaned_report
+    from gnomon.report.page import Page
+
+    cleaned_report(found, Page())
+
+
+def _plain(key: str, value: Any) -> Any:
+    """An option's value as the file of devices would have it."""
+    if key == "environment":
+        return {name: text for part in value for name, text in part.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _list(as_json: bool) -> None:
+    from gnomon.jobs.devices.job import list_devices
+
+    _show(list_devices(), as_json=as_json, named=False)
+
+
+def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
+    from gnomon.devices.config import devices_path
+
+    path = devices_path()
+    document = {
+        "file": str(path),
+        "file_exists": path.exists(),
+        "named": named,
+        "devices": [row.document() for row in rows],
+    }
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.devices.report import devices_report
+    from gnomon.report.page import Page
+
+    devices_report(document, Page())

@@ -1,0 +1,284 @@
+"""`gnomon estimator`: latencies of nets that were never measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import bench_options, options_of
+from gnomon.cli.values import Latency
+from gnomon.errors import UsageError
+
+_PATH = click.Path(path_type=Path)
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
+_SPACE = click.option("--space", metavar="SPACE", help="The space, where it is not the one that is named there.")
+_SEED = click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, metavar="N")
+
+
+@click.group(short_help="Predict the latency of nets that were never measured.")
+def estimator() -> None:
+    """Estimators: the latency of any net of a search space, from a table and whole nets. See docs/estimator.md."""
+
+
+@estimator.command("suggest", short_help="Say which nets to measure, before any is measured.")
+@_TABLE
+@_SPACE
+@click.option("--k", "count", type=click.IntRange(1, 2000), default=10, show_default=True, help="How many nets.")
+@click.option("--given", type=_PATH, metavar="CSV", help="Nets that are measured already.")
+@click.option("--estimator", "near", type=_PATH, metavar="JSON", help="With --bound: says which nets are near it.")
+@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Half of the nets are taken near this latency.")
+@_SEED
+@click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
+@_JSON
+def suggest_(out: Path, as_json: bool, **values: Any) -> None:
+    """Choose the nets that tell an estimator the most, and write them as csv."""
+    from gnomon.api import table as api
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.table.nets import save_nets
+
+    found, nets = api.suggest_nets(**values)
+    save_nets([NetRow(assignment=net) for net in nets], found.space.space, out, measured=False)
+    _files(out, as_json, {"nets": [list(found.space.space.names(net)) for net in nets]}, "gnomon estimator measure")
+
+
+@estimator.command("measure", short_help="Measure whole nets as the table was measured.")
+@click.argument("nets", type=_PATH, metavar="CSV")
+@click.option("--table", type=_PATH, required=True, metavar="DIR", help="The table of the space.")
+@_SPACE
+@click.option(
+    "--out", type=_PATH, default=Path("measured.csv"), show_default=True, metavar="CSV", help="Nets and latencies."
+)
+@bench_options
+def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: Any) -> None:
+    """Measure the nets of CSV beside the table's anchor. The same command goes on where it was interrupted."""
+    from gnomon.api import table as api
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.table.nets import measured_document, save_nets
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    with Show(quiet=quiet) as show:
+        found, told = api.measure_nets(
+            nets, table=table, space=space, watch=show.watch, tell=show.tell, **options_of(values)
+        )
+    save_nets(told.rows, found.space.space, out, measured=True)
+    document = {"file": str(out), **measured_document(told)}
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.estimator.report import measured_report
+    from gnomon.report.page import Page
+
+    measured_report(document, Page())
+
+
+@estimator.command("fit", short_help="Fit to measured nets.")
+@_TABLE
+@_SPACE
+@click.option("--samples", type=_PATH, metavar="CSV", help="Measured nets. Without them it is the table's sum.")
+@click.option(
+    "--other",
+    "others",
+    type=_PATH,
+    multiple=True,
+    metavar="CSV",
+    help="Measured nets of another device. May be repeated.",
+)
+@click.option("--coverage", type=click.FloatRange(0.5, 0.999), default=0.9, show_default=True, help="Of intervals.")
+@click.option("--out", "-o", type=_PATH, default=Path("estimator.json"), show_default=True, metavar="JSON")
+@click.option(
+    "--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."
+)
+@_JSON
+def fit_(out: Path, picture: Path | None, as_json: bool, **values: Any) -> None:
+    """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out."""
+    from gnomon.api import table as api
+    from gnomon.jobs.estimator.job import save_estimator
+
+    made, evaluation, document = api.fit_document(**values)
+    save_estimator(made, out)
+    document["file"] = str(out)
+    if picture is not None:
+        if evaluation is None:
+            raise UsageError(
+                "there is nothing to draw: too few measured nets to hold some out",
+                hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
+            )
+        _draw(document, picture)
+    _report(document, as_json)
+
+
+@estimator.command("eval", short_help="Compare predictions with nets held out.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR")
+@click.argument("samples", type=_PATH, metavar="CSV")
+@_SPACE
+@click.option("--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png.")
+@_JSON
+def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as_json: bool) -> None:
+    """Compare what ESTIMATOR predicts of the nets of CSV with what was measured, beside the noise's own ceiling."""
+    from gnomon.api import table as api
+
+    document = api.evaluation_document(path, samples, space=space)
+    if picture is not None:
+        _draw(document, picture)
+    _report(document, as_json)
+
+
+@estimator.command("predict", short_help="Predict nets of a csv.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR")
+@click.argument("nets", type=_PATH, metavar="CSV")
+@_SPACE
+@click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
+@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Tell the probability of staying below it.")
+@click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
+@_JSON
+def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
+    """Predict the latency of the nets of CSV, with intervals."""
+    from gnomon.api import table as api
+    from gnomon.jobs.table.nets import save_nets
+
+    found, rows, document = api.predictions(**values)
+    if out is not None:
+        save_nets(rows, found.space.space, out, measured=True)
+        document["file"] = str(out)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.estimator.report import predictions_report
+    from gnomon.report.page import Page
+
+    predictions_report(document, Page())
+
+
+@estimator.command("explain", short_help="Say which units carry a net's time, and its doubt.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR")
+@click.argument("nets", type=_PATH, metavar="CSV")
+@_SPACE
+@_JSON
+def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
+    """Say of the first net of CSV what each unit adds to its time, and which units carry the doubt."""
+    from gnomon.api import table as api
+
+    document = api.explanation(path, nets, space=space)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.estimator.report import explanation_report
+    from gnomon.report.page import Page
+
+    explanation_report(document, Page())
+
+
+@estimator.command("search", short_help="Find the best nets within a latency bound.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR")
+@_SPACE
+@click.option(
+    "--bound", "bound_s", type=Latency(), required=True, metavar="2ms", help="The nets' latency is at most this."
+)
+@click.option(
+    "--score",
+    required=True,
+    metavar="SCORE",
+    help="FILE.py:function of {slot: choice}, larger for better nets; or a csv (slot, choice, score) or JSON"
+    " {slot: {choice: score}} of scores that add up.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(("evolution", "exact")),
+    default="evolution",
+    show_default=True,
+    help="exact is for scores that add up.",
+)
+@click.option("--nets", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many at most.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    show_default=True,
+    help="The least probability that a net meets the bound.",
+)
+@click.option(
+    "--evaluations",
+    type=click.IntRange(1, 10_000_000),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="How many nets evolution looks at.",
+)
+@_SEED
+@click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
+@_JSON
+def search_(path: Path, bound_s: float, out: Path | None, as_json: bool, **values: Any) -> None:
+    """Find the nets that a score likes best among those that ESTIMATOR expects to meet the bound.
+
+    A FILE.py is run. Evolution looks at all nets where the space has no more than N.
+    """
+    from gnomon.api import table as api
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.search import Wanted
+    from gnomon.jobs.table.nets import save_nets
+
+    wanted = Wanted(bound_s=bound_s, confidence=values.pop("confidence"), nets=values.pop("nets"))
+    made, found = api.search_nets(path, values.pop("score"), wanted, **values)
+    document = api.search_document(made, found, wanted)
+    if out is not None:
+        save_nets(
+            [NetRow(assignment=n.assignment) for n in found.nets], made.described.space.space, out, measured=False
+        )
+        document["file"] = str(out)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.estimator.report import search_report
+    from gnomon.report.page import Page
+
+    search_report(document, Page())
+
+
+@estimator.command("export", short_help="Write it as a Python file that needs numpy alone.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR")
+@_SPACE
+@click.option("--out", "-o", type=_PATH, default=Path("estimator.py"), show_default=True, metavar="FILE")
+@_JSON
+def export_(path: Path, space: str | None, out: Path, as_json: bool) -> None:
+    """Write ESTIMATOR as one Python file that needs numpy alone. A net is there a map of unit ids to counts."""
+    from gnomon.estimate.export import export_estimator
+    from gnomon.jobs.estimator.job import load_estimator
+    from gnomon.system.files import save_text
+
+    save_text(export_estimator(load_estimator(path, space).estimator), out)
+    _files(out, as_json, {}, "")
+
+
+def _files(out: Path, as_json: bool, document: dict[str, Any], follow: str) -> None:
+    if as_json:
+        write_json({"file": str(out), **document})
+        return
+    from gnomon.report.page import Page
+
+    page = Page()
+    page.path("file", str(out))
+    if follow:
+        page.line(f"To measure them: {follow} {out} --table TABLE", indent=1, style="dim")
+
+
+def _draw(document: dict[str, Any], picture: Path) -> None:
+    from gnomon.cli.pictures import draw_evaluation
+
+    def tell(message: str) -> None:
+        click.echo(f"gnomon: {message}", err=True)
+
+    document["pictures"] = draw_evaluation(document["evaluation"], picture, tell)
+
+
+def _report(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.estimator.report import estimator_report
+    from gnomon.report.page import Page
+
+    estimator_report(document, Page())

@@ -1,0 +1,123 @@
+"""`gnomon overlay`: one configuration a layer that is good on several devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import device_options, proof_options, shape_option, tune_options
+
+_PATH = click.Path(path_type=Path)
+_LAYERS = click.option(
+    "--layer", "layers", multiple=True, metavar="TEXT", help="Only this layer: a number, or what its name holds."
+)
+
+
+@click.group(short_help="Choose tuned configurations that are good on several devices.")
+def overlay() -> None:
+    """One configuration a layer for several devices. docs/tune.md describes it."""
+
+
+@overlay.command(short_help="Measure the configurations of some devices on another.")
+@click.argument("logs", type=_PATH, nargs=-1, required=True, metavar="LOG... KEY")
+@click.option("--best", type=click.IntRange(1), metavar="N", help="Only the N best of each layer.  [default: all]")
+@_LAYERS
+@click.option("--fresh", is_flag=True, help="Measure anew; records that are there are put aside.")
+@device_options
+def collect(logs: tuple[Path, ...], **values: Any) -> None:
+    """Measure the configurations of LOGs on the device KEY of a tracker ("local": this machine).
+
+    All configurations of a layer are measured side by side, in fresh processes and random order.
+    """
+    from gnomon.api import tune as api
+    from gnomon.cli.progress import Show
+
+    files, values["key"] = _files_and_key(logs, values["key"])
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    rest = {name: values.pop(name) for name in ("best", "layers", "fresh")}
+    with Show(quiet=quiet) as show:
+        options = tune_options(values)
+        options |= {"watch": show.watch, "tell": show.tell}
+        documents = api.overlay_collect(files, **rest, **options)
+    if as_json:
+        write_json({"collected": documents})
+        return
+    from gnomon.jobs.overlay.report import collect_report
+    from gnomon.report.page import Page
+
+    for document in documents:
+        collect_report(document, Page())
+
+
+@overlay.command(short_help="Choose one configuration a layer, and write what can be deployed.")
+@click.argument("logs", type=_PATH, nargs=-1, required=True, metavar="LOG...")
+@_LAYERS
+@click.option(
+    "--portfolio", type=click.IntRange(2), metavar="P", help="Also the best P configurations of each layer, exactly."
+)
+@click.option("--plot", type=_PATH, metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")
+@click.option("--prove", is_flag=True, help="Measure the whole network on every device under each choice.")
+@click.option("--no-write", is_flag=True, help="Only choose: write and compile nothing.")
+@click.option("--no-compile", is_flag=True, help="Write records, and compile nothing.")
+@click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@shape_option
+@click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
+@click.option("--device", "known_device", metavar="KEY", help="Whose times a log holds that does not say it itself.")
+@proof_options
+def analyze(logs: tuple[Path, ...], **values: Any) -> None:
+    """Choose for each layer the configuration whose sum of regrets over the devices of LOGs (M) is least."""
+    from gnomon.api import tune as api
+    from gnomon.cli.progress import Show
+    from gnomon.formats.tuning.logs import Told
+
+    as_json, quiet, plot = values.pop("as_json"), values.pop("quiet"), values.pop("plot")
+    prove, write = values.pop("prove"), not values.pop("no_write")
+    rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": dict(values.pop("shapes"))}
+    chosen = {name: values.pop(name) for name in ("layers", "resamples")}
+    told = Told(key=values.pop("known_device") or "")
+    if prove and not write:
+        raise click.UsageError("--prove compiles the network: leave out --no-write")
+    with Show(quiet=quiet) as show:
+        analysis = api.overlay_analyze(
+            logs,
+            portfolio=values.pop("portfolio") or 0,
+            seed=values["seed"],
+            told=told,
+            watch=show.watch,
+            **chosen,
+        )
+        document = dict(analysis.document)
+        nothing: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+        parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
+        if write:
+            options = tune_options(values)
+            options |= {"watch": show.watch, "tell": show.tell}
+            parts = api.overlay_deploy(analysis, prove=prove, **rest, **options)
+    document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
+    if plot is not None:
+        from gnomon.jobs.overlay.picture import layer_pictures, network_picture
+
+        document["pictures"] = [str(path) for path in layer_pictures(document, analysis.series(), plot)]
+        if document["network"]:
+            for kind in ("svg", "png"):
+                network_picture(document, plot / f"network.{kind}")
+                document["pictures"].append(str(plot / f"network.{kind}"))
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.overlay.report import analyze_report
+    from gnomon.report.page import Page
+
+    analyze_report(document, Page())
+
+
+def _files_and_key(given: tuple[Path, ...], key: str | None) -> tuple[tuple[Path, ...], str]:
+    """The logs, and the device: the last argument, or --key."""
+    if key is not None:
+        return given, key
+    if len(given) < 2 or given[-1].exists():
+        raise click.UsageError("name the device to measure on: gnomon overlay collect LOG KEY")
+    return given[:-1], str(given[-1])

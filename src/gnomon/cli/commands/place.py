@@ -1,0 +1,150 @@
+"""`gnomon place`.
+
+`gnomon place` on several devices.
+
+`gnomon profile`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import measuring_options, options_of
+
+
+@click.command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
+@measuring_options
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the package goes.  [default: ./MODEL.gnomon]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
+@click.option(
+    "--no-profile",
+    "measure",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Measure nothing: decide again from what the record holds of this model on this device.",
+)
+@click.option("--no-picture", "picture", is_flag=True, default=True, flag_value=False, help="Draw no picture.")
+def place(
+    model: Path,
+    out: Path | None,
+    overwrite: bool,
+    measure: bool,
+    picture: bool,
+    as_json: bool,
+    quiet: bool,
+    **values: Any,
+) -> None:
+    """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
+
+    MODEL is an .onnx, .tflite or .circle file, or an nnpackage folder. Every runtime that takes it is measured
+    whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
+    command goes on from there.
+    """
+    if len(dict.fromkeys(values["devices"])) > 1:
+        asked = Asked(out=out, overwrite=overwrite, measure=measure, picture=picture, as_json=as_json, quiet=quiet)
+        place_several(model, asked, values)
+        return
+    from gnomon.api import place as api
+    from gnomon.cli.pictures import draw
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.place.document import place_document
+    from gnomon.store.sqlite import default_path
+
+    with Show(quiet=quiet) as show:
+        options = options_of(values)
+        found = api.place(
+            model, out=out, overwrite=overwrite, measure=measure, watch=show.watch, tell=show.tell, **options
+        )
+        document = place_document(found, values["record"] or default_path())
+        if picture:
+            document["pictures"] = draw(document, found.package, show.tell)
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.place.report import place_report
+        from gnomon.report.page import Page
+
+        place_report(document, Page(), own_record=values["record"] is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What `gnomon place` was asked beside the options of measuring."""
+
+    out: Path | None
+    overwrite: bool
+    measure: bool
+    picture: bool
+    as_json: bool
+    quiet: bool
+
+
+def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
+    """Place the model on every device of `values["devices"]` at once, prove the plan for all, and show it."""
+    from gnomon.api import place as api
+    from gnomon.cli.pictures import draw
+    from gnomon.cli.progress import ShowFleet
+    from gnomon.jobs.place.document import fleet_document
+    from gnomon.jobs.place.fleet import CommonProof, place_on, prove_best
+    from gnomon.session.request import timed
+    from gnomon.store.sqlite import default_path
+
+    made = (
+        api.request_of(model, options_of(values, device), sweeps=True, limited=True)
+        for device in dict.fromkeys(values["devices"])
+    )
+    requests = {request.device.name: timed(replace(request, measure=asked.measure)) for request in made}
+    out = api.package_path(model) if asked.out is None else asked.out
+    with ShowFleet(tuple(requests), quiet=asked.quiet) as show:
+        found = place_on(requests, out, overwrite=asked.overwrite, watch=show.watch_of, tell=show.tell)
+        proofs: tuple[CommonProof, ...] = ()
+        if asked.measure:
+            found, proofs = prove_best(requests, found, watch=show.watch_of, tell=show.tell)
+        document = fleet_document(found, values["record"] or default_path(), proofs)
+        for device, result in zip(document["devices"], found.results, strict=True):
+            if asked.picture and result.placement is not None:
+                own = device["placement"]
+                own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
+    if asked.as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.place.report import fleet_report
+        from gnomon.report.page import Page
+
+        fleet_report(document, Page())
+
+
+@click.command(short_help="Measure a model whole on every backend, end to end and per operator.")
+@measuring_options
+def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
+    """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
+
+    MODEL is an .onnx, .tflite or .circle file, or an nnpackage folder.
+    """
+    from gnomon.api import place as api
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.place.document import profile_document
+    from gnomon.store.sqlite import default_path
+
+    with Show(quiet=quiet) as show:
+        found = api.profile(model, watch=show.watch, tell=show.tell, **options_of(values))
+    document = profile_document(found, values["record"] or default_path())
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.place.report import profile_report
+        from gnomon.report.page import Page
+
+        profile_report(document, Page(), own_record=values["record"] is not None)

@@ -1,0 +1,107 @@
+"""`gnomon serve`: measure models that come in over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.values import Seconds
+
+if TYPE_CHECKING:
+    from gnomon.serving.server import Listening
+    from gnomon.serving.settings import ServeSettings
+
+_NUMBER = click.IntRange(1, 1 << 40)
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(short_help="Measure models that come in over HTTP, for search-space profilers.")
+@click.option("--runtime", metavar="NAME", required=True, help="What measures them.")
+@click.option("--threads", "-n", type=click.IntRange(1, 1024), default=1, show_default=True, help="Its threads.")
+@click.option("--backend", metavar="NAME", help="Its backend.  [default: its default one]")
+@click.option("--precision", metavar="NAME", help="Its precision.  [default: float32]")
+@click.option("--processes", type=click.IntRange(1, 100), default=3, show_default=True, help="Fresh processes a model.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of random inputs.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen here; beyond this machine with a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8055, show_default=True, help="0 takes a free one.")
+@click.option("--path", default="/test_latency/test_latency/", show_default=True, help="Where models are sent.")
+@click.option("--token-file", type=_PATH, metavar="FILE", help="Its content must be sent.  [$GNOMON_SERVE_TOKEN]")
+@click.option("--no-token", is_flag=True, help="Let everybody measure who reaches the address.")
+@click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB that a model may have.")
+@click.option(
+    "--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB that all may have that wait."
+)
+@click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
+@click.option("--job-timeout", type=Seconds(), default=120.0, show_default=True, help="Seconds that a model may take.")
+@click.option(
+    "--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds that sending may take."
+)
+@click.option(
+    "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
+)
+@click.option("--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of addresses of each process.")
+@click.option("--record", type=_PATH, metavar="FILE", help="The record of runs.  [default: the user's own]")
+@click.option("--json", "as_json", is_flag=True, help="Tell the address as one JSON document on the standard output.")
+@click.option("--quiet", is_flag=True, help="No line for each request.")
+def serve(as_json: bool, quiet: bool, **values: Any) -> int:
+    """Measure models that come in over HTTP, one at a time, and reply their latency.
+
+    The protocol is that of published search-space profilers: POST of the parts kernel_name and file; the reply is a
+    profile whose line "All" holds milliseconds. docs/serve.md describes it. Ends on Ctrl-C or SIGTERM.
+    """
+    from gnomon.report.page import clean
+    from gnomon.serving.server import serve as serving
+
+    settings = _settings(values)
+
+    def say(line: str) -> None:
+        print(f"gnomon: {clean(line)}", file=sys.stderr, flush=True)
+
+    def begun(listening: Listening) -> None:
+        facts = listening.facts
+        if as_json:
+            write_json(
+                {
+                    **{name: getattr(listening, name) for name in ("url", "host", "port", "path")},
+                    **{name: facts[name] for name in ("runtime", "version", "configuration", "device")},
+                    "token": settings.token is not None,
+                    "process": os.getpid(),
+                }
+            )
+        say(f"measuring with {facts['configuration']} {facts['version']} what is sent to {listening.url}")
+        if settings.open_to_all:
+            say("there is no token: whoever reaches this address can have models measured here")
+
+    number = serving(settings, begun=begun, tell=(lambda line: None) if quiet else say)
+    say("ended: nothing is left behind, and what was measured is in the record")
+    return 128 + number
+
+
+def _settings(values: dict[str, Any]) -> ServeSettings:
+    from gnomon.serving.settings import Limits, Measuring, ServeSettings, found_token
+
+    measuring = ("runtime", "threads", "backend", "precision", "processes", "seed", "record")
+    token = None if values["no_token"] and values["token_file"] is None else found_token(values["token_file"])
+    return ServeSettings(
+        measuring=Measuring(**{name: values[name] for name in measuring}),
+        host=values["host"],
+        port=values["port"],
+        path=values["path"],
+        token=token,
+        open_to_all=values["no_token"],
+        limits=Limits(
+            most_bytes=values["most_mb"] << 20,
+            most_held_bytes=values["most_waiting_mb"] << 20,
+            queue=values["queue"],
+            idle_s=values["idle_timeout"],
+            head_s=values["idle_timeout"],
+            upload_s=values["upload_timeout"],
+            job_s=values["job_timeout"],
+            memory_bytes=values["memory_mb"] << 20,
+        ),
+    )

@@ -1,0 +1,101 @@
+"""`gnomon solve`.
+
+`gnomon front`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
+
+if TYPE_CHECKING:
+    from gnomon.core.front.front import Front
+
+
+@click.command(short_help="Solve a placement problem that is given as JSON.")
+@click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
+@click.option(
+    "--weights", type=WeightsValue(), metavar="NAME=1,NAME=0.1", help="Weight of each objective; one alone needs none."
+)
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "elimination", "milp"]),
+    default="auto",
+    show_default=True,
+    help="How to solve: by elimination, as a mixed-integer program, or as fits.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Seconds after which the mixed-integer program ends with the best found.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def solve(problem: str, weights: dict[str, float] | None, method: str, time_limit_s: float, as_json: bool) -> None:
+    """Find an assignment of least cost for PROBLEM, a file of docs/problem-json.md, or - for the standard input."""
+    from gnomon.jobs.solve.job import solve_problem
+
+    report = solve_problem(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
+    if as_json:
+        write_json(report.document())
+    else:
+        from gnomon.jobs.solve.report import solve_report
+        from gnomon.report.page import Page
+
+        solve_report(report.document(), Page())
+
+
+@click.command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
+@click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(min=0.0, max=10.0),
+    default=0.0,
+    show_default=True,
+    help="Be content with points that are at most this share dearer than any other: 0.01 for 1 %.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Seconds after which the search ends with what is found and proved.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> None:
+    """Find the best trade-offs between the objectives of PROBLEM, a file of docs/problem-json.md, or - for stdin."""
+    from gnomon.jobs.solve.job import front_problem
+
+    watch = _shown() if sys.stderr.isatty() else None
+    report = front_problem(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
+    if as_json:
+        write_json(report.document())
+    else:
+        from gnomon.jobs.solve.report import front_report
+        from gnomon.report.page import Page
+
+        front_report(report.document(), Page())
+
+
+def _shown() -> Callable[[Front], None]:
+    """Writes a line about each front on the way to the standard error."""
+    from gnomon.jobs.solve.report import proof
+
+    begin = time.perf_counter()
+
+    def show(front: Front) -> None:
+        seconds = time.perf_counter() - begin
+        told = f"{len(front)} trade-offs after {seconds:.2f} s: {proof(front.certificate.document())}"
+        print(f"gnomon: {told}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,280 @@
+"""`gnomon space`: which primitives of a search space are worth searching on a device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import (
+    METHODS,
+    TRAINING,
+    bench_options,
+    chosen_toolchains,
+    http_options,
+    options_of,
+    place_options,
+    server_of,
+    settings_by_toolchain,
+    training_options,
+)
+from gnomon.cli.values import ToolchainSettingValue
+
+_PATH = click.Path(path_type=Path)
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_PROFILE = click.argument("profile_dir", type=_PATH, metavar="PROFILE")
+
+
+@click.group(short_help="Choose the primitives worth searching on a device, from accuracy and latency.")
+def space() -> None:
+    """Which primitives of a search space are worth searching on a device. docs/space.md describes it."""
+
+
+@space.command(short_help="Train and measure the networks of a search space.")
+@click.argument("config", type=_PATH)
+@click.option("--profile-dir", type=_PATH, required=True, metavar="DIR", help="The profile; it is never deleted.")
+@click.option("--family", "families", multiple=True, metavar="NAME", help="Only this family. May be repeated.")
+@click.option(
+    "--numbering",
+    type=click.Choice(["ssprofile", "aw_nas"]),
+    help="What the numbers of primitives mean.  [default: as the config says, else ssprofile]",
+)
+@click.option("--blocks", multiple=True, metavar="FILE.py", help="A file of your own primitives. May be repeated.")
+@training_options
+@click.option(
+    "--toolchain",
+    "toolchains",
+    multiple=True,
+    metavar="NAME",
+    help="What makes and runs what is measured; gnomon space toolchains lists them. May be repeated.  "
+    "[default: --runtime's, else onnxruntime]",
+)
+@click.option("--no-latency", is_flag=True, help="Measure nothing.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=ToolchainSettingValue(),
+    metavar="TOOLCHAIN.KEY=VALUE",
+    help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
+)
+@click.option("--mixed", type=click.IntRange(0), default=12, show_default=True, help="Mixed networks of each family.")
+@http_options
+@bench_options
+def profile(config: Path, profile_dir: Path, **values: Any) -> None:
+    """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
+
+    What is done is written down at once: the same command goes on where it was interrupted.
+    """
+    from gnomon.api import space as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    space_part = {name: values.pop(name) for name in ("families", "numbering", "blocks", "mixed")}
+    training = {name: values.pop(name) for name in TRAINING}
+    training["method"] = None if training["method"] == "none" else training["method"]
+    server = server_of(values)
+    toolchains = chosen_toolchains(values)
+    settings = settings_by_toolchain(values.pop("settings"))
+    made = {name: settings.pop(name, {}) for name in toolchains}
+    if settings:
+        raise click.UsageError(f"--set {', '.join(settings)}: no such --toolchain is given")
+    with Show(quiet=quiet) as show:
+        done = api.profile_space(
+            config,
+            profile_dir,
+            space=space_part,  # type: ignore[arg-type]  # by name
+            training=training,  # type: ignore[arg-type]  # by name
+            toolchains=made,
+            hooks=api.Hooks(server=server, watch=show.watch, tell=show.tell),
+            **options_of(values),
+        )
+    _told(done.document(), as_json)
+
+
+@space.command(short_help="Choose primitives from a profile, without measuring anything.")
+@_PROFILE
+@click.option(
+    "--rule",
+    type=click.Choice(["pareto", "relative", "published"]),
+    default="pareto",
+    show_default=True,
+    help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which depends "
+    "on the unit of latency; relative: the same without that.",
+)
+@click.option("--accuracy", "method", type=click.Choice(METHODS), help="Whose accuracies.  [default: the first]")
+@click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
+@click.option(
+    "--families",
+    type=click.Choice(["mixed", "one"]),
+    help="pareto: primitives of all families side by side, or of the one that is worth most.",
+)
+@click.option(
+    "--most-share",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="pareto: at most this share of the networks is left.  [default: 0.1]",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="pareto: keep what is this often on the front, however many that are, instead of --most-share.",
+)
+@click.option(
+    "--inertia",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="pareto: what leaving an even layout of each family has to save, in standard deviations of what is known; "
+    "with 0 the measurements alone decide, ties by their noise.  [default: 0.15; 0.3 for one family]",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the resampled noise.")
+@click.option(
+    "--output-yaml",
+    "-o",
+    "output",
+    type=_PATH,
+    metavar="FILE",
+    help="The config with the choice filled in.  [default: PROFILE/output.yaml]",
+)
+@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg or .png.")
+@_JSON
+def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
+    """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""
+    from gnomon.api import space as api
+    from gnomon.jobs.space.select import pareto_options
+
+    options = pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"])
+    chosen = api.select_primitives(
+        profile_dir,
+        rule=values["rule"],
+        method=values["method"],
+        toolchain=values["toolchain"],
+        options=replace(options, inertia=values["inertia"]),
+        output=values["output"],
+    )
+    document = chosen.document()
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.space.report import selection_report
+        from gnomon.report.page import Page
+
+        selection_report(document, Page())
+    if picture is not None:
+        from gnomon.jobs.space.look import look
+        from gnomon.jobs.space.picture import selection_picture
+
+        selection_picture(look(profile_dir, document["method"]), document, picture)
+
+
+@space.command(short_help="Build, train and measure mixed networks that the choice implies.")
+@_PROFILE
+@click.option(
+    "--networks",
+    type=click.IntRange(8, 10_000),
+    default=12,
+    show_default=True,
+    help="Mixed networks of the reduced space, and as many of the full one.",
+)
+@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
+@place_options
+@http_options
+@bench_options
+def validate(profile_dir: Path, **values: Any) -> None:
+    """Hold what PROFILE's choice promises against mixed networks that were never seen."""
+    from gnomon.api import space as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    networks, server = values.pop("networks"), server_of(values)
+    names = ("epochs", "seeds", "workers", "cluster", "training_device", "download")
+    training = {name: values.pop(name) for name in names}
+    with Show(quiet=quiet) as show:
+        done = api.validate_selection(
+            profile_dir,
+            networks=networks,
+            training=training,  # type: ignore[arg-type]  # by name
+            hooks=api.Hooks(server=server, watch=show.watch, tell=show.tell),
+            **options_of(values),
+        )
+    if as_json:
+        write_json(done.document())
+        return
+    from gnomon.jobs.space.report import validation_report
+    from gnomon.report.page import Page
+
+    validation_report(done.document(), Page())
+
+
+@space.command(short_help="What a profile says.")
+@_PROFILE
+@click.option("--accuracy", "method", type=click.Choice(METHODS), help="Whose accuracies.  [default: the first]")
+@click.option("--pictures", type=_PATH, metavar="DIR", help="Draw what there is to see into this folder.")
+@_JSON
+def show(profile_dir: Path, method: str | None, pictures: Path | None, as_json: bool) -> None:
+    """Say what PROFILE holds: rankings with their noise, latencies, and how well both can be believed."""
+    from gnomon.jobs.space.look import look
+
+    document = look(profile_dir, method)
+    if pictures is not None:
+        from gnomon.jobs.space.look import looked_files
+        from gnomon.jobs.space.picture import draw_pictures
+
+        document["pictures"] = draw_pictures(document, looked_files(profile_dir), pictures)
+    _told(document, as_json)
+
+
+@space.command(short_help="The primitives that are known, and what they are made of.")
+@click.option("--numbering", type=click.Choice(["ssprofile", "aw_nas"]), default="ssprofile", show_default=True)
+@click.option("--blocks", multiple=True, metavar="FILE.py", help="A file of your own primitives. May be repeated.")
+@_JSON
+def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
+    """List primitives by name: a number means another block in another numbering, the digest does not."""
+    from gnomon.spaces.cells.space import known_primitives
+
+    rows = [
+        {"name": one.name, "family": one.family, "meaning": one.meaning, "digest": one.digest}
+        for one in known_primitives(numbering, blocks).values()
+    ]
+    if as_json:
+        write_json({"numbering": numbering, "primitives": rows})
+        return
+    from gnomon.jobs.space.report import primitives_report
+    from gnomon.report.page import Page
+
+    primitives_report({"numbering": numbering, "primitives": rows}, Page())
+
+
+@space.command(short_help="The toolchains, and what is missing for them here.")
+@_JSON
+def toolchains(as_json: bool) -> None:
+    """List toolchains: what makes of a network what is measured, and what to install for it."""
+    from gnomon.toolchains.base import chosen_toolchain, toolchain_names
+
+    rows = []
+    for name in toolchain_names():
+        one = chosen_toolchain(name)
+        missing = [{"what": m.what, "hint": m.hint} for m in one.check()]
+        rows.append({"name": name, "measured_by": one.runtime, "missing": missing})
+    if as_json:
+        write_json({"toolchains": rows})
+        return
+    from gnomon.jobs.space.report import toolchains_report
+    from gnomon.report.page import Page
+
+    toolchains_report({"toolchains": rows}, Page())
+
+
+def _told(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.space.report import profile_report
+    from gnomon.report.page import Page
+
+    profile_report(document, Page())

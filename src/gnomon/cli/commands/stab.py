@@ -1,0 +1,136 @@
+"""`gnomon stab`: the backend scheduler's command line, and what gnomon adds to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.values import Seconds
+
+
+@click.command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
+@click.option(
+    "--nnpackage", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The nnpackage to schedule."
+)
+@click.option("--ip", metavar="HOST", help="Address of the device, which is reached by ssh.")
+@click.option("-u", "--user", metavar="USER", help="User on the device.  [default: as ssh has it]")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of ssh.  [default: as ssh has it]")
+@click.option("--device", metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes.")
+@click.option(
+    "-n",
+    "--num_threads",
+    "--num-threads",
+    "threads",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Threads of the runtime.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Tell each step, and show every operator.")
+@click.option(
+    "--no-profile",
+    "profile",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Decide from the traces that are there.",
+)
+@click.option(
+    "--traces",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    default=Path("traces"),
+    help="Where traces are kept.  [default: ./traces]",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the scheduled nnpackage goes.  [default: ./nnpkg_sched/PACKAGE]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an nnpackage there that gnomon did not schedule.")
+@click.option("--compat", is_flag=True, help="Write the decision of ONE's stab, the exact one beside it in the report.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Seconds after which a stage starts no processes beyond the least number.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The record of runs.  [default: the user's own]",
+)
+@click.option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
+    """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
+
+    Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
+    backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
+    gives them, and --no-profile decides from them without a device.
+    """
+    from gnomon.cli.progress import Show
+    from gnomon.jobs.stab.document import stab_document
+    from gnomon.jobs.stab.job import stab as stab_job
+    from gnomon.store.sqlite import default_path
+
+    request = _request(**values)
+    with Show(quiet=quiet) as show:
+        found = stab_job(request, watch=show.watch, tell=show.tell, step=show.tell if verbose else None)
+        document = stab_document(found, values["record"] or default_path())
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.stab.report import stab_report
+        from gnomon.report.page import Page
+
+        stab_report(document, Page(), verbose=verbose)
+
+
+def _request(**values: Any) -> Any:
+    from gnomon.api import place as api
+    from gnomon.jobs.stab.job import StabRequest, package_name
+
+    names = ("threads", "processes", "budget_s", "record", "fresh")
+    options: Any = {name: values[name] for name in names} | {"device": _device(**values)}
+    nnpackage = values["nnpackage"]
+    return StabRequest(
+        measuring=api.request_of(nnpackage, options),
+        traces=values["traces"],
+        out=values["out"] or Path("nnpkg_sched") / package_name(nnpackage),
+        profile=values["profile"],
+        compat=values["compat"],
+        overwrite=values["overwrite"],
+    )
+
+
+def _device(
+    ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool, **others: Any
+) -> str:
+    """The device's address or name. Without profiling none is needed, and what is said of one is not looked at."""
+    if not profile:
+        return "local"
+    if (ip is None) == (device is None):
+        told = "give the device: --ip HOST, or --device DEVICE"
+        raise click.UsageError(told if ip is None else "--ip and --device both name the device: give one of them")
+    if device is not None:
+        if user or port:
+            raise click.UsageError("--user and --port belong to --ip; --device ssh://user@host:port says it all")
+        return device
+    host = f"[{ip}]" if ":" in str(ip) and not str(ip).startswith("[") else ip
+    return f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}"

@@ -1,0 +1,218 @@
+"""`gnomon table`: latency tables of search spaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import bench_options, options_of
+from gnomon.cli.values import SettingValue
+
+_NOT_GOOD = 7
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_PATH = click.Path(path_type=Path)
+
+
+@click.group(short_help="Measure every unit of a search space once, as a table.")
+def table() -> None:
+    """Latency tables: what each unit of a search space takes on a device. docs/table.md describes them."""
+
+
+@table.command(short_help="Measure the units of a space on a device.")
+@click.argument("space", metavar="SPACE")
+@click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table]")
+@click.option(
+    "--fuse",
+    "chains",
+    multiple=True,
+    metavar="Conv+Relu",
+    help="This chain of operators runs as one; 'none': every operator by itself. May be repeated.  "
+    "[default: as the runtime itself tells]",
+)
+@click.option("--again", is_flag=True, help="Measure also the units that the table holds already.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=SettingValue(),
+    metavar="KEY=VALUE",
+    help="A setting of a tool that measures by itself, such as perf_profile=burst or runs=20 of snpe. May be repeated.",
+)
+@bench_options
+def build(
+    space: str,
+    out: Path | None,
+    chains: tuple[str, ...],
+    again: bool,
+    settings: tuple[tuple[str, str], ...],
+    **values: Any,
+) -> None:
+    """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
+
+    What was measured is written down at once: the same command completes a table that was interrupted.
+    """
+    from gnomon.api import table as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    if "none" in chains and len(chains) > 1:
+        raise click.UsageError("--fuse none stands alone")
+    if len(dict(settings)) < len(settings):
+        raise click.UsageError("--set gives a key twice")
+    fuse = None if not chains else [c for c in chains if c != "none"]
+    with Show(quiet=quiet) as show:
+        built = api.build_table(
+            space,
+            out=out,
+            fuse=fuse,
+            again=again,
+            settings=dict(settings),
+            watch=show.watch,
+            tell=show.tell,
+            **options_of(values),
+        )
+    _told(built.document(), as_json)
+
+
+@table.command(short_help="The search spaces that are known by name.")
+@_JSON
+def spaces(as_json: bool) -> None:
+    """List the search spaces that are known by name: how many nets and units they have."""
+    from gnomon.spaces.fuse import UNFUSED
+    from gnomon.spaces.loading import known_spaces, load_space
+
+    rows = []
+    for name in known_spaces():
+        tables = load_space(name).tables(UNFUSED)
+        rows.append({"name": name, "nets": str(tables.nets()), "units": len(tables.units)})
+    if as_json:
+        write_json({"spaces": rows})
+        return
+    from gnomon.jobs.table.report import spaces_report
+    from gnomon.report.page import Page
+
+    spaces_report({"spaces": rows}, Page())
+
+
+@table.command(short_help="Say whether a table can be trusted.")
+@click.argument("path", type=_PATH, metavar="TABLE")
+@click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
+@_JSON
+def check(path: Path, space: str | None, as_json: bool) -> int:
+    """Say what TABLE holds and what speaks against it: units without a row, failed or unstable ones.
+
+    Exits with 7 if anything does.
+    """
+    from gnomon.jobs.table.look import look
+
+    found = look(path, space)
+    _told(found, as_json)
+    return _NOT_GOOD if found["complaints"] else 0
+
+
+@table.command(short_help="Compare two tables unit by unit.")
+@click.argument("first", type=_PATH, metavar="TABLE")
+@click.argument("second", type=_PATH, metavar="TABLE")
+@_JSON
+def diff(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two tables: what differs in how they were measured, and each unit's times."""
+    from gnomon.jobs.table.look import compare
+
+    found = compare(first, second)
+    if as_json:
+        write_json(found)
+        return
+    from gnomon.jobs.table.report import difference_report
+    from gnomon.report.page import Page
+
+    difference_report(found, Page())
+
+
+@table.command(short_help="Join two tables that were measured alike.")
+@click.argument("first", type=_PATH, metavar="TABLE")
+@click.argument("second", type=_PATH, metavar="TABLE")
+@click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
+@_JSON
+def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
+    """Join two tables of one context: of a unit that both hold, what was measured last."""
+    from gnomon.jobs.table.folder import read_table, write_table
+    from gnomon.spaces.latency_table import merged
+
+    write_table(merged(read_table(first), read_table(second)), out)
+    _looked(out, as_json)
+
+
+@table.command("import", short_help="Make a table of another tool's file.")
+@click.argument("file", type=_PATH, metavar="FILE")
+@click.option("--space", required=True, metavar="SPACE", help="The space that its units belong to.")
+@click.option("--runtime", metavar="NAME", help="Which runtime of the file.  [default: the only one]")
+@click.option("--key", metavar="NAME", default="Layers Time", show_default=True, help="Which time of the file.")
+@click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
+@_JSON
+def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
+    """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept)."""
+    from gnomon.jobs.table.exchange import import_table
+
+    _, left_out = import_table(file, out, **values)
+    for told in left_out:
+        click.echo(f"left out: {told}", err=True)
+    _looked(out, as_json)
+
+
+@table.command(short_help="Write a table as another tool's file.")
+@click.argument("path", type=_PATH, metavar="TABLE")
+@click.option("--out", type=_PATH, required=True, metavar="FILE", help="A .csv or .json.")
+@click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
+@_JSON
+def export(path: Path, out: Path, space: str | None, as_json: bool) -> None:
+    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it."""
+    from gnomon.jobs.table.exchange import export_table
+
+    files, left_out = export_table(path, out, space)
+    for told in left_out:
+        click.echo(f"left out: {told}", err=True)
+    if as_json:
+        write_json({"files": [str(f) for f in files], "left_out": list(left_out)})
+        return
+    from gnomon.report.page import Page
+
+    page = Page()
+    for written in files:
+        page.path("file", str(written))
+
+
+@table.command(short_help="List a table of blocks, and add up a net's.")
+@click.argument("file", type=_PATH, metavar="FILE")
+@click.option("--sum", "names", multiple=True, metavar="NAME[,NAME]", help="Add these blocks up. May be repeated.")
+@_JSON
+def blocks(file: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """List FILE, a YAML table of blocks of the ProxylessNAS or OFA kind, and add up those that --sum names."""
+    from gnomon.jobs.table.look import blocks_document
+
+    document = blocks_document(file, [name.strip() for text in names for name in text.split(",") if name.strip()])
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.table.report import blocks_report
+    from gnomon.report.page import Page
+
+    blocks_report(document, Page())
+
+
+def _looked(out: Path, as_json: bool) -> None:
+    from gnomon.jobs.table.look import look
+
+    _told(look(out, None), as_json)
+
+
+def _told(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.table.report import table_report
+    from gnomon.report.page import Page
+
+    table_report(document, Page())

@@ -1,0 +1,127 @@
+"""`gnomon tune`, `gnomon exec` and `gnomon view`: kernels tuned for a device, compiled networks on any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.main import write_json
+from gnomon.cli.options import device_options, shape_option, tune_options
+from gnomon.cli.values import Seconds
+from gnomon.errors import MeasurementError
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(short_help="Tune a network's kernels on a device, with TVM.")
+@click.argument("model", type=_PATH)
+@click.option("--trials", type=click.IntRange(1), default=512, show_default=True, help="Candidates measured in all.")
+@click.option(
+    "--search",
+    "strategy",
+    type=click.Choice(["evolutionary", "replay-trace", "random"]),
+    default="evolutionary",
+    show_default=True,
+    help="How candidates are found.",
+)
+@click.option(
+    "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
+)
+@click.option(
+    "--plateau",
+    type=click.IntRange(0),
+    default=4,
+    show_default=True,
+    metavar="ROUNDS",
+    help="A layer that gained less than 1 % in so many rounds is done; 0: never.",
+)
+@click.option("--budget", "budget_s", type=Seconds(), metavar="SECONDS", help="End the search after so long.")
+@click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
+@click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
+@shape_option
+@click.option("--fresh", is_flag=True, help="Begin anew; records that are there are put aside.")
+@device_options
+def tune(model: Path, **values: Any) -> None:
+    """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
+
+    Every trial is written down at once: the same command goes on where it was interrupted.
+    """
+    from gnomon.api import tune as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    search = {name: values.pop(name) for name in ("strategy", "per_round", "plateau", "budget_s", "layers")}
+    shapes = dict(values.pop("shapes"))
+    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
+    with Show(quiet=quiet) as show:
+        options = tune_options(values)
+        options |= {"watch": show.watch, "tell": show.tell}
+        document = api.tune(model, search=search, shapes=shapes, **rest, **options).document()
+    failure = (document["network"] or {}).get("failure")
+    if as_json:
+        write_json(document)
+        _end(failure)
+        return
+    from gnomon.jobs.tune.report import tune_report
+    from gnomon.report.page import Page
+
+    tune_report(document, Page())
+    _end(failure)
+
+
+@click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
+@click.argument("source", type=_PATH, metavar="FILE.so|FILE.json")
+@click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
+@shape_option
+@click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
+@device_options
+def exec_(source: Path, **values: Any) -> None:
+    """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs."""
+    from gnomon.api import tune as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet = values.pop("as_json"), values.pop("quiet")
+    model, layers = values.pop("model"), not values.pop("no_layers")
+    shapes = dict(values.pop("shapes"))
+    with Show(quiet=quiet) as show:
+        options = tune_options(values)
+        options |= {"watch": show.watch, "tell": show.tell}
+        document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
+    if as_json:
+        write_json(document)
+        _end(document["failure"])
+        return
+    from gnomon.jobs.tune.report import exec_report
+    from gnomon.report.page import Page
+
+    exec_report(document, Page())
+    _end(document["failure"])
+
+
+def _end(failure: object) -> None:
+    """The exit code of a network that could not be measured."""
+    if failure is not None:
+        click.get_current_context().exit(MeasurementError.exit_code)
+
+
+@click.command(short_help="Where tuned models, records and libraries are.")
+@click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def view(out: Path | None, as_json: bool) -> None:
+    """List what tuning has made: models, records and compiled networks."""
+    from gnomon.jobs.tune.folder import view as view_job
+
+    document = view_job(out)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.tune.report import view_report
+    from gnomon.report.page import Page
+
+    page = Page()
+    view_report(document, page)
+    for row in (*document["records"], *document["libraries"]):
+        if "problem" in row:
+            page.item(f"{row['path']}: {row['problem']}")

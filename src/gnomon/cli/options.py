@@ -1,0 +1,435 @@
+"""The options of commands that measure, as the Python API takes them.
+
+The options of `gnomon space profile`, and what they mean together.
+
+The options that the commands of tuning have in common.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, Threads, complete_device
+
+if TYPE_CHECKING:
+    from gnomon.api.place import Options
+    from gnomon.api.tune import TuneOptions
+
+_NAMED = {"--shape": "shapes", "--input": "inputs"}
+
+Decorator = Callable[[Any], Any]
+
+_ONE_MODEL = frozenset({"model", "--shape", "--input", "--processes", "--budget", "--max-time"})
+"""What is said of one model, and has no part where many are measured."""
+
+
+def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
+    return name, click.option(name, *more, **settings)
+
+
+_OPTIONS: tuple[tuple[str, Decorator], ...] = (
+    ("model", click.argument("model", type=click.Path(path_type=Path))),
+    _option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
+    _option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
+    _option(
+        "--threads",
+        "-n",
+        type=Threads(),
+        metavar="N[,N]",
+        help="Threads of a runtime; place and profile try each of several.  [default: what the device's table says, "
+        "else 1]",
+    ),
+    _option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_device,
+        help="Where it runs: a name of the file of devices or ssh://[user@]host[:port]. place takes several, side by "
+        "side.  [default: local]",
+    ),
+    _option(
+        "--fetch",
+        is_flag=True,
+        help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
+    ),
+    _option(
+        "--pin",
+        type=Cores(),
+        metavar="CORES",
+        help="Measure on these cores of the device alone, such as 4-7 or 0,2.",
+    ),
+    _option(
+        "--governor",
+        metavar="NAME",
+        help="Set this frequency governor while measuring; what it was before is put back.",
+    ),
+    _option(
+        "--wait",
+        "wait_s",
+        type=Seconds(),
+        default=600.0,
+        show_default=True,
+        help="Seconds to wait for a device that vanishes.",
+    ),
+    _option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        type=ShapeValue(),
+        metavar="NAME=1,3,224,224",
+        help="Fix the shape of an input that the file leaves open. May be repeated.",
+    ),
+    _option(
+        "--input",
+        "inputs",
+        multiple=True,
+        type=InputValue(),
+        metavar="NAME=FILE.npy",
+        help="Feed an input from a file; others get random numbers. May be repeated.",
+    ),
+    _option(
+        "--precision",
+        "precisions",
+        multiple=True,
+        metavar="NAME",
+        help="Try this precision too (bfloat16, float16), where the processor has it. May be repeated.",
+    ),
+    _option(
+        "--env",
+        "environments",
+        multiple=True,
+        type=EnvironmentValue(),
+        metavar="KEY=VALUE[,KEY=VALUE]",
+        help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
+    ),
+    _option(
+        "--processes",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+        help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+    ),
+    _option(
+        "--budget",
+        "budget_s",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Seconds after which a stage starts no processes beyond the least number.",
+    ),
+    _option(
+        "--max-time",
+        "max_time_s",
+        type=Seconds(),
+        help="Seconds after which nothing more is begun: the job ends with what it knows, and goes on from there when "
+        "it is started again.",
+    ),
+    _option(
+        "--timeout",
+        "timeout_s",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Seconds without an answer after which a measured process is killed.",
+    ),
+    _option(
+        "--seed",
+        type=click.IntRange(0, 2**31 - 2),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed of random inputs and orders.",
+    ),
+    _option(
+        "--record",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The record of runs.  [default: the user's own]",
+    ),
+    _option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
+    _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    _option("--quiet", is_flag=True, help="No progress."),
+)
+
+
+def measuring_options(command: Callable[..., Any], *, model: Decorator | None = None) -> Callable[..., Any]:
+    """Give a command the model argument (or another in its place) and all options of measuring, in their order."""
+    for name, option in reversed(_OPTIONS):
+        command = (model if model is not None and name == "model" else option)(command)
+    return command
+
+
+def bench_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that measures many models of its own all options but those about one model."""
+    for name, option in reversed(_OPTIONS):
+        if name not in _ONE_MODEL:
+            command = option(command)
+    return command
+
+
+def options_of(values: dict[str, Any], device: str | None = None) -> Options:
+    """The options as `gnomon.api.place` takes them, for one device: that one, or the only one that is given.
+
+    UsageError where an input is given twice, or several devices are given and none is named.
+    """
+    made = {**values, **{name: unique(option, values[name]) for option, name in _NAMED.items() if name in values}}
+    given = tuple(dict.fromkeys(made.pop("devices")))
+    if device is None and len(given) > 1:
+        raise click.UsageError("this command takes one --device; `gnomon place` takes several")
+    return cast("Options", {**made, "device": device or (given[0] if given else "local")})
+
+
+def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """The values by name. UsageError for an option that gives a name twice."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise click.UsageError(f"{option} gives {name!r} twice")
+        made[name] = value
+    return made
+
+
+_PATH = click.Path(path_type=Path)
+METHODS = ("balanced", "fair", "halving", "published")
+TRAINING = (
+    "data",
+    "method",
+    "epochs",
+    "networks",
+    "seeds",
+    "workers",
+    "cluster",
+    "training_device",
+    "download",
+)
+WORKERS = click.option(
+    "--workers",
+    type=click.IntRange(0, 1024),
+    default=0,
+    metavar="N",
+    help="Processes that train side by side.  [default: as many as processors]",
+)
+
+
+_PLACES = (
+    WORKERS,
+    click.option("--cluster", metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT."),
+    click.option(
+        "--train-on",
+        "training_device",
+        type=click.Choice(["cpu", "cuda"]),
+        default="cpu",
+        show_default=True,
+        help="What trains.",
+    ),
+    click.option("--download", type=_PATH, metavar="DIR", help="Let torchvision fetch images into this folder."),
+)
+"""Where, and by how many, is trained."""
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where, and by how many, is trained."""
+    for option in reversed(_PLACES):
+        command = option(command)
+    return command
+
+
+def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of training."""
+    options = (
+        click.option(
+            "--data",
+            metavar="SOURCE",
+            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR or torchvision:NAME.  "
+            "[default: gnomon_cfg.data of the config]",
+        ),
+        click.option(
+            "--accuracy",
+            "method",
+            type=click.Choice([*METHODS, "none"]),
+            default="balanced",
+            show_default=True,
+            help="How accuracies are got; none trains nothing.",
+        ),
+        click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]"),
+        click.option(
+            "--networks",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Networks of each family that 'balanced' trains.  [default: as many as single swaps]",
+        ),
+        click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
+        *_PLACES,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of measuring over HTTP."""
+    options = (
+        click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
+        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve tells them."),
+        click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
+        click.option(
+            "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def chosen_toolchains(values: dict[str, Any]) -> tuple[str, ...]:
+    """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime."""
+    given, runtimes, none = values.pop("toolchains"), values["runtimes"], values.pop("no_latency")
+    if none and given:
+        raise click.UsageError("--no-latency and --toolchain contradict each other")
+    if none:
+        return ()
+    return tuple(dict.fromkeys(given or runtimes or ("onnxruntime",)))
+
+
+def settings_by_toolchain(pairs: tuple[tuple[str, str], ...]) -> dict[str, dict[str, str]]:
+    """The settings of each toolchain, of pairs such as ("vitis.arch", "arch.json"). UsageError for any other."""
+    made: dict[str, dict[str, str]] = {}
+    for name, value in pairs:
+        toolchain, dot, key = name.partition(".")
+        if not dot or not key:
+            raise click.UsageError(f"--set {name}=..: settings are TOOLCHAIN.KEY=VALUE")
+        if key in made.setdefault(toolchain, {}):
+            raise click.UsageError(f"--set gives {name} twice")
+        made[toolchain][key] = value
+    return made
+
+
+def server_of(values: dict[str, Any]) -> Any:
+    """The server of --dpu-url; None without one."""
+    names = ("dpu_url", "dpu_token_file", "dpu_timeout", "dpu_json")
+    url, token_file, timeout_s, as_json = (values.pop(name) for name in names)
+    if url is None:
+        if token_file is not None:
+            raise click.UsageError("--dpu-token-file needs --dpu-url")
+        return None
+    from gnomon.devices.http import DpuServer
+
+    try:
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise click.UsageError(f"{token_file} cannot be read: {error.strerror}") from error
+    return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)
+
+
+_DEVICE = (
+    click.option("--key", metavar="KEY", help="The device: the key of its server at the tracker."),
+    click.option(
+        "--tracker",
+        metavar="HOST:PORT",
+        help="The tracker of TVM's RPC servers.  [default: TVM_TRACKER_HOST and _PORT where they are set, else none: "
+        "this machine is measured]",
+    ),
+    click.option(
+        "--target",
+        metavar="TARGET",
+        help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
+        "device of a tracker, unless a record says it.  [default: native here]",
+    ),
+    click.option(
+        "--linker", metavar="COMMAND", help="What links for the target.  [default: what fits it and is installed]"
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(0, 1024),
+        default=0,
+        metavar="N",
+        help="Threads of a function there.  [default: as its server has, or all cores here]",
+    ),
+    click.option(
+        "--wait", "wait_s", type=Seconds(), default=60.0, show_default=True, help="Seconds to wait for the device."
+    ),
+)
+_CARE = (
+    click.option(
+        "--processes",
+        type=click.IntRange(1, 1000),
+        default=3,
+        show_default=True,
+        help="Fresh processes on the device, wherever things are compared.",
+    ),
+    click.option("--repeat", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Samples in each."),
+    click.option(
+        "--min-repeat-ms",
+        type=click.IntRange(1, 60_000),
+        default=10,
+        show_default=True,
+        help="Milliseconds that a sample takes at least.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Seconds after which a call that does not return is ended.",
+    ),
+    click.option(
+        "--build-timeout",
+        "build_timeout_s",
+        type=Seconds(),
+        default=30.0,
+        show_default=True,
+        help="Seconds after which a build of one layer is ended.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of searches and orders."
+    ),
+)
+_COMMON = (
+    click.option(
+        "--out", type=_PATH, metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
+    click.option("--quiet", is_flag=True, help="No progress."),
+)
+_NAMES = (
+    *("key", "tracker", "target", "linker", "threads", "wait_s"),
+    *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
+)
+
+
+shape_option = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=ShapeValue(),
+    metavar="NAME=1,3,224,224",
+    help="Fix the shape of an input that the file leaves open. May be repeated.",
+)
+
+
+def device_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of which device is meant, how it is measured, and where files go."""
+    for option in reversed((*_DEVICE, *_CARE, *_COMMON)):
+        command = option(command)
+    return command
+
+
+def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of measuring on devices that records describe."""
+    for option in reversed((_DEVICE[1], *_CARE, *_COMMON)):
+        command = option(command)
+    return command
+
+
+def tune_options(values: dict[str, Any]) -> TuneOptions:
+    """Takes these options out of a command's values."""
+    made = {name: values.pop(name) for name in _NAMES if name in values}
+    if not made.get("tracker") and os.environ.get("TVM_TRACKER_HOST") and made.get("key") != "local":
+        made["tracker"] = ""  # its host and port are in the environment
+    return cast("TuneOptions", made)

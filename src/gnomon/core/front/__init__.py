@@ -1,0 +1,1 @@
+"""The exact Pareto front of two objectives over chains of operators."""

@@ -1,0 +1,181 @@
+"""The Pareto front of a cost model, with a certificate of what is proved about it (see docs/front.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.front.plan import make_plan
+from gnomon.core.front.plane import PlaneSearch, search_wide
+from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
+from gnomon.core.solver.elimination import minimise, weigh
+from gnomon.core.solver.ordering import Limits, Order
+from gnomon.core.solver.prune import infeasible, weigh_charges
+from gnomon.errors import UsageError
+
+_SOME_SLOTS = 64  # from here on a front that needs no search is worth showing
+_MANY_SLOTS = 300  # from here on planning takes longer than a first minimum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """A choice index a slot, and its cost in each objective."""
+
+    assignment: tuple[int, ...]
+    cost: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What is proved about a front.
+
+    "exact": for each allowed assignment, a point is nowhere dearer (and no point is dominated). "epsilon": a point
+    is nowhere dearer than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
+    the noise of a run lets it. "heuristic": nothing, but that no point dominates another.
+    """
+
+    kind: Literal["exact", "epsilon", "complete", "heuristic"]
+    epsilon: float | None = None
+
+    def document(self) -> str | dict[str, float]:
+        """As JSON: {"epsilon": e}, or the kind of the others."""
+        return {"epsilon": self.epsilon} if self.epsilon is not None else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Front:
+    """Cost vectors (N, objectives) none of which dominates another, each once and by rising first objective.
+
+    `assignments` (N, slots) has one for each. `points` are the same as records.
+    """
+
+    costs: Floats
+    assignments: Ints
+    certificate: Certificate
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @property
+    def points(self) -> tuple[FrontPoint, ...]:
+        """The points in order."""
+        rows = zip(self.assignments.tolist(), self.costs.tolist(), strict=True)
+        return tuple(FrontPoint(assignment=tuple(a), cost=tuple(c)) for a, c in rows)
+
+
+def exact_front(
+    model: CostModel,
+    *,
+    epsilon: float = 0.0,
+    limits: FrontLimits | None = None,
+    out_of_time: Callable[[], bool] | None = None,
+    watch: Callable[[Front], Any] | None = None,
+) -> Front:
+    """The Pareto front of a model; with an `epsilon` above 0, points that cover it within that factor.
+
+    The certificate says what was reached: the search ends early where `out_of_time` says so, or at a limit, and then
+    what is proved until then counts. `watch` is given the fronts on the way, each better than the one before.
+    Time and room grow with the number of points; two objectives are much faster than more.
+
+    Raises UsageError for an epsilon that cannot be meant, or one above 0 where costs may be negative, and
+    InfeasibleError where no assignment is allowed.
+    """
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise UsageError(f"the epsilon is {epsilon}", hint="use a number from 0, such as 0.01")
+    limits = limits or FrontLimits()
+
+    def show(factor: float) -> None:
+        if watch is not None and len(search.costs):
+            watch(_front(search, factor, epsilon))
+
+    search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=out_of_time or _never, show=show)
+    factor = _run(search)
+    if not len(search.costs):
+        weights = np.ones(len(model.objectives))
+        raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
+    return _front(search, factor, epsilon)
+
+
+def _run(search: Search) -> float:
+    """Search with the method that fits; returns the factor that is proved, +inf for none."""
+    model, limits = search.model, search.limits
+    if not model.space.slots:
+        search.learn(np.zeros((1, 0), dtype=np.intp))
+        return 1.0
+    if len(model.space.slots) >= _SOME_SLOTS:
+        search.learn(_simple(model))
+        search.show(math.inf)
+    if len(model.space.slots) >= _MANY_SLOTS:
+        _start(search)
+    charges, forbidden = charged_choices(model)
+    entries = float(limits.table_entries)
+    plan = make_plan(model, Limits(table_entries=entries, total_entries=entries))
+    if plan is None or len(charges) > limits.charges:
+        return search_wide(search)
+    relaxed, parts = plan.forbidding(forbidden), cases(model, plan)
+    if len(model.objectives) == 2:
+        return PlaneSearch(search).run(parts, relaxed)
+    return search_many(search, parts, relaxed)
+
+
+def _start(search: Search) -> None:
+    """The least of each objective, and of their even mix: a front to begin with, before anything is planned."""
+    model, count = search.model, len(search.model.objectives)
+
+    order: Order | None = None
+
+    def learn(weights: Floats) -> None:
+        nonlocal order
+        found = minimise(weigh(model, weights), order=order)
+        if found is not None:
+            order = found.order
+            search.learn(np.array([found.assignment], dtype=np.intp))
+
+    for unit in np.eye(count):
+        learn(unit)
+    search.show(math.inf)
+    reach = np.ptp(search.costs, axis=0) if len(search.costs) else np.zeros(count)
+    if reach.all():
+        learn(1.0 / reach)
+    search.show(math.inf)
+
+
+def _simple(model: CostModel) -> Ints:
+    """Assignments (N, slots) that need no search: each choice wherever its slot allows it, and each slot's cheapest.
+
+    Pairs of slots may forbid them.
+    """
+    slots = model.space.slots
+    allowed: list[Floats] = [
+        np.where(np.isinf(cost).any(axis=1, keepdims=True), np.inf, cost) for cost in model.slot_costs
+    ]
+    cheapest = np.array([cost.argmin(axis=0) for cost in allowed])
+    found = [cheapest.T]
+    for name in dict.fromkeys(choice for slot in slots for choice in slot.choices):
+        row = cheapest[:, 0].copy()
+        for i, slot in enumerate(slots):
+            if name in slot.choices and allowed[i][slot.choices.index(name), 0] < np.inf:
+                row[i] = slot.choices.index(name)
+        found.append(row[None])
+    return np.concatenate(found)
+
+
+def _front(search: Search, factor: float, epsilon: float) -> Front:
+    if factor <= 1:
+        certificate = Certificate(kind="exact")
+    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # of a negative cost, more is less
+        # What was asked for and reached is written as it was asked for, without the rounding of 1 + epsilon.
+        reached = factor <= search.factor
+        certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)
+    else:
+        certificate = Certificate(kind="heuristic")
+    return Front(costs=search.costs, assignments=search.assignments, certificate=certificate)
+
+
+def _never() -> bool:
+    return False

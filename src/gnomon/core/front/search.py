@@ -1,0 +1,210 @@
+"""The few ways to pay charges: for each set of charged choices, the problem where no other one is used.
+
+An assignment that uses exactly the charged choices of a set costs its slots and pairs and the charges of the set; in
+every larger set it counts for more. So the least vectors over all sets are those of the model itself.
+
+What a search for a front knows: the points found, and how to tell them from what may still be missing.
+
+The front of one objective, or of three and more: label passes against the ideal completion.
+
+A few weighted minima give points to begin with. The first pass is content with being near, which gives points that let
+the second drop more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.dominance import nondominated
+from gnomon.core.front.labels import IdealScreen, LabelPass, Stopped
+from gnomon.core.front.plan import Plan, minimise_weighted
+from gnomon.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A plan that has the choices of one set, and the charges of the set, (objectives,)."""
+
+    plan: Plan
+    charge: Floats
+
+
+def charged_choices(model: CostModel) -> tuple[list[tuple[Floats, list[tuple[int, int]]]], list[tuple[int, int]]]:
+    """The charges that cost something somewhere, with their places (slot, choice); and what infinite ones forbid."""
+    finite: list[tuple[Floats, list[tuple[int, int]]]] = []
+    forbidden: list[tuple[int, int]] = []
+    for charge in model.charges:
+        cost = np.asarray(charge.cost, dtype=np.float64)
+        places = [
+            (i, slot.choices.index(charge.choice))
+            for i, slot in enumerate(model.space.slots)
+            if charge.choice in slot.choices
+        ]
+        if np.isinf(cost).any():
+            forbidden += places
+        elif places and cost.any():
+            finite.append((cost, places))
+    return finite, forbidden
+
+
+def cases(model: CostModel, plan: Plan) -> list[Case]:
+    """A case for each set of charges, smaller sets first; one alone where nothing is charged."""
+    charges, forbidden = charged_choices(model)
+    numbers = range(len(charges))
+    found: list[Case] = []
+    for size in range(len(charges) + 1):
+        for paid in combinations(numbers, size):
+            shut = [place for c in numbers if c not in paid for place in charges[c][1]]
+            total = np.sum([charges[c][0] for c in paid], axis=0) if paid else np.zeros(len(model.objectives))
+            found.append(Case(plan=plan.forbidding([*forbidden, *shut]), charge=np.asarray(total)))
+    return found
+
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontLimits:
+    """How large the search for a front may grow.
+
+    `table_entries` are the joint choices of all elimination tables together, `labels` the partial cost vectors held at
+    once (about 10 bytes each), `weightings` how many weighted sums bound them, `charges` how many charged choices are
+    enumerated (their number doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over
+    where elimination is beyond the limits.
+    """
+
+    table_entries: int = 1 << 22
+    labels: int = 50_000_000
+    weightings: int = 4096
+    charges: int = 8
+    milp_s: float = 10.0
+
+
+class Search:
+    """The points found so far, `costs` (N, objectives) and `assignments` (N, slots), none of them dominated.
+
+    `factor` is what the search is content with: each allowed vector covered within that factor. `show` is called
+    where there is more to see, with the factor that is proved by then.
+    """
+
+    def __init__(
+        self,
+        model: CostModel,
+        *,
+        factor: float,
+        limits: FrontLimits,
+        out_of_time: Callable[[], bool],
+        show: Callable[[float], None],
+    ) -> None:
+        self.model, self.factor, self.limits = model, factor, limits
+        self.out_of_time, self.show = out_of_time, show
+        count = len(model.objectives)
+        self.costs: Floats = np.zeros((0, count))
+        self.assignments: Ints = np.zeros((0, len(model.space.slots)), dtype=np.intp)
+        self.magnitude = magnitude(model)
+
+    def learn(self, assignments: Ints) -> None:
+        """Add assignments (N, slots); of equal costs the one found first stays.
+
+        Raises UsageError where a factor above 1 is asked for and a cost turns out negative.
+        """
+        every = np.concatenate([self.assignments, assignments])
+        costs = np.concatenate([self.costs, self.model.evaluate(assignments)])
+        kept = nondominated(costs)
+        self.costs, self.assignments = costs[kept], every[kept]
+        if self.factor > 1 and bool((self.costs < 0).any()):
+            raise UsageError(
+                "an epsilon says nothing where costs are negative",
+                hint="leave the epsilon out, or add a constant to the costs",
+            )
+
+    def slack(self, weights: Floats) -> float:
+        """A bound on the rounding of sums of one assignment's costs under scaled weights (objectives,)."""
+        terms = len(self.model.space.slots) + len(self.model.pairs) + 16
+        return 4.0 * terms * _EPSILON * float(self.magnitude @ weights)
+
+
+def magnitude(model: CostModel) -> Floats:
+    """A bound on the absolute value of each objective's partial sums, (objectives,)."""
+    total = np.zeros(len(model.objectives))
+    for group in (*model.slot_groups, *model.pair_groups):
+        finite = np.where(np.isinf(group.tables), 0.0, np.abs(group.tables))
+        total += finite.reshape(len(group.members), -1, len(total)).max(axis=1).sum(axis=0)
+    for charge in model.charges:
+        cost = np.asarray(charge.cost, dtype=np.float64)
+        total += np.where(np.isinf(cost), 0.0, cost)
+    return total
+
+
+def whole(model: CostModel) -> bool:
+    """Whether all sums of the model's costs are integers that double precision holds exactly."""
+    tables = [group.tables for group in (*model.slot_groups, *model.pair_groups)]
+    tables += [np.asarray(charge.cost, dtype=np.float64) for charge in model.charges]
+    integers = all(bool((np.floor(t) == t).all()) for t in tables)
+    return integers and float(magnitude(model).max(initial=0.0)) < 2.0**53
+
+
+_NEAR = 1.05
+_EDGE_STEPS = 8
+_RANDOM = 64
+
+
+def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
+    """Search all cases; returns the factor within which the points found are proved to cover everything."""
+    count = len(search.model.objectives)
+    ideal, assignments = minimise_weighted(relaxed, np.eye(count))
+    if not np.isfinite(ideal.value).all():
+        return 1.0
+    search.learn(assignments)
+    search.learn(minimise_weighted(relaxed, spread_weights(_scale(search), count))[1])
+    search.show(ideal_factor(search.costs, ideal.value))
+    slack = np.zeros(count) if whole(search.model) else np.array([search.slack(unit) for unit in np.eye(count)])
+    factors = [search.factor]
+    if search.factor < _NEAR and bool((ideal.value > 0).all()):
+        factors.insert(0, _NEAR)
+    proved = float("inf")
+    for factor in factors:
+        for case in cases:
+            minima, found = minimise_weighted(case.plan, np.eye(count))
+            if not np.isfinite(minima.value).all():
+                continue
+            search.learn(found)
+            known = search.costs / factor - case.charge + slack
+            screen = IdealScreen(case.plan, minima, known)
+            labels = LabelPass(case.plan, screen, room=search.limits.labels, out_of_time=search.out_of_time)
+            try:
+                search.learn(labels.run())
+            except Stopped:
+                return min(proved, ideal_factor(search.costs, ideal.value))
+        proved = factor
+        search.show(factor)
+    return search.factor
+
+
+def ideal_factor(costs: Floats, ideal: Floats) -> float:
+    """The least factor over the ideal vector, which no allowed one is below, that some point keeps to."""
+    if not len(costs) or not bool((ideal > 0).all()):
+        return float("inf")
+    return float((costs / ideal).max(axis=1).min())
+
+
+def spread_weights(scale: Floats, count: int) -> Floats:
+    """Weightings (W, objectives) of all mixes of two objectives in steps, the even one, and random ones, scaled."""
+    rows = [np.full(count, 1.0 / count)]
+    for i, j in combinations(range(count), 2):
+        for step in range(1, _EDGE_STEPS):
+            row = np.zeros(count)
+            row[i], row[j] = step / _EDGE_STEPS, 1 - step / _EDGE_STEPS
+            rows.append(row)
+    drawn = np.random.default_rng(0).dirichlet(np.ones(count), _RANDOM)
+    return np.concatenate([np.array(rows), drawn]) * scale
+
+
+def _scale(search: Search) -> Floats:
+    reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(0)
+    return np.asarray(1.0 / np.where(reach > 0, reach, 1.0))

@@ -1,0 +1,1 @@
+"""Choosing tuned kernels that are good on all devices."""

@@ -1,0 +1,185 @@
+"""How sure the choice of a layer is: a bootstrap of the samples behind its times.
+
+The samples of each configuration on each device are drawn anew, with replacement, medians, theta and M computed from
+them, and it is counted how often the chosen configuration has the least M (Efron and Tibshirani, "An Introduction to
+the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice look surer than it
+is, so whole blocks can be drawn instead. What all blocks of a device have in common shows in neither.
+
+Not all is drawn, and nothing is lost by it. A median of drawn samples is never outside of the samples, so each time
+has a least and a largest value. A configuration that loses against the chosen one at its least times against the
+other's largest, whatever theta may be, can win no resampling; a time whose least is above another configuration's
+largest on that device can never be theta. Each time's draws have a seed of their own, so that what is left out
+changes no other draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.overlay.choice import LayerChoice, LayerTimes
+from gnomon.core.overlay.pool import Blocks, Samples
+from gnomon.errors import UsageError
+
+_ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
+_TAIL = 0.025  # at either end of the interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceConfidence:
+    """How sure a choice is, from `resamples` resamplings.
+
+    `share` is the part of them in which `configuration` has the least M. `low` and `high` hold 95 % of its M: theta is
+    the least of many times and so comes out low, the chosen one was picked for being lucky too, and neither is
+    corrected for. `runner_up` is the other configuration that most often has the least M (of equal ones the one of
+    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. `contenders` counts
+    the configurations that could win at all. Of the times drawn by blocks, `one_block` had a single block, and their
+    samples were drawn one by one.
+    """
+
+    configuration: str
+    share: float
+    low: float
+    high: float
+    runner_up: str
+    runner_up_share: float
+    contenders: int
+    resamples: int
+    one_block: int
+
+
+def choice_confidence(
+    times: LayerTimes,
+    choice: LayerChoice,
+    samples: Samples,
+    *,
+    by_block: bool = True,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> ChoiceConfidence | None:
+    """Resample what `choice` was made from; None where nothing was chosen.
+
+    `samples` are, for each time that `times` has, its samples in blocks (sessions), which `by_block` draws whole.
+    Deterministic by `seed`. Raises UsageError where a time has no samples or they are not finite and above 0.
+    """
+    if resamples < 1 or seed < 0:
+        raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
+    if choice.chosen is None:
+        return None
+    low, high = _ranges(times, samples)
+    contenders = _contenders(low, high, choice.chosen)
+    metric, one_block = np.zeros((len(contenders), resamples)), 0
+    for device in range(len(times.devices)):
+        may_be_theta = low[:, device] <= np.fmin.reduce(high[:, device])
+        drawn: dict[int, Floats] = {}
+        for row in sorted({*contenders, *np.flatnonzero(may_be_theta).tolist()}):
+            blocks = samples[row, device]
+            whole = by_block and len(blocks) > 1
+            one_block += by_block and not whole
+            generator = np.random.default_rng([seed, row, device])
+            drawn[row] = (
+                _medians_by_block(blocks, resamples, generator) if whole else _medians(blocks, resamples, generator)
+            )
+        theta = np.min(list(drawn.values()), axis=0)
+        with np.errstate(over="ignore"):
+            for place, row in enumerate(contenders):
+                metric[place] += (drawn[row] - theta) / theta
+    return _summary(times, choice, choice.chosen, contenders, metric, one_block)
+
+
+def _ranges(times: LayerTimes, samples: Samples) -> tuple[Floats, Floats]:
+    """The least and the largest sample of each time (configurations, devices); NaN where there is no time."""
+    timed = np.isfinite(times.times_s) & (times.times_s > 0)
+    low, high = np.full(timed.shape, np.nan), np.full(timed.shape, np.nan)
+    for row, device in np.argwhere(timed).tolist():
+        values = [t for block in samples.get((row, device), ()) for t in block]
+        if not values or not all(0 < t < np.inf for t in values):
+            raise UsageError(
+                f"configuration {times.configurations[row]} of layer {times.name!r} has a time on"
+                f" {times.devices[device]} but no samples that are finite and above 0",
+                hint="Give the samples that each time is the median of, as gnomon.core.overlay.pool does.",
+            )
+        low[row, device], high[row, device] = min(values), max(values)
+    return low, high
+
+
+def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
+    """Indices of the complete configurations that can have the least M in some resampling, in order.
+
+    The difference of two M is a sum over devices of differences of times over theta; it is least where theta is
+    least if the difference of times is negative, and largest if it is positive.
+    """
+    theta_low, theta_high = np.fmin.reduce(low, axis=0), np.fmin.reduce(high, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = low - high[chosen]
+        least = (difference / np.where(difference < 0, theta_low, theta_high)).sum(axis=1)
+        leeway = _ROUNDING * float((high[chosen] / theta_low).sum())
+    cannot = (least > leeway) | np.isnan(low).any(axis=1)
+    cannot[chosen] = False
+    return [int(row) for row in np.flatnonzero(~cannot)]
+
+
+def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
+    """Medians (resamples,) of as many samples drawn one by one with replacement.
+
+    A draw is a place floor(n u) with u uniform, and places are in the order of their u: so only the middle order
+    statistics of the u need be drawn, which are beta variables (David and Nagaraja, Order Statistics, 2.3).
+    """
+    ordered = np.sort([t for block in blocks for t in block])
+    count = len(ordered)
+    if count == 1 or ordered[0] == ordered[-1]:
+        return np.full(resamples, ordered[0])
+    middle = (count + 1) // 2
+    u = generator.beta(middle, count - middle + 1, resamples)
+    lower = ordered[np.minimum((u * count).astype(np.intp), count - 1)]
+    if count % 2:
+        return np.asarray(lower)
+    # The next order statistic is the least of the other count - middle uniforms above u.
+    following = u + (1 - u) * generator.beta(1, count - middle, resamples)
+    upper = ordered[np.minimum((following * count).astype(np.intp), count - 1)]
+    return np.asarray(lower + (upper - lower) / 2)
+
+
+def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
+    """Medians (resamples,) of the samples of as many whole blocks drawn with replacement."""
+    number = len(blocks)
+    values = np.array([t for block in blocks for t in block])
+    order = np.argsort(values, kind="stable")
+    owner = np.repeat(np.arange(number), [len(block) for block in blocks])[order]
+    often = generator.multinomial(number, np.full(number, 1 / number), resamples)
+    below = often[:, owner].cumsum(axis=1)
+    total = below[:, -1:]
+    last = len(values) - 1
+    lower = np.minimum((below <= (total - 1) // 2).sum(axis=1), last)
+    upper = np.minimum((below <= total // 2).sum(axis=1), last)
+    ordered = values[order]
+    return np.asarray(ordered[lower] + (ordered[upper] - ordered[lower]) / 2)
+
+
+def _summary(
+    times: LayerTimes, choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats, one_block: int
+) -> ChoiceConfidence:
+    """Count who has the least M (contenders, resamples)."""
+    least = metric.min(axis=0)
+    wins = (metric <= least + _ROUNDING * (least + len(times.devices))).mean(axis=1)
+    place = contenders.index(chosen)
+    observed = choice.metric.tolist()
+    others = [k for k in range(len(observed)) if k != chosen and observed[k] == observed[k]]
+    share_of = dict(zip(contenders, wins.tolist(), strict=True))
+    second = min(others, key=lambda k: (-share_of.get(k, 0.0), observed[k]), default=None)
+    ordered = np.sort(metric[place])  # no interpolation: M may be infinite
+    tail = int(_TAIL * (len(ordered) - 1))
+    return ChoiceConfidence(
+        configuration=choice.configuration,
+        share=float(wins[place]),
+        low=float(ordered[tail]),
+        high=float(ordered[-1 - tail]),
+        runner_up="" if second is None else times.configurations[second],
+        runner_up_share=0.0 if second is None else float(share_of.get(second, 0.0)),
+        contenders=len(contenders),
+        resamples=metric.shape[1],
+        one_block=one_block,
+    )

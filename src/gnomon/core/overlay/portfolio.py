@@ -1,0 +1,392 @@
+"""The best portfolio: of all configurations those p that serve N devices best, each device by the best of them.
+
+The p-median problem: choose a set S of p rows that minimises the sum over devices of weight times the least regret in
+S. A first set comes from greedy choice and from swapping one configuration for another while that helps (Teitz and
+Bart, 1968), from several starts; branch and bound (`gnomon.core.overlay.portfolio`) then improves or proves it.
+
+Branch and bound for the p-median problem: the p rows of a matrix whose least entries, column by column, sum least.
+
+The bound is the Lagrangian one of the constraints that each column is served once (Cornuejols, Fisher and Nemhauser,
+"Location of bank accounts to optimize float", 1977). With multipliers u, a row c that is chosen is worth
+r_c = sum over columns of min(0, cost - u), and no p rows cost less than sum(u) + the p least r; u is improved by
+subgradients with Polyak's step. Rows are taken in the order of r: a branch takes one, and may add only rows after it,
+so what is left out of a branch bounds it as well; rows too dear for the incumbent are cut off. What rows are chosen
+already caps u (nothing is saved where it costs no more already), which tightens the bound from branch to branch.
+The last row of a branch is found by trying all that are left.
+
+Rounding: each bound is lowered by more than its sums can be off, and a branch is left only where its bound reaches
+the incumbent less `GAP` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats
+from gnomon.errors import InfeasibleError, UsageError
+
+Ints = NDArray[np.intp]
+
+GAP = 1e-9
+"""Portfolios whose values differ by less than this part count as equal."""
+
+_STEPS = (400, 10)  # subgradient steps at the root, and at a branch
+_PATIENCE = (20, 3)  # of these, steps without a better bound before the step is halved
+_SLACK = 1e-14  # what a sum may be off, relative to the sum of its terms' magnitudes: 45 units of rounding
+_DEAR, _FAR = 8, 4.0  # columns looked at first, where columns cost so many times the incumbent without the last rows
+_DEEPEST = 200  # rows of a branch; Python's own recursion has a limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The rows of the best portfolio found; None where none below the cost that was given was found.
+
+    No portfolio costs less than `bound`. `done` says that the search came to its end, `nodes` how many times it
+    branched.
+    """
+
+    rows: tuple[int, ...] | None
+    bound: float
+    done: bool
+    nodes: int
+
+
+def search(costs: Floats, size: int, cost: float, *, whole: bool, out_of_time: Callable[[], bool]) -> Found:
+    """The `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
+
+    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. `whole` says that all
+    finite entries are integers, so that what is better is better by 1.
+    """
+    with np.errstate(over="ignore"):
+        scaled = costs / cost
+    branching = _Branching(scaled, 1 / cost if whole else 0.0, out_of_time)
+    rows, columns = costs.shape
+    # An entry that alone costs as much as the incumbent is as good as none.
+    settled = np.ones(columns)
+    start = np.partition(scaled, min(size, rows - 1), axis=0)[min(size, rows - 1)]
+    node = _Node(chosen=(), settled=settled, costs=scaled, rows=np.arange(rows), size=size)
+    open_bound = branching.visit(node, np.minimum(start, 1.0))
+    proved = branching.best * (1.0 if whole else 1 - GAP)
+    return Found(
+        rows=branching.rows,
+        bound=max(min(open_bound, proved), 0.0) * cost,
+        done=bool(np.isinf(open_bound)),
+        nodes=branching.nodes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Node:
+    """A branch: rows that are chosen, what columns cost with them, and the rows of which `size` are to be added."""
+
+    chosen: tuple[int, ...]
+    settled: Floats
+    costs: Floats
+    rows: Ints
+    size: int
+
+
+class _Branching:
+    """The state of one search, in units of the cost to go below."""
+
+    def __init__(self, costs: Floats, grain: float, out_of_time: Callable[[], bool]) -> None:
+        self.costs = costs
+        self.grain = grain
+        self.out_of_time = out_of_time
+        self.best = 1.0
+        self.rows: tuple[int, ...] | None = None
+        self.nodes = 0
+
+    @property
+    def cut(self) -> float:
+        """What a branch must promise to go below."""
+        return max(self.best - max(self.grain - GAP * self.best, GAP * self.best), 0.0)
+
+    def visit(self, node: _Node, start: Floats) -> float:
+        """Search a branch; the least bound of what was left unsearched in it, infinity for none."""
+        size, count = node.size, len(node.rows)
+        if count < size:
+            return np.inf  # the rows that are missing were shown to be too dear
+        if size == 1:
+            return self._last(node.chosen, node.settled, node.costs, node.rows)
+        if self.out_of_time() or len(node.chosen) >= _DEEPEST:
+            return 0.0
+        self.nodes += 1
+        multipliers, worth = self._multipliers(node, start)
+        base = float(multipliers.sum()) * (1 - _SLACK * (size + 2))
+        order = np.argsort(worth, kind="stable")
+        worth = worth[order]
+        order = order[: np.searchsorted(worth, self.cut - base - worth[: size - 1].sum())]
+        if len(order) < size:
+            return np.inf
+        worth, costs, rows = worth[: len(order)], node.costs[order], node.rows[order]
+        ahead = base + _windows(worth, size)
+        # What may come after a row is a slice, as rows are in the order of their worth.
+        room = self.cut - base - worth[: len(ahead)] - _windows(worth, size - 2)[1 : len(ahead) + 1]
+        ends = np.searchsorted(worth, room).tolist()
+        worthwhile = size == 2 and len(node.settled) > 2 * _DEAR and node.settled.sum() > _FAR * self.best
+        turned = np.ascontiguousarray(costs.T) if worthwhile else None
+        for first, bound in enumerate(ahead.tolist()):
+            if bound >= self.cut:
+                break
+            if ends[first] < first + size:
+                continue
+            settled, rest = np.minimum(node.settled, costs[first]), slice(first + 1, ends[first])
+            chosen = (*node.chosen, int(rows[first]))
+            if size == 2:
+                left = self._last(chosen, settled, costs[rest], rows[rest], None if turned is None else turned[:, rest])
+            else:
+                branch = _Node(chosen=chosen, settled=settled, costs=costs[rest], rows=rows[rest], size=size - 1)
+                left = self.visit(branch, multipliers)
+            if left < np.inf:
+                # Out of time: what was not searched here is this branch's rest, and all branches after it.
+                return float(min(max(left, bound), *ahead[first + 1 : first + 2].tolist(), np.inf))
+        return np.inf
+
+    def _last(
+        self, chosen: tuple[int, ...], settled: Floats, costs: Floats, rows: Ints, turned: Floats | None = None
+    ) -> float:
+        """Try each row as the last one; what `visit` returns. `turned` are the costs (columns, rows)."""
+        if self.out_of_time():
+            return 0.0
+        if turned is not None:
+            # Few rows help where it is dear already: the others need no look at the other columns.
+            dear = np.argpartition(settled, -_DEAR)[-_DEAR:]
+            part = np.add.reduce(np.minimum(turned[dear], settled[dear, None]), axis=0)
+            kept = np.flatnonzero(part < self.best)
+            if not len(kept):
+                return np.inf
+            costs, rows = costs[kept], rows[kept]
+        values = np.add.reduce(np.minimum(costs, settled), axis=1)
+        least = int(values.argmin())
+        if values[least] < self.best:
+            self.best, self.rows = float(values[least]), (*chosen, int(rows[least]))
+        return np.inf
+
+    def _multipliers(self, node: _Node, start: Floats) -> tuple[Floats, Floats]:
+        """Multipliers (columns,) of a good bound of a branch, and the worth (rows,) of its rows with them."""
+        root = 0 if not node.chosen else 1
+        best_bound, stalled, length = -np.inf, 0, 1.0
+        u = best_u = np.minimum(start, node.settled)
+        best_worth = np.zeros(len(node.rows))
+        saved = np.empty_like(node.costs)
+        for _ in range(_STEPS[root]):
+            np.subtract(node.costs, u, out=saved)
+            np.minimum(saved, 0.0, out=saved)
+            worth = saved.sum(axis=1)
+            taken = np.argpartition(worth, node.size - 1)[: node.size]
+            bound = float(u.sum() + worth[taken].sum())
+            if bound > best_bound:
+                best_bound, best_u, best_worth, stalled = bound, u, worth, 0
+                if bound >= self.cut + _SLACK * (node.size + 2) * float(u.sum()):
+                    break
+            else:
+                stalled += 1
+                if stalled > _PATIENCE[root]:
+                    length, stalled, u = length / 2, 0, best_u
+                    continue
+            unserved = 1.0 - (saved[taken] < 0).sum(axis=0)
+            steepness = float((unserved * unserved).sum())
+            if steepness == 0:
+                break
+            u = np.clip(u + length * (self.best - bound) / steepness * unserved, 0.0, node.settled)
+        return best_u, best_worth
+
+
+def _windows(values: Floats, width: int) -> Floats:
+    """Sums of `width` values in a row, summed one by one, as differences of running sums would lose digits."""
+    count = len(values) - width + 1
+    total = np.zeros(max(count, 0))
+    for shift in range(width):
+        total += values[shift : shift + count]
+    return total
+
+
+_STARTS = 24  # random sets that swapping begins from, beside the greedy one
+_WHOLE = 2**28  # integers up to here differ by more than what counts as equal
+_IMPROVES = 1 - 1e-12  # a swap that gains less than rounding could go round in circles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """Configurations chosen for several devices, and what is proved about them.
+
+    `chosen` are indices of configurations in order, at most as many as were asked for: those that serve a device.
+    `serves` is the index of the configuration that serves each device, `value` the sum of weight times regret. No
+    portfolio's value is below `bound`; `proven` says that none is better than this one by more than a part of 1e-9.
+    Where time ended before any portfolio was found, `chosen` is empty and `value` infinite. `nodes` counts branches.
+    """
+
+    chosen: tuple[int, ...]
+    serves: tuple[int, ...]
+    value: float
+    bound: float
+    proven: bool
+    nodes: int
+
+
+def best_portfolio(
+    regrets: Floats,
+    size: int,
+    *,
+    weights: Sequence[float] | None = None,
+    devices: Sequence[str] = (),
+    out_of_time: Callable[[], bool] | None = None,
+) -> Portfolio:
+    """The at most `size` configurations of least sum over devices of weight times the least regret among them.
+
+    `regrets` (configurations, devices) are at least 0; infinite or NaN where a configuration cannot serve a device.
+    `weights` (devices,) are at least 0, 1 each unless given; a device of weight 0 must be served as well. `devices`
+    names them in messages. The search ends early where `out_of_time` says so, and after 200 configurations of one
+    branch. The same arguments give the same answer.
+
+    Raises UsageError for what cannot be meant, and InfeasibleError where no `size` configurations serve all devices.
+    """
+    costs = _checked(regrets, size, weights)
+    count, columns = costs.shape
+    _check_served(costs, devices)
+    stop = out_of_time or _never
+    floor = float(costs.min(axis=0).sum())
+    if size >= min(count, columns):
+        return _portfolio(costs, tuple(costs.argmin(axis=0).tolist()), floor, True, 0)
+    tamed = _tamed(costs)
+    rows = _swapped_from_all(tamed, size, stop)
+    nodes = 0
+    if not np.isfinite(_value(costs, rows)):
+        cover = search(np.where(np.isfinite(costs), 0.0, 1.0), size, 1.0, whole=True, out_of_time=stop)
+        if cover.rows is None and cover.done:
+            raise InfeasibleError(
+                f"no {size} configurations serve all {columns} devices",
+                hint="Ask for more configurations, or measure more of them on all devices.",
+            )
+        if cover.rows is None:
+            return Portfolio(chosen=(), serves=(), value=np.inf, bound=floor, proven=False, nodes=cover.nodes)
+        rows, nodes = _swapped(tamed, list(cover.rows)), cover.nodes
+    value = _value(costs, rows)
+    if value <= floor:
+        return _portfolio(costs, rows, floor, True, nodes)
+    finite = costs[np.isfinite(costs)]
+    whole = bool((finite == np.floor(finite)).all()) and value < _WHOLE
+    # Of equal configurations one is enough.
+    single = np.sort(np.unique(costs, axis=0, return_index=True)[1])
+    found = search(costs[single], min(size, len(single)), value, whole=whole, out_of_time=stop)
+    better = [] if found.rows is None else single[list(found.rows)].tolist()
+    if better and _value(costs, better) < value:
+        rows = tuple(better) if found.done else _swapped(tamed, better)
+    bound = _value(costs, rows) if whole and found.done else max(found.bound, floor)
+    return _portfolio(costs, rows, bound, found.done, nodes + found.nodes)
+
+
+def _never() -> bool:
+    return False
+
+
+def _checked(regrets: Floats, size: int, weights: Sequence[float] | None) -> Floats:
+    """Weight times regret, infinite where a configuration cannot serve."""
+    table = np.asarray(regrets, dtype=np.float64)
+    if table.ndim != 2 or 0 in table.shape:
+        raise UsageError(f"regrets of shape {table.shape} are no table", hint="Give (configurations, devices).")
+    if size < 1:
+        raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
+    factors = np.ones(table.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if factors.shape != table.shape[1:] or not (np.isfinite(factors) & (factors >= 0)).all():
+        raise UsageError(
+            f"weights of shape {factors.shape} for {table.shape[1]} devices, or one below 0 or not finite",
+            hint="Give a finite weight of at least 0 for each device.",
+        )
+    if (table < 0).any():
+        raise UsageError("a regret is below 0", hint="Regret is counted from the least time on the device.")
+    serves = np.isfinite(table)
+    with np.errstate(over="ignore"):
+        costs = np.where(serves, np.where(serves, table, 0.0) * factors, np.inf)
+        largest = float(np.where(serves, costs, 0.0).max(axis=0).sum())
+    if not np.isfinite(largest):
+        raise UsageError("weights times regrets are too large to add", hint="Scale the weights down.")
+    return np.ascontiguousarray(costs)
+
+
+def _check_served(costs: Floats, devices: Sequence[str]) -> None:
+    """InfeasibleError that names the devices that no configuration serves."""
+    alone = np.flatnonzero(~np.isfinite(costs).any(axis=0)).tolist()
+    if alone:
+        names = ", ".join(devices[i] if i < len(devices) else f"number {i}" for i in alone[:20])
+        raise InfeasibleError(
+            f"no configuration serves device {names}", hint="Measure configurations there, or leave the device out."
+        )
+
+
+def _value(costs: Floats, rows: Sequence[int]) -> float:
+    return float(costs[list(rows)].min(axis=0).sum())
+
+
+def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool, nodes: int) -> Portfolio:
+    """The portfolio of these rows without those that serve nothing; each device is served by the first of its best."""
+    members = np.unique(np.asarray(rows, dtype=np.intp))
+    serves = members[costs[members].argmin(axis=0)]
+    value = float(costs[serves, np.arange(costs.shape[1])].sum())
+    return Portfolio(
+        chosen=tuple(np.unique(serves).tolist()),
+        serves=tuple(serves.tolist()),
+        value=value,
+        bound=min(bound, value),
+        proven=proven,
+        nodes=nodes,
+    )
+
+
+def _tamed(costs: Floats) -> Floats:
+    """The same with finite entries from 0 to 1, and infinite ones dearer than all of those together."""
+    finite = np.where(np.isfinite(costs), costs, 0.0)
+    return np.where(np.isfinite(costs), finite / (float(finite.max()) or 1.0), 2.0 * costs.shape[1])
+
+
+def _swapped_from_all(costs: Floats, size: int, out_of_time: Callable[[], bool]) -> tuple[int, ...]:
+    """The best set of rows that swapping reaches from the greedy one and, while there is time, from random ones."""
+    generator = np.random.default_rng(0)
+    found = [_swapped(costs, _greedy(costs, size))]
+    for _ in range(_STARTS):
+        if out_of_time():
+            break
+        found.append(_swapped(costs, generator.choice(len(costs), size, replace=False).tolist()))
+    return min(found, key=lambda rows: _value(costs, rows))
+
+
+def _greedy(costs: Floats, size: int) -> list[int]:
+    """Rows taken one by one, each where it helps most."""
+    rows: list[int] = []
+    settled = np.full(costs.shape[1], np.inf)
+    for _ in range(size):
+        rows.append(int(np.minimum(costs, settled).sum(axis=1).argmin()))
+        settled = np.minimum(settled, costs[rows[-1]])
+    return rows
+
+
+def _swapped(costs: Floats, rows: list[int]) -> tuple[int, ...]:
+    """The rows after swaps of one of them for another, the best swap each time, until none helps. `costs` are finite.
+
+    All swaps are valued at once: a row that comes helps each device by itself, and where the row that goes was the
+    best of a device, the next best takes its place (Whitaker, 1983).
+    """
+    value, columns = _value(costs, rows), np.arange(costs.shape[1])
+    while True:
+        mine = costs[rows]
+        place = mine.argmin(axis=0)
+        nearest = mine[place, columns]
+        mine[place, columns] = np.inf
+        kept = np.minimum(costs, nearest)
+        lost = np.minimum(costs, mine.min(axis=0))
+        lost -= kept
+        served = np.zeros((len(columns), len(rows)))
+        served[columns, place] = 1.0
+        values = lost @ served
+        values += kept.sum(axis=1)[:, None]
+        row, gone = (int(k) for k in np.unravel_index(values.argmin(), values.shape))
+        tried = [*rows[:gone], row, *rows[gone + 1 :]]
+        reached = _value(costs, tried)
+        if reached >= value * _IMPROVES:
+            return tuple(rows)
+        value, rows = reached, tried

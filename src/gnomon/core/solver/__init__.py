@@ -1,0 +1,1 @@
+"""Exact placement of a graph with prices of operators and of transfers."""

@@ -1,0 +1,340 @@
+"""The exact minimum of an energy by variable elimination.
+
+Slots with at most two neighbours go first, in batches. What is left is eliminated slot by slot: all tables that
+mention the slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi, "Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999).
+Choices are then read back in reverse order. Time and memory grow with the choices to the power of the width + 1.
+
+Minimising out slots with at most two neighbours, many at once.
+
+Such a slot leaves a cost on its one neighbour, or a table on the pair of its two: the rules RI and RII of
+partitioned boolean quadratic programming (Scholz and Eckstein, "Register allocation for irregular architectures",
+2002). Slots that are not neighbours are independent, so each round takes a maximal independent set and does all of
+equal shape in one array operation: a chain of n slots vanishes in about log2(n) rounds instead of n steps.
+
+One scalar cost function over slots: the form in which every exact method takes a problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
+from gnomon.core.solver.ordering import Limits, Order, best_order
+from gnomon.errors import ProblemError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Energy:
+    """unary[i][a] + sum of pairwise[i, j][a, b] over the pairs i < j; +inf forbids. Charges stand apart.
+
+    Arrays are never written to after construction, so energies may share them.
+    """
+
+    unary: tuple[Floats, ...]
+    pairwise: dict[tuple[int, int], Floats]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of choices of each slot."""
+        return [len(costs) for costs in self.unary]
+
+    def value(self, assignment: Sequence[int]) -> float:
+        """The cost of one assignment, +inf where it is forbidden."""
+        total = sum(float(costs[a]) for costs, a in zip(self.unary, assignment, strict=True))
+        return total + sum(float(t[assignment[i], assignment[j]]) for (i, j), t in self.pairwise.items())
+
+    def restrict(self, kept: Sequence[Ints]) -> Energy:
+        """The energy over the kept choices of each slot alone; pairs with a slot of one choice become unary."""
+        unary = [u[k] for u, k in zip(self.unary, kept, strict=True)]
+        pairwise: dict[tuple[int, int], Floats] = {}
+        for (i, j), table in self.pairwise.items():
+            part = table[np.ix_(kept[i], kept[j])]
+            if part.shape[0] == 1:
+                unary[j] = unary[j] + part[0]
+            elif part.shape[1] == 1:
+                unary[i] = unary[i] + part[:, 0]
+            else:
+                pairwise[i, j] = part
+        return Energy(tuple(unary), pairwise)
+
+    def induced(self, members: Sequence[int]) -> Energy:
+        """The energy over some slots alone: costs among them, in their order."""
+        place = {slot: p for p, slot in enumerate(members)}
+        pairwise: dict[tuple[int, int], Floats] = {}
+        for (i, j), table in self.pairwise.items():
+            if i in place and j in place:
+                a, b = place[i], place[j]
+                pairwise[(a, b) if a < b else (b, a)] = table if a < b else table.T
+        return Energy(tuple(self.unary[i] for i in members), pairwise)
+
+
+def weigh(model: CostModel, weights: Floats) -> Energy:
+    """The weighted sum of a model's slot and pair costs as one energy. Raises ProblemError on overflow."""
+    unary: list[Floats] = [np.zeros(0)] * len(model.space.slots)
+    total = 0.0
+    for group in model.slot_groups:
+        costs = weighted_sum(group.tables, weights)
+        total += _magnitude(costs)
+        for (slot,), row in zip(group.members.tolist(), costs, strict=True):
+            unary[slot] = row
+    pairwise: dict[tuple[int, int], Floats] = {}
+    for group in model.pair_groups:
+        costs = weighted_sum(group.tables, weights)
+        total += _magnitude(costs)
+        for (first, second), table in zip(group.members.tolist(), costs, strict=True):
+            key, oriented = ((first, second), table) if first < second else ((second, first), table.T)
+            known = pairwise.get(key)
+            pairwise[key] = oriented if known is None else known + oriented
+    if not math.isfinite(total):
+        raise ProblemError("the weighted costs overflow double precision", hint="use smaller weights")
+    return Energy(tuple(unary), pairwise)
+
+
+def _magnitude(tables: Floats) -> float:
+    finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
+    with np.errstate(over="ignore"):
+        return float(finite.max(axis=1).sum())
+
+
+_CHEAP_ENTRIES = 4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small
+_CACHE_ENTRIES = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Slots eliminated together: (B,) slots, d arrays (B,) of neighbours, costs (B, k), d tables (B, k, k_j)."""
+
+    slots: Ints
+    neighbours: tuple[Ints, ...]
+    unary: Floats
+    tables: tuple[Floats, ...]
+
+
+class Reduction:
+    """An energy under reduction: `unary` and `around` hold what is left; `recover` undoes it.
+
+    `around[v][u]` is the table of the pair with the axis of v first, held under both slots.
+    """
+
+    def __init__(self, energy: Energy) -> None:
+        self.unary: list[Floats] = list(energy.unary)
+        self.around: list[dict[int, Floats]] = [{} for _ in energy.unary]
+        for (i, j), table in energy.pairwise.items():
+            self.around[i][j] = table
+            self.around[j][i] = table.T
+        self.alive = [True] * len(self.unary)
+        self._batches: list[_Batch] = []
+        self._table_entries = 0.0
+
+    def run(self, table_entries: float) -> list[int]:
+        """Eliminate until each slot has three neighbours or more; returns the slots that are left.
+
+        Slots whose elimination would leave a table of more than `table_entries` entries are left, too.
+        """
+        self._table_entries = table_entries
+        pending = [v for v, around in enumerate(self.around) if len(around) <= 2]
+        waiting: list[int] = []
+        while pending or waiting:
+            groups, later, dear = self._select(pending, cheap_only=True)
+            waiting += dear
+            if not groups:
+                groups, later, _ = self._select([*later, *waiting], cheap_only=False)
+                waiting = []
+            touched = dict.fromkeys(later)
+            for group in groups.values():
+                touched.update(dict.fromkeys(self._eliminate(group)))
+            pending = [v for v in touched if self.alive[v] and len(self.around[v]) <= 2]
+        return [v for v, alive in enumerate(self.alive) if alive]
+
+    def recover(self, assignment: Ints) -> None:
+        """Fill in the eliminated slots, given the choices of those that were left."""
+        for batch in reversed(self._batches):
+            costs = batch.unary
+            row = np.arange(len(batch.slots))
+            for neighbours, tables in zip(batch.neighbours, batch.tables, strict=True):
+                costs = costs + tables[row, :, assignment[neighbours]]
+            assignment[batch.slots] = costs.argmin(axis=1)
+
+    def _select(
+        self, candidates: Sequence[int], *, cheap_only: bool
+    ) -> tuple[dict[tuple[int, ...], list[int]], list[int], list[int]]:
+        """An independent set by shape, then candidates next to it, then those too dear to take yet."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        later: list[int] = []
+        dear: list[int] = []
+        blocked: set[int] = set()
+        taken: set[int] = set()
+        for v in candidates:
+            if not self.alive[v] or v in taken:
+                continue
+            if v in blocked:
+                later.append(v)
+                continue
+            around = self.around[v]
+            shape = (len(self.unary[v]), *[len(self.unary[u]) for u in around])
+            if len(shape) == 3:
+                if shape[1] * shape[2] > self._table_entries:
+                    continue
+                if cheap_only and shape[0] * shape[1] * shape[2] > _CHEAP_ENTRIES:
+                    dear.append(v)
+                    continue
+            blocked.update(around)
+            taken.add(v)
+            groups.setdefault(shape, []).append(v)
+        return groups, later, dear
+
+    def _eliminate(self, slots: list[int]) -> list[int]:
+        """Minimise out independent slots of one shape; returns their neighbours."""
+        around, count = self.around, len(slots)
+        rings = [tuple(around[v]) for v in slots]
+        unary = np.concatenate([self.unary[v] for v in slots]).reshape(count, -1)
+        size, degree = unary.shape[1], len(rings[0])
+        tables = tuple(
+            np.concatenate([around[v][ring[j]] for v, ring in zip(slots, rings, strict=True)]).reshape(count, size, -1)
+            for j in range(degree)
+        )
+        members = tuple(np.array([ring[j] for ring in rings], dtype=np.intp) for j in range(degree))
+        self._batches.append(_Batch(np.array(slots, dtype=np.intp), members, unary, tables))
+        for v, ring in zip(slots, rings, strict=True):
+            self.alive[v] = False
+            for u in ring:
+                del around[u][v]
+        if degree == 1:
+            for (u,), row in zip(rings, (tables[0] + unary[:, :, None]).min(axis=1), strict=True):
+                self.unary[u] = self.unary[u] + row
+        elif degree == 2:
+            for (a, b), table in zip(rings, _contract(unary, *tables), strict=True):
+                known = around[a].get(b)
+                total = table if known is None else known + table
+                around[a][b] = total
+                around[b][a] = total.T
+        return [u for ring in rings for u in ring]
+
+
+def _contract(unary: Floats, left: Floats, right: Floats) -> Floats:
+    """min over x of unary[i, x] + left[i, x, a] + right[i, x, b]: (B, k), (B, k, A), (B, k, B') to (B, A, B')."""
+    count, size, width = left.shape
+    height = right.shape[2]
+    step = max(1, _CACHE_ENTRIES // (width * height))
+    out = np.empty((count, width, height))
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        first = left[part] + unary[part, :, None]
+        second = right[part]
+        # With the batch as the last axis the innermost loops are long however few choices there are.
+        if first.shape[0] > 4:
+            first = np.ascontiguousarray(first.transpose(1, 2, 0))
+            second = np.ascontiguousarray(second.transpose(1, 2, 0))
+            best = first[0][:, None] + second[0][None]
+            for x in range(1, size):
+                np.minimum(best, first[x][:, None] + second[x][None], out=best)
+            out[part] = best.transpose(2, 0, 1)
+        else:
+            best = first[:, 0, :, None] + second[:, 0, None, :]
+            for x in range(1, size):
+                np.minimum(best, first[:, x, :, None] + second[:, x, None, :], out=best)
+            out[part] = best
+    return out
+
+
+_Factor = tuple[tuple[int, ...], Floats]  # neighbours in order of elimination; table with the slot's axis first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minimum:
+    """An assignment of least cost, and the width of the elimination that found it.
+
+    Where every assignment is forbidden, it is any assignment. `order` is the order of the slots that had three
+    neighbours or more; it serves again for another energy on the same graph with as many choices.
+    """
+
+    assignment: tuple[int, ...]
+    width: int
+    order: Order | None = None
+
+
+def minimise(energy: Energy, limits: Limits | None = None, *, order: Order | None = None) -> Minimum | None:
+    """The exact minimum, or None if the tables would exceed the limits.
+
+    `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one.
+    """
+    limits = limits or Limits()
+    width = sparse_width(energy)
+    if limits.width is not None and width > limits.width:
+        return None
+    reduction = Reduction(energy)
+    left = reduction.run(limits.table_entries)
+    assignment = np.zeros(len(energy.unary), dtype=np.intp)
+    if left:
+        order = order or best_order({v: reduction.around[v].keys() for v in left}, energy.sizes, limits)
+        if order is None:
+            return None
+        width = max(width, order.width)
+        _eliminate(reduction, order, assignment)
+    reduction.recover(assignment)
+    return Minimum(assignment=tuple(assignment.tolist()), width=width, order=order)
+
+
+def sparse_width(energy: Energy) -> int:
+    """0 without pairs, 1 for a forest, else 2: what eliminating slots of few neighbours needs at most."""
+    if not energy.pairwise:
+        return 0
+    parent = list(range(len(energy.unary)))
+    for i, j in energy.pairwise:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        while parent[j] != j:
+            parent[j] = parent[parent[j]]
+            j = parent[j]
+        if i == j:
+            return 2
+        parent[j] = i
+    return 1
+
+
+def _eliminate(reduction: Reduction, order: Order, assignment: Ints) -> None:
+    """Bucket elimination of the slots in `order`; writes their choices into the assignment."""
+    buckets: dict[int, list[_Factor]] = {v: [] for v, _ in order.steps}
+    position = {v: p for p, v in enumerate(buckets)}
+    for v, factors in buckets.items():
+        factors.append(((), reduction.unary[v]))
+        factors.extend(((u,), table) for u, table in reduction.around[v].items() if position[u] > position[v])
+    for v, ring in order.steps:
+        if ring:
+            buckets[ring[0]].append((ring[1:], _joined(buckets[v], ring).min(axis=0)))
+    for v, _ in reversed(order.steps):
+        costs = sum(table[(slice(None), *(assignment[u] for u in ring))] for ring, table in buckets[v])
+        assignment[v] = np.argmin(costs)
+
+
+def _joined(factors: list[_Factor], ring: tuple[int, ...]) -> Floats:
+    """Sum of a slot's tables over the slot and all its neighbours.
+
+    Tables join from those over the last neighbours alone to those over the first: partial sums stay small, and axes
+    are added in front, so that the innermost loops run over long contiguous stretches.
+    """
+    axis = {u: a for a, u in enumerate(ring)}
+    degree = len(ring)
+    start, total = degree, factors[0][1]
+    rest = sorted(factors[1:], key=lambda factor: (-axis[factor[0][0]] if factor[0] else -degree, len(factor[0])))
+    for members, table in rest:
+        size = table.shape[0]
+        if not members:
+            total = total + table.reshape(size, *(1,) * (total.ndim - 1))
+            continue
+        first = axis[members[0]]
+        shape = [size] + [1] * (degree - first)
+        for u, length in zip(members, table.shape[1:], strict=True):
+            shape[1 + axis[u] - first] = length
+        if first < start:
+            total = total.reshape(size, *(1,) * (start - first), *total.shape[1:])
+            start = first
+        else:
+            shape[1:1] = [1] * (first - start)
+        total = total + table.reshape(shape)
+    return total

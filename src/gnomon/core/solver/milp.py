@@ -1,0 +1,312 @@
+"""The minimum of an energy with charges as a mixed-integer linear programme, solved by HiGHS.
+
+One binary variable a choice. A pair of slots gets the marginal (local) polytope: a variable a pair of choices whose
+sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8); a pair that merely
+charges for unlike choices gets one variable a choice, which is equally tight.
+
+A mixed-integer linear programme under construction, its columns for pairs of slots, and its run by HiGHS.
+
+HiGHS is loaded on the first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.solver.elimination import Energy
+from gnomon.core.solver.prune import ScalarCharge
+from gnomon.errors import GnomonError
+
+# HiGHS checks its own answer, and calls one that is off by a hair's breadth more than its tolerance an error of the
+# solver: then the next tolerance is tried.
+_TOLERANCES = (1e-9, 1e-7, 1e-6)
+
+
+@dataclass(slots=True)
+class Programme:
+    """A linear programme: columns and rows as flat lists."""
+
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    start: list[float] = field(default_factory=list)
+    row_start: list[int] = field(default_factory=lambda: [0])
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+
+    def columns(self, cost: Floats, start: Floats) -> int:
+        """Add columns from 0 to 1, those of infinite cost fixed at 0; returns the number of the first."""
+        first = len(self.cost)
+        forbidden = np.isinf(cost)
+        self.cost += np.where(forbidden, 0.0, cost).ravel().tolist()
+        self.upper += np.where(forbidden, 0.0, 1.0).ravel().tolist()
+        self.start += start.ravel().tolist()
+        return first
+
+    def row(self, columns: Sequence[int], values: Sequence[float], lower: float, upper: float) -> None:
+        """Bound the sum of these columns times these values."""
+        self.index += columns
+        self.value += values
+        self.row_start.append(len(self.index))
+        self.row_lower.append(lower)
+        self.row_upper.append(upper)
+
+    def slot(self, cost: Floats, start: Floats) -> int:
+        """Add a binary column a choice, of which exactly one is 1; returns the number of the first."""
+        first = self.columns(cost, start)
+        self.row(range(first, first + len(cost)), [1.0] * len(cost), 1.0, 1.0)
+        return first
+
+    def unlike(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
+        """Columns, one a choice, that sum to 1 where two slots choose unlike; returns the number of the first.
+
+        They are as tight as a column a pair, for costs that are equal for all unlike choices and not negative.
+        """
+        column = self.columns(cost, np.maximum(chosen[0] - chosen[1], 0.0))
+        for a in range(len(cost)):
+            self.row([column + a, firsts[0] + a, firsts[1] + a], [1.0, -1.0, 1.0], 0.0, np.inf)
+        return column
+
+    def joint(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
+        """Columns, one a pair of choices, whose sums over either slot are that slot's columns; the first's number."""
+        left, right = cost.shape
+        column = self.columns(cost, np.outer(*chosen))
+        grid = np.arange(column, column + left * right).reshape(left, right)
+        for a in range(left):
+            self.row([*grid[a].tolist(), firsts[0] + a], [1.0] * right + [-1.0], 0.0, 0.0)
+        for b in range(right):
+            self.row([*grid[:, b].tolist(), firsts[1] + b], [1.0] * left + [-1.0], 0.0, 0.0)
+        return column
+
+
+def is_potts(costs: Floats) -> bool:
+    """Whether like choices cost nothing and all unlike ones the same, finite amount."""
+    size = len(costs)
+    if size < 2 or costs.shape[1] != size or not np.isfinite(costs[0, 1]) or costs.diagonal().any():
+        return False
+    return bool((costs[~np.eye(size, dtype=bool)] == costs[0, 1]).all())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How HiGHS ended: "optimal", "infeasible" or "limit"; the values of the columns or None; the dual bound."""
+
+    status: str
+    values: Floats | None
+    bound: float
+
+
+def run_highs(
+    programme: Programme,
+    binaries: int,
+    time_limit_s: float | None,
+    *,
+    started: bool,
+    gap: float = 0.0,
+    nodes: int | None = None,
+) -> Outcome:
+    """Minimise; the first `binaries` columns are integers.
+
+    `gap` is the absolute one at which to stop, `nodes` the most nodes of the search tree.
+    `started` says that the programme's `start` is a solution. Without integers the bound is the minimum itself.
+    """
+    import highspy
+
+    lp = _highs_programme(programme, binaries)
+    options: dict[str, bool | int | float] = {
+        "output_flag": False,
+        "threads": 1,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": gap,
+    }
+    if time_limit_s is not None:
+        options["time_limit"] = float(time_limit_s)
+    if nodes is not None:
+        options["mip_max_nodes"] = nodes
+    statuses = highspy.HighsModelStatus
+    for tolerance in _TOLERANCES:
+        solver = highspy.Highs()
+        names = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
+        for name, value in {**options, **dict.fromkeys(names, tolerance)}.items():
+            solver.setOptionValue(name, value)
+        if solver.passModel(lp) == highspy.HighsStatus.kError:
+            raise GnomonError("HiGHS refused the programme", hint="report this problem as a defect")
+        if started:
+            solution = highspy.HighsSolution()
+            solution.col_value = list(programme.start)
+            solver.setSolution(solution)
+        solver.run()
+        status = solver.getModelStatus()
+        if status != statuses.kSolveError:
+            break
+    if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
+        return Outcome(status="infeasible", values=None, bound=np.inf)
+    if status == statuses.kSolveError:  # what it says of itself then means nothing
+        return Outcome(status="limit", values=None, bound=-np.inf)
+    info = solver.getInfo()
+    ended = "optimal" if status == statuses.kOptimal else "limit"
+    dual = float(info.mip_dual_bound if binaries else info.objective_function_value)
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if found else None
+    return Outcome(status=ended, values=values, bound=dual if np.isfinite(dual) else -np.inf)
+
+
+def _highs_programme(programme: Programme, binaries: int) -> Any:
+    """The programme as HiGHS takes it."""
+    import highspy
+
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(programme.cost), len(programme.row_lower)
+    lp.col_cost_ = np.array(programme.cost)
+    lp.col_lower_ = np.zeros(len(programme.cost))
+    lp.col_upper_ = np.array(programme.upper)
+    lp.row_lower_ = np.array(programme.row_lower)
+    lp.row_upper_ = np.array(programme.row_upper)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array(programme.row_start, dtype=np.int32)
+    lp.a_matrix_.index_ = np.array(programme.index, dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(programme.value)
+    kinds = highspy.HighsVarType
+    lp.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * (len(programme.cost) - binaries)
+    return lp
+
+
+_SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
+_GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MilpResult:
+    """What HiGHS proved: the best assignment found (None for none), a lower bound, and how it ended."""
+
+    assignment: tuple[int, ...] | None
+    bound: float
+    optimal: bool
+    infeasible: bool = False
+
+
+def minimise_milp(
+    energy: Energy,
+    charges: Sequence[ScalarCharge],
+    starts: Sequence[Sequence[int]],
+    time_limit_s: float | None = None,
+) -> MilpResult:
+    """Minimum of the energy plus the charges of the choices used, to a gap of zero or until the time limit.
+
+    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed.
+    """
+    floors = [float(costs.min()) for costs in energy.unary]
+    if not np.isfinite(floors).all():
+        return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
+    pair_floors = [float(table.min()) for table in energy.pairwise.values()]
+    if not np.isfinite(pair_floors).all():
+        return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
+    floor = sum(floors) + sum(pair_floors)
+
+    def total(assignment: Sequence[int]) -> float:
+        return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
+
+    best: tuple[int, ...] | None = None
+    best_value = np.inf
+    for begin in starts:
+        tried = _descend(energy, begin)
+        for candidate in (tuple(begin), tried):
+            value = total(candidate)
+            if value < best_value:
+                best, best_value = candidate, value
+    if best is not None and best_value <= floor:
+        return MilpResult(assignment=best, bound=best_value, optimal=True)
+    room = best_value - floor if best is not None else _spread(energy, charges)
+    unit = _SCALE / room if room > 0 else 1.0
+    if not np.isfinite(unit) or unit <= 0:
+        unit = 1.0
+    programme, first = _formulate(energy, charges, floors, pair_floors, unit, room, best)
+    outcome = run_highs(programme, sum(energy.sizes), time_limit_s, started=best is not None)
+    status, values, dual = outcome.status, outcome.values, outcome.bound
+    if status == "infeasible" and best is None:
+        return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
+    if values is not None:
+        found = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
+        if total(found) < best_value:
+            best, best_value = found, total(found)
+    # Cutting off all that is dearer than the incumbent may leave nothing: then the incumbent is optimal.
+    bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
+    if best is None:
+        return MilpResult(assignment=None, bound=bound, optimal=False)
+    optimal = status != "limit" and best_value - bound <= _GAP * room
+    return MilpResult(assignment=best, bound=best_value if optimal else min(bound, best_value), optimal=optimal)
+
+
+def _formulate(
+    energy: Energy,
+    charges: Sequence[ScalarCharge],
+    floors: list[float],
+    pair_floors: list[float],
+    unit: float,
+    room: float,
+    best: tuple[int, ...] | None,
+) -> tuple[Programme, list[int]]:
+    """The programme in scaled units above the floor, and the first column of each slot."""
+    programme = Programme()
+    cut = room * (1 + 1e-9) if best is not None else np.inf
+
+    def scaled(costs: Floats, least: float) -> Floats:
+        above = costs - least
+        return np.where(above > cut, np.inf, above * unit)
+
+    first: list[int] = []
+    chosen: list[Floats] = []
+    for i, costs in enumerate(energy.unary):
+        picked = np.zeros(len(costs))
+        if best is not None:
+            picked[best[i]] = 1.0
+        chosen.append(picked)
+        first.append(programme.slot(scaled(costs, floors[i]), picked))
+    for ((i, j), table), least in zip(energy.pairwise.items(), pair_floors, strict=True):
+        costs = scaled(table, least)
+        if costs.any():
+            ends = (first[i], first[j]), (chosen[i], chosen[j])
+            if is_potts(costs):
+                programme.unlike(np.full(len(costs), costs[0, 1]), *ends)
+            else:
+                programme.joint(costs, *ends)
+    for charge in charges:
+        used = float(best is not None and charge.used_by(best))
+        column = programme.columns(scaled(np.array([charge.cost]), 0.0), np.array([used]))
+        for slot, choice in zip(charge.slots.tolist(), charge.choices.tolist(), strict=True):
+            programme.row([column, first[slot] + choice], [1.0, -1.0], 0.0, np.inf)
+    return programme, first
+
+
+def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
+    """Improve one slot at a time until none can be improved, at most a few rounds."""
+    around: list[list[tuple[int, Floats]]] = [[] for _ in energy.unary]
+    for (i, j), table in energy.pairwise.items():
+        around[i].append((j, table))
+        around[j].append((i, table.T))
+    current = list(begin)
+    for _ in range(10):
+        moved = False
+        for slot, costs in enumerate(energy.unary):
+            here = costs
+            for other, table in around[slot]:
+                here = here + table[:, current[other]]
+            target = int(here.argmin())
+            if here[target] < here[current[slot]]:
+                current[slot], moved = target, True
+        if not moved:
+            break
+    return tuple(current)
+
+
+def _spread(energy: Energy, charges: Sequence[ScalarCharge]) -> float:
+    """The range of the finite costs: how far above the floor an assignment can be."""
+    tables = (*energy.unary, *energy.pairwise.values())
+    spread = sum(float(np.where(np.isinf(t), t.min(), t).max() - t.min()) for t in tables)
+    return spread + sum(charge.cost for charge in charges)

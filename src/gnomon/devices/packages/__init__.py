@@ -1,0 +1,1 @@
+"""Wheels for the Python of a device, fetched here and installed there."""

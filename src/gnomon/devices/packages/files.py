@@ -1,0 +1,335 @@
+"""A distribution that could be brought to a device, wherever it comes from.
+
+Wheels in a folder: which one fits a device, and how it is unpacked without trusting it.
+
+This machine's own installed distributions, as far as they fit a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import platform
+import shutil
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path, PurePosixPath
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import parse_tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from gnomon.devices.packages.target import Target, target_of
+from gnomon.errors import RuntimeMissingError
+
+MOST_METADATA_BYTES = 8 << 20
+_MOST_REQUIREMENTS = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A version of a distribution that a device's Python can import.
+
+    `requires` are its own requirements, not yet asked whether they hold there. `identity` is equal for equal content.
+    `lay` writes its files into a folder, as they would lie in site-packages; RuntimeMissingError if it is broken.
+    """
+
+    name: str
+    version: Version
+    requires: tuple[Requirement, ...]
+    identity: str
+    origin: str
+    lay: Callable[[Path], None]
+
+
+class Unusable(Exception):
+    """Why a distribution cannot be brought."""
+
+
+class WantsOtherPython(Unusable):
+    """It is well, and for another Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What the core metadata of a distribution (PEP 566) say that matters here."""
+
+    name: str
+    version: Version
+    requires: tuple[Requirement, ...]
+
+
+def read_metadata(text: str, target: Target) -> Metadata:
+    """Read a METADATA file. Unusable if it is malformed or wants another Python."""
+    head = HeaderParser().parsestr(text.partition("\n\n")[0])
+    lines = head.get_all("Requires-Dist") or []
+    try:
+        if len(lines) > _MOST_REQUIREMENTS:
+            raise Unusable(f"it has more than {_MOST_REQUIREMENTS} requirements")
+        wanted = SpecifierSet(head.get("Requires-Python") or "")
+        found = Metadata(
+            name=canonicalize_name(head.get("Name") or ""),
+            version=Version(head.get("Version") or ""),
+            requires=tuple(Requirement(line) for line in lines),
+        )
+    except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
+        raise Unusable(f"its metadata cannot be meant: {str(error)[:200]}") from error
+    if not wanted.contains(target.version, prereleases=True):
+        raise WantsOtherPython(f"it wants Python {wanted}")
+    return found
+
+
+MOST_UNPACKED_BYTES = 4 << 30
+_MOST_ENTRIES = 100_000
+_BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
+
+
+def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Path]]]:
+    """The wheels in a folder that fit a target, by the name of the distribution, the best first.
+
+    What is no wheel by its name (PEP 427) is passed over.
+    """
+    ranked: dict[str, list[tuple[Version, int, tuple[object, ...], str, Path]]] = {}
+    for path in sorted(folder.glob("*.whl")) if folder.is_dir() else ():
+        try:
+            name, version, build, tags = parse_wheel_filename(path.name)
+        except (InvalidWheelFilename, InvalidVersion):
+            continue
+        places = [target.tags[tag] for tag in tags if tag in target.tags]
+        if places:
+            ranked.setdefault(name, []).append((version, -min(places), build, path.name, path))
+    return {
+        name: [(row[0], row[-1]) for row in sorted(rows, key=lambda r: r[:4], reverse=True)]
+        for name, rows in ranked.items()
+    }
+
+
+def find_wheel(folder: Path, name: str, specifier: SpecifierSet, target: Target) -> Candidate | None:
+    """The newest wheel of a distribution in a folder that fits and satisfies, or None.
+
+    RuntimeMissingError if that wheel is broken.
+    """
+    found = wheels_in(folder, target).get(name, [])
+    good = set(specifier.filter(version for version, _ in found))
+    for version, path in found:
+        if version in good:
+            with suppress(WantsOtherPython):
+                return _candidate(name, version, path, target)
+    return None
+
+
+def _candidate(name: str, version: Version, path: Path, target: Target) -> Candidate:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            metadata = read_metadata(_metadata_text(archive, name, version), target)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except WantsOtherPython:
+        raise
+    except (Unusable, OSError, *_BROKEN) as error:
+        raise _broken(path, str(error)) from error
+    if (metadata.name, metadata.version) != (name, version):
+        raise _broken(path, f"inside it is {metadata.name} {metadata.version}")
+    return Candidate(
+        name=name,
+        version=version,
+        requires=metadata.requires,
+        identity=f"wheel {digest}",
+        origin=str(path),
+        lay=lambda folder: unpack_wheel(path, folder),
+    )
+
+
+def _metadata_text(archive: zipfile.ZipFile, name: str, version: Version) -> str:
+    for entry in archive.infolist():
+        folder, _, file = entry.filename.partition("/")
+        stem, _, kind = folder.rpartition(".")
+        if kind == "dist-info" and file == "METADATA" and canonicalize_name(stem.partition("-")[0]) == name:
+            if entry.file_size > MOST_METADATA_BYTES:
+                raise Unusable("its metadata are too large")
+            return archive.read(entry).decode("utf-8", "replace")
+    raise Unusable(f"it holds no metadata of {name} {version}")
+
+
+def unpack_wheel(path: Path, folder: Path) -> None:
+    """Unpack what of a wheel lies in site-packages (PEP 427): its root, and the purelib and platlib of its data.
+
+    Scripts, headers and data are left out, and no link is made. RuntimeMissingError if the wheel is broken, would
+    write outside of the folder, or would take more than 4 GiB or the free space of the disk.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED_BYTES:
+                raise Unusable(f"it would unpack to {len(entries)} files of {size >> 20} MiB in all")
+            free = shutil.disk_usage(folder).free
+            if size > free:
+                raise Unusable(f"it unpacks to {size >> 20} MiB, and {free >> 20} MiB are free in {folder}")
+            for entry, place in _places(entries):
+                _write(archive, entry, folder.joinpath(*place))
+    except (Unusable, OSError, *_BROKEN) as error:
+        raise _broken(path, str(error)) from error
+
+
+def _places(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, tuple[str, ...]]]:
+    """Each file and where it goes. Every name is looked at before the first file is written."""
+    found = []
+    for entry in entries:
+        name = entry.filename
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or "\\" in name or "\0" in name or ".." in parts or ":" in parts[0]:
+            raise Unusable(f"it would write outside of its folder: {name[:80]!a}")
+        if entry.flag_bits & 1:
+            raise Unusable("it is encrypted")
+        if parts[0].endswith(".data"):
+            if len(parts) < 3 or parts[1] not in ("purelib", "platlib"):
+                continue
+            parts = parts[2:]
+        if not entry.is_dir():
+            found.append((entry, parts))
+    yield from found
+
+
+def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    executable = (entry.external_attr >> 16) & stat.S_IXUSR
+    # zipfile reads no more than the size that the entry declares, so the sum that was looked at holds.
+    with archive.open(entry) as source, target.open("xb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
+        os.fchmod(sink.fileno(), 0o755 if executable else 0o644)
+
+
+def _broken(path: Path, why: str) -> RuntimeMissingError:
+    return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"Remove it: rm {path}")
+
+
+_LEFT_OUT = ("__pycache__",)
+
+
+def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candidate:
+    """The installed distribution of that name. Unusable, with the reason, if it is not there or does not fit.
+
+    Only what was installed from a wheel with its files recorded can be taken; nothing is imported.
+    """
+    try:
+        found = distribution(name)
+    except PackageNotFoundError as error:
+        raise Unusable("not installed on this machine") from error
+    text = found.read_text("METADATA")
+    if text is None or len(text) > MOST_METADATA_BYTES:
+        raise Unusable("installed on this machine without metadata")
+    metadata = read_metadata(text, target)
+    if metadata.name != name or not specifier.contains(metadata.version):
+        raise Unusable(f"installed on this machine in version {metadata.version}")
+    if _is_editable(found):
+        raise Unusable("installed on this machine in editable mode, which has no files to bring")
+    _check_fits(found, target)
+    files = sorted(_files(found))
+    return Candidate(
+        name=name,
+        version=metadata.version,
+        requires=metadata.requires,
+        identity=f"installed {_identity(files)}",
+        origin="installed on this machine",
+        lay=lambda folder: _lay(name, files, folder),
+    )
+
+
+def host_target() -> Target:
+    """This machine and the Python of this process as a target."""
+    return target_of(
+        {
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "libc": " ".join(platform.libc_ver()),
+            "kernel": platform.release(),
+        }
+    )
+
+
+def _check_fits(found: Distribution, target: Target) -> None:
+    """The wheel that it came from must fit; one that was built here fits where the C library is no older."""
+    wheel = found.read_text("WHEEL")
+    lines = (wheel or "").splitlines()
+    tags = [tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())]
+    if not tags:
+        raise Unusable("not installed from a wheel on this machine")
+    fitting = [tag for tag in tags if tag in target.tags]
+    if not fitting:
+        raise Unusable(f"installed on this machine for {min(map(str, tags))}")
+    if all(tag.platform == f"linux_{target.architecture}" for tag in fitting):
+        here = host_target().libc
+        if here is None or target.libc is None or here[:2] != target.libc[:2] or here[2] > target.libc[2]:
+            raise Unusable("built on this machine, for a newer or another C library")
+
+
+def _is_editable(found: Distribution) -> bool:
+    text = found.read_text("direct_url.json")
+    if text is None:
+        return False
+    try:
+        return bool(json.loads(text).get("dir_info", {}).get("editable"))
+    except (ValueError, AttributeError, RecursionError):
+        return True  # what cannot be read is not trusted
+
+
+def _files(found: Distribution) -> Iterator[tuple[str, Path]]:
+    """Each file's path in site-packages, and where it lies. Entry scripts and shared data are left out."""
+    if found.files is None:
+        raise Unusable("installed on this machine without a record of its files")
+    prefix = Path(sys.prefix).resolve()
+    for entry in found.files:
+        parts = entry.parts
+        source = Path(str(found.locate_file(entry)))
+        if entry.is_absolute() or ".." in parts:
+            outside = Path(os.path.normpath(source))
+            if entry.is_absolute() or not outside.is_relative_to(prefix):
+                raise Unusable(f"its record names a file outside of its folder: {str(entry)[:80]!a}")
+            continue
+        if any(part in _LEFT_OUT for part in parts) or entry.suffix in (".pyc", ".pth"):
+            continue
+        if parts[0].endswith(".dist-info") and entry.name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
+            continue  # of this installation rather than of the distribution
+        if not source.is_file():
+            raise Unusable(f"installed on this machine with a file missing: {str(entry)[:80]!a}")
+        yield entry.as_posix(), source
+
+
+def _identity(files: list[tuple[str, Path]]) -> str:
+    """A digest of the paths, sizes and times of the files: an installer that changes one changes its time."""
+    digest = hashlib.sha256()
+    for name, source in files:
+        status = source.stat()
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
+    try:
+        for place, source in files:
+            target = folder / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            real = source.resolve()
+            try:
+                os.link(real, target)
+            except OSError:  # another disk, or a file of another user
+                shutil.copy2(real, target)
+    except OSError as error:
+        raise RuntimeMissingError(
+            f"the installed files of {name} cannot be brought together in {folder}: {error.strerror or error}",
+            hint="Free space there, or set GNOMON_HOME to another folder.",
+        ) from error

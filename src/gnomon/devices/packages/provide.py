@@ -1,0 +1,312 @@
+"""Brings together what a device's Python lacks: a folder to be pushed and put on PYTHONPATH there.
+
+Wheels from the package index, by pip, for a Python on another machine. Only where the user allows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from gnomon.devices.packages.files import Candidate, Unusable, find_installed, find_wheel
+from gnomon.devices.packages.target import Target, target_of
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.system.process import run_process
+
+_TIMEOUT_S = 1800.0
+_UNREACHABLE = ("Retrying (", "Could not fetch URL", "Connection", "Network is unreachable", "HTTP error", "ProxyError")
+
+
+def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell: Callable[[str], None]) -> None:
+    """Have pip download a wheel for each requirement into a folder, without what they require themselves.
+
+    The user's own configuration of pip (index, proxy, certificates) holds. RuntimeMissingError if there is no wheel
+    for the target, or the index cannot be reached.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    printed: list[str] = []
+
+    def on_line(line: str) -> None:
+        printed.append(line)
+        if (match := re.match(r"\s*Downloading (?:\S*/)?(\S+\.whl)( \([^)]*\))?", line)) and ".metadata" not in line:
+            tell(f"fetches {match[1]}{match[2] or ''} from the package index")
+
+    # pip copies into its folder file by file: what it was stopped at must not look like a wheel.
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as part:
+        done = run_process(
+            _command(requirements, target, Path(part)),
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=b"",
+            timeout_s=_TIMEOUT_S,
+            on_line=on_line,
+            cwd=folder,
+            guard=None,
+        )
+        if not done.ok:
+            raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
+        try:
+            for wheel in sorted(Path(part).glob("*.whl")):
+                wheel.replace(folder / wheel.name)
+        except OSError as error:
+            raise DeviceError(
+                f"wheels cannot be put into {folder}: {error.strerror}", hint="Free space there, or set GNOMON_HOME."
+            ) from error
+
+
+def _command(requirements: Sequence[str], target: Target, folder: Path) -> list[str]:
+    minor = f"cp{target.python[0]}{target.python[1]}"
+    options = [f"--platform={platform}" for platform in target.platforms]
+    options += [f"--abi={abi}" for abi in (minor, "abi3", "none")]
+    return [
+        *(sys.executable, "-m", "pip", "download", "--only-binary=:all:", "--no-deps", "--no-input"),
+        *("--disable-pip-version-check", "--progress-bar=off", "--implementation=cp"),
+        *(f"--python-version={target.version}", *options, f"--dest={folder}", "--", *requirements),
+    ]
+
+
+def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out: bool) -> RuntimeMissingError:
+    names = ", ".join(requirements)
+    if timed_out:
+        return RuntimeMissingError(f"{names} could not be fetched within {_TIMEOUT_S:.0f} s", hint="Start again.")
+    if "No module named pip" in text:
+        return RuntimeMissingError(
+            f"{names} cannot be fetched: this Python has no pip", hint=f"Install it: {sys.executable} -m ensurepip"
+        )
+    lacking = re.search(r"satisfies the requirement (\S+) \(from versions: ([^)\n]*)\)", text)
+    if any(sign in text for sign in _UNREACHABLE) and (lacking is None or lacking[2] == "none"):
+        return RuntimeMissingError(
+            f"{names} cannot be fetched: the package index cannot be reached",
+            hint="Check the network and pip's configuration (pip config list), or put the wheels into the folder.",
+        )
+    if lacking is not None:
+        versions = [v.strip() for v in lacking[2].split(",") if v.strip() not in ("", "none")]
+        others = f"There are wheels of {', '.join(versions[-8:])} for it." if versions else "There are none for it."
+        return RuntimeMissingError(
+            f"{lacking[1]} is not to be had for {target}",
+            hint=f"{others} Use another Python on the device, or leave the runtime out.",
+        )
+    last = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()[-1:]
+    told = last[0][:300] if last else "it said nothing"
+    return RuntimeMissingError(f"{names} cannot be fetched; pip says: {told}", hint="Try it by hand: pip download.")
+
+
+_MOST_ROUNDS = 100
+_UNUSED_DAYS = 30
+_FORM = "1"  # of the folders made here; another form makes other digests
+
+
+def provide(
+    requirements: Sequence[str],
+    fingerprint: Mapping[str, Any],
+    *,
+    home: Path,
+    fetch: bool,
+    tell: Callable[[str], None] | None = None,
+) -> Path:
+    """A folder on this machine from which the device's Python imports the required distributions and all they need.
+
+    They come, one by one, from where they are found first: this machine's own installed distributions that fit the
+    device; wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in that folder. The
+    answer is `home`/site/DIGEST, equal for equal content, whole when it is there, and used again.
+
+    `tell` gets a sentence for each file that is fetched, and one for a folder newly made. Raises UsageError for what
+    is no requirement, RuntimeMissingError for what is not to be had, DeviceError where `home` cannot be written.
+    """
+    say = tell or (lambda sentence: None)
+    target = target_of(fingerprint)
+    found = _Search(target=target, wheels=home / "wheels", fetch=fetch, tell=say).solve(requirements)
+    folder, new = _laid(found, home / "site")
+    if new:
+        say(f"brings {_told(found, requirements)} for {target}")
+    return folder
+
+
+def available(requirements: Sequence[str], fingerprint: Mapping[str, Any], *, home: Path) -> tuple[str, ...]:
+    """What `provide` would bring without fetching anything: "onert 0.1.0", ... in order of the names.
+
+    Raises what `provide` raises, and writes nothing.
+    """
+    search = _Search(target=target_of(fingerprint), wheels=home / "wheels", fetch=False, tell=lambda sentence: None)
+    return tuple(f"{found.name} {found.version}" for found in search.solve(requirements))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Want:
+    """What is asked of one distribution so far."""
+
+    specifier: SpecifierSet = field(default_factory=SpecifierSet)
+    extras: frozenset[str] = frozenset()
+    by: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """Finds one candidate for each distribution. Wants only ever grow, so it ends; it never takes a want back."""
+
+    target: Target
+    wheels: Path
+    fetch: bool
+    tell: Callable[[str], None]
+
+    def solve(self, requirements: Iterable[str]) -> list[Candidate]:
+        """The candidates, in order of their names."""
+        wants: dict[str, _Want] = {}
+        picks: dict[str, tuple[Candidate, frozenset[str]]] = {}
+        for requirement in map(_parsed, requirements):
+            self._want(wants, requirement, frozenset(), "")
+        roots = set(wants)
+        for _ in range(_MOST_ROUNDS):
+            pending = [name for name in wants if not _is_met(wants[name], picks.get(name))]
+            if not pending:
+                return [picks[name][0] for name in self._reached(roots, picks)]
+            for name, candidate in self._find(pending, wants).items():
+                picks[name] = (candidate, wants[name].extras)
+                for requirement in candidate.requires:
+                    self._want(wants, requirement, wants[name].extras, candidate.name)
+        raise RuntimeMissingError("what is required does not come to an end", hint="Report this, with the names.")
+
+    def _want(self, wants: dict[str, _Want], requirement: Requirement, extras: frozenset[str], by: str) -> None:
+        if not self.target.holds(requirement.marker, extras):
+            return
+        if requirement.url is not None:
+            raise RuntimeMissingError(
+                f"{by or 'the request'} requires {requirement.name} from an address: {requirement.url[:100]!a}",
+                hint=f"Put its wheel into {self.wheels} and require it by its name.",
+            )
+        want = wants.setdefault(canonicalize_name(requirement.name), _Want())
+        want.specifier &= requirement.specifier
+        want.extras |= {canonicalize_name(extra) for extra in requirement.extras}
+        if by and by not in want.by:
+            want.by.append(by)
+
+    def _find(self, names: list[str], wants: Mapping[str, _Want]) -> dict[str, Candidate]:
+        found: dict[str, Candidate] = {}
+        lacking: dict[str, str] = {}
+        for name in names:
+            try:
+                found[name] = find_installed(name, wants[name].specifier, self.target)
+            except Unusable as reason:
+                if (wheel := find_wheel(self.wheels, name, wants[name].specifier, self.target)) is not None:
+                    found[name] = wheel
+                else:
+                    lacking[name] = str(reason)
+        if not lacking:
+            return found
+        asked = [f"{name}{wants[name].specifier}" for name in lacking]
+        if not self.fetch:
+            raise self._not_here(lacking, wants)
+        fetch_wheels(asked, self.target, self.wheels, self.tell)
+        for name, text in zip(lacking, asked, strict=True):
+            wheel = find_wheel(self.wheels, name, wants[name].specifier, self.target)
+            if wheel is None:
+                raise RuntimeMissingError(
+                    f"pip fetched no wheel of {text} that fits {self.target}", hint="Use another Python on the device."
+                )
+            found[name] = wheel
+        return found
+
+    def _not_here(self, lacking: Mapping[str, str], wants: Mapping[str, _Want]) -> RuntimeMissingError:
+        told = []
+        for name, reason in lacking.items():
+            by = f", required by {', '.join(wants[name].by)}" if wants[name].by else ""
+            told.append(f"{name}{wants[name].specifier} ({reason}{by})")
+        return RuntimeMissingError(
+            f"nothing here fits {self.target}: {'; '.join(told)}",
+            hint=f"Allow to fetch it with --fetch, or put wheels for that Python into {self.wheels}",
+        )
+
+    def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
+        """The names that are still required: one that was picked anew may have dropped a requirement."""
+        waiting, reached = list(roots), set(roots)
+        while waiting:
+            candidate, extras = picks[waiting.pop()]
+            for requirement in candidate.requires:
+                name = canonicalize_name(requirement.name)
+                if name not in reached and self.target.holds(requirement.marker, extras):
+                    reached.add(name)
+                    waiting.append(name)
+        return sorted(reached)
+
+
+def _is_met(want: _Want, pick: tuple[Candidate, frozenset[str]] | None) -> bool:
+    return pick is not None and want.specifier.contains(pick[0].version, prereleases=True) and want.extras == pick[1]
+
+
+def _parsed(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, RecursionError) as error:
+        raise UsageError(f"{text[:80]!a} is no requirement", hint='Such as "onert>=0.1.0".') from error
+
+
+def _told(found: list[Candidate], requirements: Sequence[str]) -> str:
+    roots = {canonicalize_name(_parsed(text).name) for text in requirements}
+    named = [f"{c.name} {c.version}" for c in found if c.name in roots]
+    more = len(found) - len(named)
+    return ", ".join(named) + (f" and {more} package{'' if more == 1 else 's'} required by these" if more else "")
+
+
+def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
+    """The folder with these candidates' files, and whether it was made anew."""
+    lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in found)]
+    folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    try:
+        if folder.is_dir():
+            os.utime(folder)
+            return folder, False
+        site.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _forget_unused(site)
+        part = Path(tempfile.mkdtemp(prefix=".part-", dir=site))
+    except OSError as error:
+        raise _cannot_write(site, error) from error
+    try:
+        for candidate in found:
+            candidate.lay(part)
+        part.chmod(0o755)
+        with suppress(FileExistsError):
+            _rename(part, folder)
+    except OSError as error:
+        raise _cannot_write(site, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder, True
+
+
+def _rename(part: Path, folder: Path) -> None:
+    """Put the folder in place; FileExistsError if another gnomon made the same meanwhile."""
+    try:
+        part.rename(folder)
+    except OSError as error:
+        if folder.is_dir():
+            raise FileExistsError from error
+        raise
+
+
+def _forget_unused(site: Path) -> None:
+    """Remove folders that nobody used for a while, and parts that an interrupted gnomon left."""
+    before_s = time.time() - _UNUSED_DAYS * 86400
+    for folder in site.iterdir():
+        with suppress(OSError):
+            if folder.lstat().st_mtime < before_s:
+                shutil.rmtree(folder)
+
+
+def _cannot_write(site: Path, error: OSError) -> DeviceError:
+    return DeviceError(
+        f"{site} cannot be written: {error.strerror or error}",
+        hint="Free space there, or set GNOMON_HOME to another folder.",
+    )

@@ -1,0 +1,1 @@
+"""Devices that are a POSIX shell: adb, sdb, SSH without Python."""

@@ -1,0 +1,41 @@
+"""Android devices, by the program adb of Android's platform tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
+from gnomon.devices.shell.bridge_link import Bridge, BridgeSettings
+
+if TYPE_CHECKING:
+    from gnomon.devices.base import Device
+
+ADB = Bridge(
+    name="adb",
+    install="Install Android's platform tools (Debian, Ubuntu: apt install adb), and put adb on the PATH.",
+    # Of the folders that adb's user may write to, these two let programs start.
+    places=('"$TMPDIR"', "/data/local/tmp", "/tmp"),  # noqa: S108 - a folder of a random name is made in it
+    cache='"${TMPDIR:-/data/local/tmp}"',
+    states={
+        "unauthorized": "Unlock the phone, and allow USB debugging for this computer in the window that it shows.",
+        "authorizing": "Unlock the phone, and allow USB debugging for this computer in the window that it shows.",
+        "offline": "Wait until it has started, or take its cable out and in again (adb reconnect offline).",
+        "no permissions": "Let this user reach it: the package android-sdk-platform-tools-common has the udev rules.",
+        "": "Start Android on it, and see: adb devices",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdbSettings(BridgeSettings):
+    """An Android device that `adb` reaches, and how."""
+
+    bridge: ClassVar[Bridge] = ADB
+
+
+def adb_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
+    """An Android device as a configuration describes it: the host of its address is the serial number."""
+    return BridgeDevice(bridge_settings(AdbSettings, config), on_wait=on_wait)

@@ -1,0 +1,569 @@
+"""The way to a device behind adb or sdb: calls of the program, and the watcher there that is told that gnomon lives.
+
+A running call of adb's or sdb's shell: what comes of it, and how its command ended.
+
+How a program such as adb or sdb is called, and what its words mean.
+
+Files to and from a device behind adb or sdb. Whether a push or pull did its work is seen there and here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from gnomon.devices.pushed import Part
+from gnomon.devices.shell.bridge_scripts import (
+    LINGER,
+    arrived_script,
+    base_script,
+    command_script,
+    end_script,
+    errors_script,
+    fetch_script,
+    one_line,
+    start_script,
+    watcher_script,
+    whole,
+)
+from gnomon.devices.shell.device import last, not_arrived, refusal
+from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take
+from gnomon.devices.shell.scripts import marked, marks, quoted
+from gnomon.errors import DeviceError
+from gnomon.system.process import Guard
+from gnomon.system.stopping import look_up
+
+_NOISE_BYTES = 1 << 16
+_ASK_AGAIN_S = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """A program with the calls ``devices``, ``connect``, ``shell``, ``push`` and ``pull``, and how its devices are.
+
+    `places` are words of the device's shell: where the private folder can be, the first that can be written. `cache`
+    is its word for the folder of what is kept. `states` say what helps, by what ``devices`` says of a device that is
+    not ready, with "" for all other states. `refuses` is the hint where the device lets nobody run commands, told by
+    "closed"; empty where that word only tells that the connection was lost.
+    """
+
+    name: str
+    install: str
+    places: tuple[str, ...]
+    cache: str
+    states: Mapping[str, str]
+    refuses: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSettings:
+    """A device that such a program reaches. `serial` is as its ``devices`` lists it; empty for the only one."""
+
+    bridge: ClassVar[Bridge]
+
+    name: str
+    serial: str = ""
+    python: str | None = None
+    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
+    folder: str | None = None
+    """Where pushed files are kept there; None for gnomon in a folder that suits such devices."""
+    keep: bool = True
+    """Whether pushed files stay for the next time."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For every command there."""
+    connect_timeout_s: float = 10.0
+    silence_s: float = 30.0
+    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
+    program: str = ""
+    """The program's path; empty for the one on the PATH."""
+
+    @property
+    def destination(self) -> str:
+        """The device as people write it."""
+        return f"{self.bridge.name}://{self.serial}"
+
+    @property
+    def listing(self) -> str:
+        """What shows the devices."""
+        return f"{self.bridge.name} devices"
+
+
+def begin(settings: BridgeSettings, words: Sequence[str | bytes], *, stdout: int) -> subprocess.Popen[bytes]:
+    """Start the program with these words, both outputs to `stdout`; DeviceError if it is not there."""
+    program = settings.program or settings.bridge.name
+    try:
+        # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+        return subprocess.Popen(
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT if stdout == subprocess.PIPE else stdout,
+            start_new_session=True,
+            bufsize=0,
+        )
+    except OSError as error:
+        raise DeviceError(
+            f"the program {program!r} cannot be started: {error.strerror}", hint=settings.bridge.install
+        ) from error
+
+
+def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s: float) -> str:
+    """Run the program to its end; what it printed. DeviceError, transient, if it does not end in time.
+
+    Its server, which it may start, lives on with whatever it inherits: so the output is a file's, and no pipe's.
+    """
+    name = settings.bridge.name
+    with tempfile.TemporaryFile() as out:
+        process = begin(settings, words, stdout=out.fileno())
+        try:
+            process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise DeviceError(
+                f"{name} {_word(words[0])} did not end within {within_s:g} s",
+                hint=f"See whether {name} itself hangs ({name} kill-server; {name} devices), and the device.",
+                transient=True,
+            ) from None
+        finally:
+            end(process)
+        out.seek(0)
+        return out.read(_NOISE_BYTES).decode(errors="replace").replace("\r\n", "\n")
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Kill the client, if it still runs, and reap it; its status."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def devices(settings: BridgeSettings) -> dict[str, str]:
+    """State of each device by serial number, as ``devices`` lists them; its server is started if need be."""
+    printed = finished(settings, ["devices"], within_s=settings.connect_timeout_s + settings.silence_s)
+    _, listed, rows = printed.partition("List of devices attached")
+    if not listed:
+        raise DeviceError(
+            f"{settings.bridge.name} does not list devices: {last(printed) or 'it printed nothing'}",
+            hint=f"See what it says: {settings.program or settings.bridge.name} devices",
+        )
+    fields = (row.replace("\t", "  ").strip() for row in rows.splitlines())
+    found = (row.partition("  ") for row in fields if not row.startswith("*"))
+    return {serial: state.strip().partition("  ")[0].rstrip() for serial, _, state in found if state}
+
+
+def chosen(settings: BridgeSettings) -> str:
+    """The serial number to use. DeviceError, with what to do, where there is no such device or it is not ready."""
+    found = devices(settings)
+    serial, name = settings.serial, settings.bridge.name
+    if ":" in serial and found.get(serial) in (None, "offline"):
+        found = _connected(settings, found)
+    known = ", ".join(sorted(found)) or "none"
+    attached = f"Connect it, with USB debugging switched on there, and see: {settings.listing}"
+    if serial and serial not in found:
+        raise DeviceError(f"{name} knows no device {serial}; connected: {known}", hint=attached, transient=True)
+    if not serial and not found:
+        raise DeviceError(f"{name} knows no device", hint=attached, transient=True)
+    if not serial and len(found) > 1:
+        shown = ", ".join(f"{one} ({state})" if state != "device" else one for one, state in sorted(found.items()))
+        hint = f"Name one, such as {name}://{sorted(found)[0]}"
+        raise DeviceError(f"several devices are connected: {shown}", hint=hint)
+    serial = serial or next(iter(found))
+    if found[serial] != "device":
+        states = settings.bridge.states
+        hint = next((states[state] for state in states if state and found[serial].startswith(state)), states[""])
+        raise DeviceError(f"{serial} is {found[serial]}", hint=hint, transient=True)
+    return serial
+
+
+def _connected(settings: BridgeSettings, found: Mapping[str, str]) -> dict[str, str]:
+    """Connect to a device at a network address, anew where the program only remembers it; the devices afterwards."""
+    serial, within_s = settings.serial, settings.connect_timeout_s + settings.silence_s
+    if serial in found:
+        finished(settings, ["disconnect", serial], within_s=within_s)
+    finished(settings, ["connect", serial], within_s=within_s)
+    deadline_s = time.monotonic() + settings.connect_timeout_s
+    after = devices(settings)
+    while after.get(serial) in ("offline", "connecting", "authorizing") and time.monotonic() < deadline_s:
+        time.sleep(_ASK_AGAIN_S)
+        after = devices(settings)
+    return after
+
+
+def lost(settings: BridgeSettings, said: str) -> DeviceError:
+    """The error of a call that ended without its marks: the device, or the way there, is gone."""
+    told = last(said)
+    if settings.bridge.refuses and "closed" in told:
+        return DeviceError(
+            f"{settings.destination} does not let {settings.bridge.name} run commands: {told}",
+            hint=settings.bridge.refuses,
+        )
+    return DeviceError(
+        f"the connection to {settings.destination} was lost{f': {told}' if told else ''}",
+        hint=f"See whether the device is up ({settings.listing}), then start again: what was measured is kept.",
+        transient=True,
+    )
+
+
+def silent(settings: BridgeSettings) -> DeviceError:
+    """The error of a device that has not answered for too long."""
+    return DeviceError(
+        f"{settings.destination} has been silent for {settings.silence_s:g} s",
+        hint="See whether the device hangs or its cable is out, then start again: what was measured is kept.",
+        transient=True,
+    )
+
+
+def _word(word: str | bytes) -> str:
+    return word if isinstance(word, str) else word.decode(errors="replace")
+
+
+_CHUNK_BYTES = 1 << 16
+_LEAVE_S = 0.25
+
+
+class Unterminal:
+    """Takes back what a terminal does to output: the carriage return that it puts before each line end."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def add(self, chunk: bytes) -> bytes:
+        """The bytes as they were printed; a carriage return at the end waits for what follows."""
+        chunk = self._held + chunk
+        self._held = b"\r" if chunk.endswith(b"\r") else b""
+        return chunk.removesuffix(b"\r").replace(b"\r\n", b"\n") if self._held else chunk.replace(b"\r\n", b"\n")
+
+
+class Call:
+    """A call of the program's `shell`, and what comes of it between the marks of each token; `close` it in any case."""
+
+    def __init__(self, link: BridgeLink, command: str, *listeners: tuple[str, Take]) -> None:
+        self._link = link
+        words = [*link.selected, "shell", command.encode("utf-8", "surrogateescape")]
+        self._process = begin(link.settings, words, stdout=subprocess.PIPE)
+        link.guard.add(self._process.pid)
+        assert self._process.stdout is not None  # noqa: S101
+        self._pipe = self._process.stdout
+        os.set_blocking(self._pipe.fileno(), False)
+        self._clean = Unterminal() if link.terminal else None
+        self.parts = [Marked(token, take) for token, take in listeners]
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come: the last marks came, or the client ended."""
+        return self.parts[-1].status is not None or self._over
+
+    @property
+    def said(self) -> str:
+        """What came before the first marks: the program's own words, mostly."""
+        return self.parts[0].noise.decode(errors="replace")
+
+    def pump(self, until_s: float) -> bool:
+        """Read until the call has ended (True) or the time has come (False). DeviceError if the device is silent."""
+        while not self.ended:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            look_up()
+            ready, _, _ = select.select([self._pipe], [], [], min(left_s, 1.0))
+            if ready:
+                self._read()
+            elif self._process.poll() is not None:  # its server may have inherited the pipe, and keeps it open
+                self._read()
+                self._over = True
+            else:
+                self._link.check()
+        return True
+
+    def close(self) -> None:
+        """End the client, let it leave by itself where all marks came."""
+        if self.ended:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LEAVE_S)
+        end(self._process)
+        self._pipe.close()
+        self._link.guard.drop(self._process.pid)
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._pipe.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._over = True
+            return
+        if self._clean is not None:
+            chunk = self._clean.add(chunk)
+        for part in self.parts:
+            part.add(chunk)
+
+
+class BridgeCall(ShellCall):
+    """A command: its first marks are around its standard output, the second around the end of its standard error."""
+
+    def __init__(self, link: BridgeLink, command: ShellCommand, run: Running) -> None:
+        self._link, self._number = link, command.number
+        self._tokens = (secrets.token_hex(16), secrets.token_hex(16))
+        self._errors = bytearray()
+        if command.stdin:
+            link.send(command.stdin, f"{link.base}/in/{command.number}.in")
+        script = command_script(command, base=link.base, tokens=self._tokens).encode("utf-8", "surrogateescape")
+        path = f"{link.base}/in/{command.number}.sh"
+        link.send(script, path)
+        listeners = ((self._tokens[0], run.add_stdout), (self._tokens[1], self._errors.extend))
+        self._call = Call(link, whole(path, len(script)), *listeners)
+
+    @property
+    def ended(self) -> bool:
+        """See `ShellCall.ended`."""
+        return self._call.ended
+
+    @property
+    def status(self) -> str | None:
+        """See `ShellCall.status`."""
+        return self._call.parts[0].status
+
+    def pump(self, until_s: float) -> bool:
+        """See `ShellCall.pump`."""
+        return self._call.pump(until_s)
+
+    def close(self) -> None:
+        """See `ShellCall.close`."""
+        self._call.close()
+
+    def lost(self) -> DeviceError:
+        """See `ShellCall.lost`."""
+        return lost(self._link.settings, self._call.said)
+
+    def fill(self, run: Running) -> None:
+        """Add the standard error; another call fetches it where the session was killed with the command's group."""
+        if self._call.parts[1].status is None:
+            self._errors.clear()
+            token = self._tokens[1]
+            late = Call(self._link, errors_script(self._link.base, self._number, token), (token, self._errors.extend))
+            try:
+                late.pump(time.monotonic() + SHORT_S)
+            finally:
+                late.close()
+        # The file has the marks of the run script, whose begin may have been cut away.
+        first, final = marks(self._tokens[0])
+        said = bytes(self._errors)
+        if first in said:
+            said = said.partition(first)[2]
+        run.stderr.add(said.rpartition(final)[0] if final in said else said)
+
+
+_AT_ONCE = 32
+_COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
+
+
+def arrive(link: BridgeLink, files: Sequence[tuple[Part, str]]) -> None:
+    """Bring files to their paths there, each checked by its size and, where that can be had, its SHA-256.
+
+    They come under plain names first: the program shall see no path that it might take for something else.
+    """
+    for start in range(0, len(files), _AT_ONCE):
+        scripts = []
+        for number, (part, path) in enumerate(files[start : start + _AT_ONCE]):
+            came = f"{link.base}/in/f{number}"
+            link.pushed(part.source, came)
+            scripts.append(arrived_script(came, path, part.size_bytes, part.digest, program=part.kind == "x"))
+        status, told = link.do("\n".join(scripts), within_s=LONG_S)
+        if status == "3":
+            raise not_arrived(link.settings, told or "a file")
+        if status != "0":
+            raise refusal(link.settings, told, files[start][1])
+
+
+def fetch(link: BridgeLink, path: str, local: Path) -> None:
+    """Bring a file from there to a path here, which is written as it comes. OSError if it cannot be written."""
+    copy = f"{link.base}/in/fetched"
+    status, told = link.do(fetch_script(path, copy), within_s=LONG_S)
+    found = _COPIED.match(told)
+    if status != "0" or found is None:
+        raise refusal(link.settings, told, path)
+    local.write_bytes(b"")
+    said = link.pull(copy, local, int(found[1]))
+    link.do(f"rm -f {quoted(copy)}")
+    with local.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if local.stat().st_size != int(found[1]) or (found[2] and digest != found[2]):
+        raise DeviceError(
+            f"{path} did not come from {link.settings.destination} as it is there: {last(said)}",
+            hint=f"See whether the device is up ({link.settings.listing}), and the space here; then start again.",
+            transient=True,
+        )
+
+
+_INLINE_BYTES = 900  # sdb's own buffers have held 1024 bytes at times, with more than the command in them
+_SLOWEST_BYTES_PER_S = 100_000
+_SAID_BYTES = 1 << 20
+
+
+class BridgeLink(ShellLink):
+    """Calls of the program to a device. `start` it, `close` it in any case. Another thread tells the watcher of it."""
+
+    def __init__(self, settings: BridgeSettings) -> None:
+        self.settings = settings
+        self.cache = settings.bridge.cache
+        self.selected: list[str | bytes] = []
+        self.terminal = False
+        self.base = ""
+        self.lease = ""
+        self._scratch = Path(tempfile.mkdtemp(prefix="gnomon-bridge-"))
+        self.guard = Guard(self._scratch)
+        self._heard_s = time.monotonic()
+        self._stop = threading.Event()
+        self._pings: threading.Thread | None = None
+        self._last = 0
+
+    def start(self) -> str:
+        """Choose the device, make the private folder there and start the watcher; the folder's path."""
+        serial = chosen(self.settings)
+        self.settings = replace(self.settings, serial=serial)
+        self.selected = ["-s", serial]
+        self._heard_s = time.monotonic()
+        printed = bytearray()
+        status = self._shell(
+            base_script(secrets.token_hex(8), self.settings.bridge.places), printed.extend, within_s=SHORT_S
+        )
+        if status != "0":
+            raise DeviceError(
+                f"no private folder can be made on {self.settings.destination}",
+                hint=f"See that its user can write to one of these there: {', '.join(self.settings.bridge.places)}",
+            )
+        self.terminal = printed.endswith(b"\r\n")
+        self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        watcher = watcher_script(self.base, silence_s=self.settings.silence_s).encode("utf-8", "surrogateescape")
+        self.send(watcher, f"{self.base}/given.sh")
+        status, said = self.do(start_script(self.base, len(watcher)))
+        if status != "0":
+            raise DeviceError(
+                f"gnomon's watcher cannot be started on {self.settings.destination}: {said or 'it did not come whole'}",
+                hint=f"See that {self.settings.bridge.name} can push files there, and the space in "
+                f"{self.base.rpartition('/')[0]}.",
+                transient=True,
+            )
+        self.lease = said
+        self._pings = threading.Thread(target=self._ping, name="gnomon-bridge-ping", daemon=True)
+        self._pings.start()
+        return self.base
+
+    def check(self) -> None:
+        """DeviceError if the device has not answered for too long."""
+        if self._pings is not None and time.monotonic() - self._heard_s > self.settings.silence_s:
+            raise silent(self.settings)
+
+    def call(self, script: str, *listeners: tuple[str, Take]) -> Call:
+        """Start a script that prints the marks of these tokens."""
+        command = one_line(script)
+        if len(command.encode("utf-8", "surrogateescape")) > _INLINE_BYTES:
+            self._last += 1
+            path = f"{self.base}/in/s{self._last % 8}"
+            content = script.encode("utf-8", "surrogateescape")
+            self.send(content, path)
+            command = whole(path, len(content))
+        return Call(self, command, *listeners)
+
+    def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
+        """See `ShellLink.do`."""
+        printed = bytearray()
+        status = self._shell(
+            script, lambda chunk: printed.extend(chunk[: max(0, _SAID_BYTES - len(printed))]), within_s
+        )
+        return status, printed.decode("utf-8", "surrogateescape").strip()
+
+    def send(self, content: bytes, remote: str) -> None:
+        """Bring these bytes to a file there."""
+        local = self._scratch / secrets.token_hex(8)
+        try:
+            local.write_bytes(content)
+            self.pushed(local, remote)
+        finally:
+            local.unlink(missing_ok=True)
+
+    def pushed(self, local: Path, remote: str) -> str:
+        """Have the program bring a file to a path there; what it said. Only the device knows whether it came."""
+        words = [*self.selected, "push", os.fsencode(local), os.fsencode(remote)]
+        return finished(self.settings, words, within_s=SHORT_S + local.stat().st_size / _SLOWEST_BYTES_PER_S)
+
+    def pull(self, remote: str, local: Path, size_bytes: int) -> str:
+        """Have the program fetch a file of that size; what it said."""
+        words = [*self.selected, "pull", os.fsencode(remote), os.fsencode(local)]
+        return finished(self.settings, words, within_s=SHORT_S + size_bytes / _SLOWEST_BYTES_PER_S)
+
+    def printed(self, script: str, most_bytes: int) -> bytes:
+        """See `ShellLink.printed`: by a file, as a terminal may be in the way."""
+        path = f"{self.base}/in/printed"
+        self.do(f"{{ {script}; }} 2>/dev/null | head -c {most_bytes} >{quoted(path)}")
+        local = self._scratch / "printed"
+        fetch(self, path, local)
+        return local.read_bytes()
+
+    def ask(self) -> str:
+        """What the watcher says of the device's lease."""
+        said, self.lease = self.lease, ""
+        return said or self.do(f"cat {quoted(f'{self.base}/lease')}")[1]
+
+    def command(self, command: ShellCommand, run: Running) -> BridgeCall:
+        """See `ShellLink.command`."""
+        return BridgeCall(self, command, run)
+
+    def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
+        """See `ShellLink.arrive`."""
+        arrive(self, files)
+
+    def fetch(self, path: str, local: Path) -> None:
+        """See `ShellLink.fetch`."""
+        fetch(self, path, local)
+
+    def close(self) -> None:
+        """Have the watcher clean up and end, unless that takes too long."""
+        self._stop.set()
+        try:
+            if self.base:
+                with contextlib.suppress(DeviceError):
+                    self._shell(end_script(self.base), lambda _: None, within_s=SHORT_S)
+            if self._pings is not None:
+                self._pings.join(SHORT_S)
+        finally:
+            self._pings = None
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self.guard.close()
+
+    def _shell(self, script: str, take: Take, within_s: float) -> str:
+        token = secrets.token_hex(8)
+        # The two outputs are one here, and the marks shall come once.
+        call = self.call("exec 2>/dev/null\n" + marked(f"exec 2>&1\n{script}", token) + LINGER, (token, take))
+        try:
+            call.pump(time.monotonic() + within_s)
+        finally:
+            call.close()
+        status = call.parts[0].status
+        if status is None:
+            raise lost(self.settings, call.said)
+        self._heard_s = time.monotonic()
+        return status
+
+    def _ping(self) -> None:
+        every_s = max(0.2, self.settings.silence_s / 6)
+        count = 0
+        while not self._stop.wait(every_s):
+            count += 1
+            with contextlib.suppress(DeviceError):
+                self._shell(f"echo {count} >{self.base}/alive", lambda _: None, every_s * 3)

@@ -1,0 +1,198 @@
+"""What the device behind adb or sdb runs: the lines of `gnomon.devices.shell.scripts`, fitted to such programs.
+
+``sdb shell COMMAND`` hands on no standard input, merges the two outputs on a pseudo-terminal and tells no status
+(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd); nor does ``adb shell`` to a device before Android 7
+(``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). So input comes from a pushed file, the standard error
+goes to one, and random marks tell where the output begins and ends, and the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnomon.devices.shell.link import ShellCommand
+from gnomon.devices.shell.scripts import line, quoted, run_script
+from gnomon.system.process import STDERR_TAIL_BYTES
+
+_MARKS_BYTES = 256
+
+LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
+"""Ends a script whose output a terminal hands on. When a session's first process ends, Linux hangs its terminal up and
+drops what was printed but has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that the
+last marks got lost now and then. A device whose sleep knows no fractions takes as long as starting it twice."""
+
+
+def whole(path: str, size_bytes: int) -> str:
+    """Runs a script that was pushed, if all of it came."""
+    return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not come whole"'
+
+
+def one_line(script: str) -> str:
+    """A script as one line, whatever breaks it has."""
+    return line(script).decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+def base_script(token: str, places: Sequence[str]) -> str:
+    """Makes the private folder in the first of these words that can be written, and prints its path and a line end."""
+    return (
+        f"umask 077; for d in {' '.join(places)}; do b=$d/gnomon-{token}; "
+        '[ -n "$d" ] && mkdir "$b" && mkdir "$b/work" "$b/run" "$b/in" && break; b=; done 2>/dev/null; '
+        'case $b in "") false;; *) cd "$b" && pwd -P;; esac'
+    )
+
+
+_WATCHER = """
+umask 077
+base=%(base)s held= said= n=0 last=
+echo $$ >"$base/watcher"
+clean() {
+  for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  [ -z "$held" ] || rm -rf "$held"
+  rm -rf "$base"
+} 2>/dev/null
+trap '' HUP
+trap 'kill "$s" 2>/dev/null; clean; exit' TERM INT
+t=/tmp; [ -d /tmp ] || t=/data/local/tmp
+folder=${GNOMON_LEASES:-$t/gnomon-leases-$(id -u)}
+lock=$folder/lease-local.lock
+owner() { o=; read -r o <"$1"; [ -n "$o" ]; } 2>/dev/null
+keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
+made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
+lease() {
+  said=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { said="fail $said"; return; }
+  [ -O "$folder" ] && [ ! -L "$folder" ] || { said="fail $folder: Permission denied (it is another user's)"; return; }
+  if command -v flock >/dev/null; then
+    exec 9>>"$lock"
+    if flock -n 9; then echo $$ >"$lock"; said=held; else owner "$lock"; said="busy ${o:-unknown}"; fi
+  elif made "$lock.held"; then held=$lock.held; said=held
+  elif keeps "$lock.held/pid"; then said="busy $o"
+  else sleep 1; keeps "$lock.held/pid" || rm -rf "$lock.held"; said="busy nobody"
+  fi
+}
+while [ "$n" -lt %(silence)s ] && [ -d "$base" ]; do
+  t=%(tick)s
+  if [ "$said" != held ]; then
+    lease; t=1
+    echo "$said" >"$base/lease.new" && mv "$base/lease.new" "$base/lease"
+  fi
+  sleep "$t" 9>&- & s=$!
+  wait "$s"
+  now=; read -r now <"$base/alive"
+  if [ "$now" = "$last" ]; then n=$((n + t)); else n=0; last=$now; fi
+done 2>/dev/null
+clean
+"""
+
+
+def watcher_script(base: str, *, silence_s: float) -> str:
+    """Holds the device's lease, and cleans up after half as long again, in which nobody wrote something new to `alive`.
+
+    It waits for the lease, and says in the file `lease` how that stands.
+    """
+    tick = max(1, round(silence_s / 6))
+    # Longer than gnomon waits itself, which would else take the kill for the command's own end.
+    return _WATCHER % {"base": quoted(base), "silence": max(tick + 1, round(1.5 * silence_s)), "tick": tick}
+
+
+def start_script(base: str, size_bytes: int) -> str:
+    """Starts the watcher so that the end of this session does not end it, and prints what it says of the lease.
+
+    The other watchers look for its name.
+
+    Status 3 if not all of its script came, or it ended at once.
+    """
+    given = quoted(f"{base}/given.sh")
+    return (
+        f'[ "$(wc -c <{given})" -eq {size_bytes} ] || exit 3; '
+        "if command -v setsid >/dev/null; then go=setsid; else go=; fi; "
+        f"( trap '' HUP; exec $go sh {given} </dev/null >/dev/null 2>&1 ) & "
+        f"while [ ! -s {quoted(f'{base}/lease')} ]; do kill -0 $! 2>/dev/null || exit 3; done; "
+        f"cat {quoted(f'{base}/lease')}"
+    )
+
+
+def end_script(base: str) -> str:
+    """Has the watcher clean up and end, and waits for that."""
+    # The folder goes last. Whether the process is there would tell less: one that nobody has reaped is there too.
+    return (
+        f'read -r w <{quoted(f"{base}/watcher")} && kill -TERM "$w" || rm -rf {quoted(base)}; i=0; '
+        f'while [ -d {quoted(base)} ] && [ "$i" -lt 99 ]; do i=$((i + 1)); sleep 0.1 || sleep 1; done 2>/dev/null'
+    )
+
+
+# A pipe and `tail`, so that a talkative command does not fill the disk; where a command's group is the session's, whose
+# end is that of `tail` too, there is the file alone. What left the group and holds the pipe is not waited for.
+_COMMAND = """
+[ %(bytes)s -eq 0 ] || [ "$(wc -c <%(stdin)s)" -eq %(bytes)s ] || exit
+run() {
+%(run)s
+}
+if command -v setsid >/dev/null && mkfifo %(pipe)s 2>/dev/null; then
+  tail -c %(most)s <%(pipe)s >%(error)s & t=$!
+  ( run ) <%(stdin)s 2>%(pipe)s
+  { sleep 2; kill -9 "$t"; } >/dev/null 2>&1 & k=$!
+  wait "$t" 2>/dev/null
+  kill "$k"
+else
+  trap : TERM
+  ( run ) <%(stdin)s 2>%(error)s
+fi
+"""
+
+
+def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str]) -> str:
+    """A command with its input from a file and its standard error in one, whose end comes after the command's own end.
+
+    The first token marks the command's output and status, the second the end of its standard error. Without setsid on
+    the device the second part does not come: the command's group is the session's, which is killed at the end.
+    """
+    place = f"{base}/in/{command.number}"
+    note = f"{base}/run/{command.number}"
+    run = run_script(argv=command.argv, env=command.env, work=f"{base}/work", note=note, token=tokens[0])
+    filled = _COMMAND % {
+        "run": run,
+        "stdin": quoted(f"{place}.in") if command.stdin else "/dev/null",
+        "bytes": len(command.stdin),
+        "error": quoted(f"{place}.err"),
+        "pipe": quoted(f"{place}.pipe"),
+        "most": STDERR_TAIL_BYTES + _MARKS_BYTES,
+    }
+    return filled + errors_script(base, command.number, tokens[1]) + LINGER
+
+
+def errors_script(base: str, number: int, token: str) -> str:
+    """Prints the end of a command's standard error between marks, and removes the command's files."""
+    place = f"{base}/in/{number}"
+    error = quoted(f"{place}.err")
+    return (
+        f"printf '\\036%s<\\036' {token}; tail -c {STDERR_TAIL_BYTES + _MARKS_BYTES} {error}; "
+        f"printf '\\036%s>0\\036' {token}; rm -f {error} "
+        + " ".join(quoted(f"{place}.{end}") for end in ("in", "sh", "pipe"))
+    )
+
+
+def arrived_script(pushed: str, path: str, size_bytes: int, digest: str, *, program: bool) -> str:
+    """Gives a file that was pushed its place; status 3 if it is not as it was sent."""
+    came, to, mode = quoted(pushed), quoted(path), "500" if program else "400"
+    return (
+        f"bad() {{ echo {to}; exit 3; }}; n=$(wc -c <{came}) && [ $((n)) -eq {size_bytes} ] || bad\n"
+        f'if command -v sha256sum >/dev/null; then d=$(sha256sum <{came}); [ "${{d%% *}}" = {digest} ] || bad; fi\n'
+        f"mv {came} {to} && chmod {mode} {to} || exit 1\n"
+    )
+
+
+def fetch_script(path: str, copy: str) -> str:
+    """Copies a file to a plain name, and prints its size and, where that can be had, its SHA-256."""
+    to = quoted(copy)
+    return (
+        f"[ -f {quoted(path)} ] || {{ echo 'there is no such file'; exit 1; }}; cat {quoted(path)} >{to} || exit 1; "
+        f"n=$(wc -c <{to}); echo $((n)) $(if command -v sha256sum >/dev/null; then sha256sum <{to}; fi)"
+    )
+
+
+FIND_PYTHON = (
+    'for name in "$@"; do path=$(command -v "$name") || continue; '
+    '"$path" -E -S -c "import sys; sys.exit(sys.version_info < (3, 10))" </dev/null >/dev/null 2>&1 '
+    '&& echo "$path" && exit; done; true'
+)
+"""Prints the path of the first of its arguments that is a Python of 3.10 or newer."""

@@ -1,0 +1,305 @@
+"""A device that is served by its shell alone: what SSH without Python, adb and sdb have in common.
+
+The begin of a visit to a device that is served by its shell: its lease, where pushed files are, and its refusals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn, Self
+
+from gnomon.devices import fingerprint as fingerprint_program
+from gnomon.devices.base import DeviceInfo, checked_name
+from gnomon.devices.lease import Waiting
+from gnomon.devices.pushed import Digests, Part
+from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
+from gnomon.devices.shell.link import Running, ShellCall, ShellCommand, ShellLink, ShellSettings
+from gnomon.devices.shell.scripts import commit_script, has_script, kill_script, quoted, stage_script, tidy_script
+from gnomon.errors import DeviceError
+from gnomon.system.process import Completed, guarded_folder
+from gnomon.system.stopping import pause
+
+_LEASE_WAIT_S = 3600.0
+_ASK_AGAIN_S = 0.25
+_SHOWN = 300
+_FULL = ("No space left", "quota exceeded")
+_DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
+
+
+def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
+    """Wait until the device's lease is held there, telling once who has it. DeviceError after an hour.
+
+    `ask` says how it stands: "held", "busy PROCESS", or "fail WHY".
+    """
+    deadline_s, told = time.monotonic() + _LEASE_WAIT_S, False
+    while True:
+        kind, _, rest = ask().partition(" ")
+        if kind == "held":
+            return
+        if kind == "fail":
+            raise refusal(settings, rest, "the lease of the device")
+        if kind == "busy" and not told and on_wait is not None and rest != "nobody":
+            told = True
+            told_who = f"another gnomon (process {rest} there) measures on {settings.name}: waiting for it to end"
+            on_wait(Waiting(told_who))
+        if time.monotonic() > deadline_s:
+            raise DeviceError(
+                f"device {settings.name!r} is in use by process {rest} there",
+                hint="Wait for it to end, or end it: the lease goes with its process.",
+                transient=True,
+            )
+        pause(_ASK_AGAIN_S)
+
+
+def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
+    """The folder of pushed files there, which is made. DeviceError if it cannot be written."""
+    given = settings.folder
+    if not settings.keep:
+        root = quoted(f"{link.base}/pushed")
+    elif given is None:
+        root = f"{link.cache}/gnomon"
+    elif given.startswith("~/"):
+        root = f'"$HOME"/{quoted(given[2:])}'
+    else:
+        root = quoted(given)
+    script = f'umask 077; r={root}; mkdir -p "$r/pushed-plain" && cd "$r/pushed-plain" && [ -w . ] && pwd -P'
+    status, said = link.do(script)
+    if status != "0":
+        raise refusal(settings, said or "Permission denied", given or "the cache folder")
+    return said
+
+
+def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
+    """The error of what the device could not do, by what its shell said."""
+    where, reason = f"{what} on {settings.destination}", last(said) or "it does not say why"
+    if any(sign in said for sign in _FULL):
+        return DeviceError(
+            f"the disk is full: {where}: {reason}",
+            hint="Free space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
+        )
+    if any(sign in said for sign in _DENIED):
+        return DeviceError(
+            f"no permission to write: {where}: {reason}",
+            hint="Name a folder that its user may write: folder = ... of the device; TMPDIR or GNOMON_LEASES there.",
+        )
+    return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
+
+
+def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
+    """The error of a file that is not there as it was sent."""
+    return DeviceError(
+        f"{source} did not arrive on {settings.destination} as it was sent",
+        hint="Check the device's disk and its temporary folder, and that nobody changes the file; then start again.",
+        transient=True,
+    )
+
+
+def last(text: str) -> str:
+    """The last line that says something, fit to be shown."""
+    rows = [row.strip() for row in text.splitlines() if row.strip()]
+    return "".join(c if c.isprintable() else " " for c in rows[-1][:_SHOWN]) if rows else ""
+
+
+_GRACE_S = 2.0
+_STUCK_S = 10.0
+_FACTS_S = 60.0
+_KEPT_DAYS = 30
+_MOST_KIB = 4 << 20
+
+
+class ShellDevice(ABC):
+    """A device with a shell; see `Device` for what the methods promise. A kind of device says how it is reached.
+
+    A command's status from 129 to 192 is told as the signal that a shell means by it: the two cannot be told apart
+    there. What is pushed is checked by its SHA-256 where the device has sha256sum, else by its size.
+    """
+
+    def __init__(self, *, on_wait: Callable[[str], None] | None = None) -> None:
+        self._on_wait = on_wait
+        self._digests = Digests()
+        self._open: ShellLink | None = None
+        self._number = 0
+        self._place = ""
+        self._python: str | None = None
+
+    @property
+    @abstractmethod
+    def _settings(self) -> ShellSettings: ...
+
+    @abstractmethod
+    def _reach(self) -> ShellLink:
+        """Reach the device, make the private folder and take the lease; leaves nothing behind where it fails."""
+
+    def _found_python(self, link: ShellLink) -> str:
+        """The path of a Python of 3.10 or newer there; empty if there is none, or none is looked for."""
+        return ""
+
+    @property
+    def folder(self) -> str:
+        """The private folder there. DeviceError outside of the `with` block."""
+        return f"{self._opened().base}/work"
+
+    def __enter__(self) -> Self:
+        self._place, self._python = "", None
+        self._open = self._reach()
+        try:
+            self._place = pushed_place(self._settings, self._open)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            if self._open is not None and self._settings.keep and exception[:1] != (DeviceError,):
+                self._open.do(tidy_script(self._place, days=_KEPT_DAYS, most_kib=_MOST_KIB))
+        except DeviceError:
+            pass  # the next visit tidies up
+        finally:
+            self._close()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout_s: float,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Completed:
+        """Run a command in the private folder; see `Device.run`. A second session ends it at its time limit."""
+        link = self._opened()
+        environment = {**self._settings.environment, **env}
+        if not argv or any("\0" in word for word in (*argv, *environment, *environment.values())):
+            self._no_start("an empty command, or a word with a zero byte")
+        self._number += 1
+        run = Running(on_line)
+        started_s = time.monotonic()
+        call = link.command(ShellCommand(argv=tuple(argv), env=environment, stdin=stdin, number=self._number), run)
+        timed_out, killed = False, ""
+        try:
+            if not call.pump(started_s + timeout_s):
+                timed_out, killed = True, self._stop(link, call, run)
+        except BaseException:
+            self._stop(link, call, run)
+            raise
+        finally:
+            call.close()
+        status = call.status or killed
+        if not status:
+            error = call.lost()
+            self._close()
+            raise error
+        call.fill(run)
+        if status == "start":
+            self._no_start(f"there is no program {argv[0]!r}, or it cannot be executed")
+        if run.lines:
+            run.lines.finish()
+        return run.completed(status, timed_out=timed_out, duration_s=time.monotonic() - started_s)
+
+    def push(self, local: Path, name: str) -> str:
+        """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
+        link = self._opened()
+        checked_name(name)
+        manifest = self._digests.manifest(local.absolute())
+        path = f"{self._place}/{manifest.digest}/{name}"
+        if link.do(has_script(self._place, manifest.digest, name))[0] == "0":
+            return path
+        stage = f"{self._place}/.new-{secrets.token_hex(8)}"
+
+        def at(part: Part) -> str:
+            return f"{stage}/{name}/{part.path}" if part.path else f"{stage}/{name}"
+
+        self._must(stage_script(stage, [at(part) for part in manifest.parts if part.kind == "d"]), stage)
+        try:
+            link.arrive([(part, at(part)) for part in manifest.parts if part.kind != "d"])
+        except DeviceError:
+            link.do(f"rm -rf {quoted(stage)}")
+            raise
+        self._must(commit_script(stage, self._place, manifest.digest, name), stage)
+        return path
+
+    def pull(self, remote: str, local: Path) -> None:
+        """Fetch a file; see `Device.pull`."""
+        path = remote if remote.startswith("/") else f"{self.folder}/{remote}"
+        partial = local.with_name(f".{local.name}.{os.getpid()}.part")
+        try:
+            self._opened().fetch(path, partial)
+            partial.replace(local)
+        except OSError as error:
+            raise DeviceError(
+                f"{remote} cannot be fetched to {local}: {error.strerror or error}",
+                hint="Check that the folder exists here and that there is room in it.",
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def describe(self) -> DeviceInfo:
+        """The device's name, its fingerprint, and its Python, which is empty where there is none to be used."""
+        link = self._opened()
+        if self._python is None:
+            self._python = self._found_python(link)
+        if self._python:
+            program = Path(fingerprint_program.__file__).read_bytes()
+            done = self.run([self._python, "-I", "-"], env={}, stdin=program, timeout_s=_FACTS_S)
+            try:
+                told = json.loads(done.stdout) if done.ok else None
+            except ValueError:
+                told = None
+            if isinstance(told, dict):
+                return DeviceInfo(name=self._settings.name, fingerprint=told, python=self._python)
+        with guarded_folder("gnomon-facts-") as folder:
+            found = described(link.printed(FINGERPRINT, MOST_BYTES), folder)
+        return DeviceInfo(name=self._settings.name, fingerprint=found, python=self._python)
+
+    def _stop(self, link: ShellLink, call: ShellCall, run: Running) -> str:
+        """End a command: SIGTERM to its group, SIGKILL after a while. The status if its session cannot tell it."""
+        run.lines = None  # nobody listens any more, and a line must not keep the command alive
+        note = f"{link.base}/run/{self._number}"
+        status = ""
+        for signal, grace_s in (("TERM", _GRACE_S), ("KILL", _STUCK_S)):
+            if call.ended:
+                break
+            deadline_s = time.monotonic() + _STUCK_S
+            while link.do(kill_script(note, signal))[0] != "0":
+                if call.pump(time.monotonic() + 0.05) or time.monotonic() > deadline_s:
+                    break
+            call.pump(time.monotonic() + grace_s)
+            status = "137" if signal == "KILL" else "143"
+        if not call.ended:
+            raise DeviceError(
+                f"a command on {self._settings.destination} does not end though it was killed: it hangs in a driver",
+                hint="Restart the device, and leave out the backend that hung.",
+            )
+        return status
+
+    def _must(self, script: str, what: str) -> None:
+        status, said = self._opened().do(script)
+        if status != "0":
+            raise refusal(self._settings, said, what)
+
+    def _no_start(self, reason: str) -> NoReturn:
+        raise DeviceError(
+            f"the program cannot be started on {self._settings.destination}: {reason}",
+            hint="Check that the program is installed on the device, executable, and on its PATH.",
+        )
+
+    def _opened(self) -> ShellLink:
+        if self._open is None:
+            raise DeviceError(
+                f"the connection to {self._settings.destination} was lost before, or the device is not open",
+                hint="Use it in a with statement, and open it anew once it is lost.",
+                transient=True,
+            )
+        return self._open
+
+    def _close(self) -> None:
+        link, self._open = self._open, None
+        if link is not None:
+            link.close()

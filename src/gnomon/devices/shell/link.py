@@ -1,0 +1,328 @@
+"""What a device is asked that is served by its shell alone: scripts, commands, and files that come and go.
+
+`gnomon.devices.shell.ssh` answers it by OpenSSH, `gnomon.devices.shell.bridge_link` by programs such as adb and sdb.
+
+One session over a connection to a device without Python: a local SSH client, its streams, and how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from gnomon.devices.pushed import Part
+from gnomon.devices.shell.scripts import line, marks
+from gnomon.errors import DeviceError
+from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed, Lines, Tail
+from gnomon.system.stopping import look_up
+
+_SIGNALS = range(129, 193)
+SHORT_S = 60.0
+LONG_S = 24 * 3600.0
+
+
+class ShellSettings(Protocol):
+    """What every device that is served by its shell is told."""
+
+    @property
+    def name(self) -> str:
+        """What the device is called."""
+        ...
+
+    @property
+    def destination(self) -> str:
+        """The device as people write it."""
+        ...
+
+    @property
+    def folder(self) -> str | None:
+        """Where pushed files are kept there; None for a folder that suits such devices."""
+        ...
+
+    @property
+    def keep(self) -> bool:
+        """Whether pushed files stay for the next time."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For every command there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellCommand:
+    """A command of the caller's: its words, its whole environment, its standard input, and its number of this visit."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: bytes
+    number: int
+
+
+class Running:
+    """What a command printed so far: the ends of both outputs, and whom its lines are told while somebody listens."""
+
+    def __init__(self, on_line: Callable[[str], None] | None) -> None:
+        self.stdout, self.stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
+        self.lines = Lines(on_line) if on_line else None
+
+    def add_stdout(self, chunk: bytes) -> None:
+        """Take what came next."""
+        self.stdout.add(chunk)
+        if self.lines:
+            self.lines.add(chunk)
+
+    def completed(self, status: str, *, timed_out: bool, duration_s: float) -> Completed:
+        """How it ended, by the status that a shell tells: above 128 it stands for a signal."""
+        number = int(status)
+        return Completed(
+            returncode=None if number in _SIGNALS else number,
+            signal=number - 128 if number in _SIGNALS else None,
+            stdout=self.stdout.text(),
+            stderr=self.stderr.text(),
+            timed_out=timed_out,
+            duration_s=duration_s,
+        )
+
+
+class ShellCall(ABC):
+    """A command that runs there; `close` it in any case."""
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+
+    @property
+    @abstractmethod
+    def status(self) -> str | None:
+        """How the command ended: its status, or "start" for a program that is not there. None until that is known."""
+
+    @abstractmethod
+    def pump(self, until_s: float) -> bool:
+        """Move bytes until the call has ended (True) or the time has come (False)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it on this machine."""
+
+    @abstractmethod
+    def lost(self) -> DeviceError:
+        """The error of a call that was closed and ended without telling how."""
+
+    def fill(self, run: Running) -> None:
+        """Add what did not come while the command ran, if anything. It has ended and is closed."""
+        return
+
+
+class ShellLink(ABC):
+    """The way to a device that is open.
+
+    `base` is the private folder there, with `work` and `run` in it; `cache` the shell's word for the folder in which
+    gnomon's own of what is kept lies.
+    """
+
+    base: str
+    cache = '"${XDG_CACHE_HOME:-$HOME/.cache}"'
+
+    @abstractmethod
+    def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
+        """Run a script of gnomon's own to its end: its status, and what it printed to either output, stripped."""
+
+    @abstractmethod
+    def printed(self, script: str, most_bytes: int) -> bytes:
+        """The first bytes that a script prints to its standard output, exactly."""
+
+    @abstractmethod
+    def command(self, command: ShellCommand, run: Running) -> ShellCall:
+        """Start a command whose group's number lies in the file `run/NUMBER` of the private folder while it runs."""
+
+    @abstractmethod
+    def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
+        """Bring files to paths there, each seen to be as it was sent. DeviceError if that cannot be."""
+
+    @abstractmethod
+    def fetch(self, path: str, local: Path) -> None:
+        """Bring a file from there to a path here. DeviceError; OSError if it cannot be written here."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Clean up there and leave, unless that takes too long."""
+
+
+_CHUNK_BYTES = 1 << 16
+_NOISE_BYTES = 1 << 16
+_LEAVE_S = 0.25
+
+Take = Callable[[bytes], None]
+
+
+class Marked:
+    """Hands on what comes between a session's two marks; `status` is what the last one says, once it came."""
+
+    def __init__(self, token: str, take: Take) -> None:
+        self._first, self._last = marks(token)
+        self._take = take
+        self._begun = False
+        self._held = bytearray()
+        self.noise = b""
+        self.status: str | None = None
+
+    def add(self, chunk: bytes) -> None:
+        """Take what came next."""
+        if self.status is not None:
+            return  # of a process that outlived its session
+        self._held += chunk
+        if not self._begun:
+            at = self._held.find(self._first)
+            if at < 0:
+                del self._held[:-_NOISE_BYTES]
+                self.noise = bytes(self._held)
+                return
+            del self._held[: at + len(self._first)]
+            self._begun = True
+        at = self._held.find(self._last)
+        if at < 0:
+            keep = next((n for n in range(len(self._last) - 1, 0, -1) if self._held.endswith(self._last[:n])), 0)
+            self._hand(len(self._held) - keep)
+        elif (end := self._held.find(b"\x1e", at + len(self._last))) >= 0:
+            self.status = self._held[at + len(self._last) : end].decode("ascii", "replace")
+            self._hand(at)
+            self._held.clear()
+        else:
+            self._hand(at)
+
+    def _hand(self, count: int) -> None:
+        if count:
+            chunk = bytes(self._held[:count])
+            del self._held[:count]
+            self._take(chunk)
+
+
+class Session:
+    """A running script on the device; `close` it in any case.
+
+    `data` is its standard input behind the script. `returncode` is the client's, once it has ended without the last
+    marks: then the connection is gone.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take
+    ) -> None:
+        try:
+            # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+            self._process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise DeviceError(
+                f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
+                hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
+            ) from error
+        self.pid = self._process.pid
+        self._data, self._to_send = data, memoryview(line(script))
+        self.stdout, self.stderr = Marked(token, stdout), Marked(token, stderr)
+        assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101
+        self._pipes: tuple[IO[bytes], IO[bytes], IO[bytes]] = (
+            self._process.stdin,
+            self._process.stdout,
+            self._process.stderr,
+        )
+        self._selector = selectors.DefaultSelector()
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+        self._selector.register(self._pipes[0], selectors.EVENT_WRITE)
+        self._selector.register(self._pipes[1], selectors.EVENT_READ, self.stdout)
+        self._selector.register(self._pipes[2], selectors.EVENT_READ, self.stderr)
+        self._open_reads = 2
+
+    @property
+    def status(self) -> str | None:
+        """The script's status once all that it printed was handed on."""
+        return self.stdout.status if self.stderr.status is not None else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.status is not None or not self._open_reads
+
+    @property
+    def said(self) -> str:
+        """What came on standard error before the script ran: the client's own words, mostly."""
+        return self.stderr.noise.decode(errors="replace")
+
+    def pump(self, until_s: float) -> bool:
+        """Move bytes until the session has ended (True) or the time has come (False)."""
+        while not self.ended:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            look_up()
+            for key, _ in self._selector.select(min(left_s, 1.0)):
+                if key.fileobj is self._pipes[0]:
+                    self._write()
+                else:
+                    self._read(key)
+        return True
+
+    def close(self) -> int | None:
+        """End the client, let it leave by itself where the script has ended; its return code."""
+        try:
+            if self.status is not None or not self._open_reads:
+                with contextlib.suppress(OSError):
+                    self._pipes[0].close()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_LEAVE_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self._process.poll() is None:
+                    os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+            for pipe in self._pipes:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+            self._selector.close()
+        return self._process.returncode
+
+    def _write(self) -> None:
+        pipe = self._pipes[0]
+        if not self._to_send:
+            chunk = next(self._data, None)
+            if chunk is None:
+                self._selector.unregister(pipe)
+                pipe.close()
+                return
+            self._to_send = memoryview(chunk)
+        try:
+            self._to_send = self._to_send[os.write(pipe.fileno(), self._to_send[:_CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it did not want to read all of it
+            self._selector.unregister(pipe)
+            pipe.close()
+
+    def _read(self, key: selectors.SelectorKey) -> None:
+        try:
+            chunk = os.read(key.fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if chunk:
+            key.data.add(chunk)
+        else:
+            self._selector.unregister(key.fileobj)
+            self._open_reads -= 1

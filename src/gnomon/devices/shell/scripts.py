@@ -1,0 +1,215 @@
+"""What a device without Python runs: lines for its POSIX shell, and the keeper that cleans up after gnomon.
+
+Only POSIX's shell and the small programs of `NEEDED` are wanted there (dash and coreutils, busybox). Where the device
+has setsid, flock and sha256sum, they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gnomon.devices.base import INHERITED
+
+REMOTE = "sh -c 'IFS= read -r given && eval \"$given\"'"
+"""The command of every session: between single quotes there is nothing that any login shell would touch, and the
+shell's own program comes as the first line of standard input, of which `read` takes no byte too many."""
+
+NEEDED = ("cat", "chmod", "env", "find", "id", "kill", "ls", "mkdir", "mv", "rm", "sleep", "touch", "uname", "wc")
+"""The small programs without which a device cannot be served."""
+
+_LOCALES = ("ALL", "COLLATE", "CTYPE", "MESSAGES", "MONETARY", "NUMERIC", "TIME")
+
+
+def quoted(text: str) -> str:
+    """The text as one word of the shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def line(script: str) -> bytes:
+    """A script as the first line of a session's standard input."""
+    inner = quoted(script).replace("\n", "'\"$nl\"'")
+    return f"nl=$(printf '\\nx'); nl=${{nl%x}}; eval {inner}\n".encode("utf-8", "surrogateescape")
+
+
+def marks(token: str) -> tuple[bytes, bytes]:
+    """What comes on both streams before a session's own output, and after it (then a status, then 0x1e)."""
+    return f"\x1e{token}<\x1e".encode(), f"\x1e{token}>".encode()
+
+
+def marked(script: str, token: str) -> str:
+    """A script between its marks, and its status in the last one. It may leave by `exit`."""
+    return f"{_begin(token)}( {script}\n); s=$?\n{_end(token)}"
+
+
+def _begin(token: str) -> str:
+    return f"b() {{ printf '\\036%s<\\036' {token}; }}; e() {{ printf '\\036%s>%s\\036' {token} \"$s\"; }}; b; b >&2\n"
+
+
+def _end(token: str) -> str:
+    return "e; e >&2\n"
+
+
+_RUN = """
+exec 3<&0 4>&2 2>/dev/null
+go() {
+  case $1 in
+    */*) [ -x "$1" ] && [ ! -d "$1" ] || return 1;;
+    *) ( %(path)s command -v "$1" >/dev/null ) || return 1;;
+  esac
+}
+cd %(work)s && go %(program)s || { s=start; e; e >&4; exit; }
+if command -v setsid >/dev/null; then
+  setsid %(command)s <&3 2>&4 3<&- 4>&- &
+  p=$! g=$!
+else
+  read -r _ _ _ _ g _ </proc/$$/stat
+  trap : TERM
+  %(command)s <&3 2>&4 3<&- 4>&- &
+  p=$!
+fi
+echo "$g" >%(note)s
+exec 3<&-
+while :; do wait "$p"; s=$?; kill -0 "$p" || break; done
+rm -f %(note)s
+if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s KILL -- "-$g"; fi
+"""
+
+
+def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
+    """A command in its own process group, whose number lies in the file `note` while it runs.
+
+    Without setsid its group is that of the session, which its end then kills too. The status is "start" where there is
+    no such program, else as the shell tells it: 128 and the signal for what a signal ended.
+    """
+    kept = [f'${{{name}+"{name}=${name}"}}' for name in (*INHERITED, *(f"LC_{name}" for name in _LOCALES))]
+    given = [quoted(f"{name}={value}") for name, value in env.items()]
+    words = [quoted(word) for word in argv]
+    if "=" in argv[0]:  # env would take it for a variable
+        words = ["sh", "-c", quoted('exec "$0" "$@"'), *words]
+    filled = _RUN % {
+        "work": quoted(work),
+        "program": quoted(argv[0]),
+        "path": f"PATH={quoted(env['PATH'])};" if "PATH" in env else "",
+        "command": " ".join(("env", "-i", *kept, *given, *words)),
+        "note": quoted(note),
+    }
+    return _begin(token) + filled
+
+
+def kill_script(note: str, signal: str) -> str:
+    """Sends a signal to the group of a command that runs; status 1 if none does."""
+    return f'read -r g <{quoted(note)} && kill -s {signal} -- "-$g"'
+
+
+_KEEPER = """
+umask 077
+say() { printf '\\036%%s\\036\\n' "$*"; }
+lacking=
+for n in %(needed)s; do command -v "$n" >/dev/null || lacking="$lacking $n"; done
+[ -z "$lacking" ] || { say "lacks$lacking"; exit 1; }
+base=${TMPDIR:-/tmp}/gnomon-%(token)s held=
+told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
+clean() {
+  for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  rm -rf "$base"
+  [ -z "$held" ] || rm -rf "$held"
+} 2>/dev/null
+trap '' USR1 TERM  # until the watcher, which they would end, has its own
+( n=0 s=; trap 'n=-1' USR1; trap 'kill "$s"; exit' TERM
+  while kill -0 $$ && [ "$n" -lt 6 ]; do n=$((n + 1)); sleep %(tick)s & s=$!; wait "$s"; kill "$s"; done
+  clean; kill -9 $$ ) </dev/null >/dev/null 2>&1 &
+w=$!
+leave() { clean; kill "$w"; } 2>/dev/null
+trap 'leave; exit 1' HUP TERM INT
+folder=${GNOMON_LEASES:-/tmp/gnomon-leases-$(id -u)}
+lock=$folder/lease-local.lock
+owner() { o=; read -r o <"$1"; [ -n "$o" ]; } 2>/dev/null
+keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
+made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
+lease() {
+  told=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { say "fail $told"; return; }
+  [ -O "$folder" ] && [ ! -L "$folder" ] || { say "fail $folder: Permission denied (it is another user's)"; return; }
+  if command -v flock >/dev/null; then
+    exec 9>>"$lock"
+    if flock -n 9; then echo $$ >"$lock"; say held; else owner "$lock"; say "busy ${o:-unknown}"; fi
+    return
+  fi
+  dir=$lock.held c=
+  if made "$dir"; then held=$dir; say held; return; fi
+  if keeps "$dir/pid"; then say "busy $o"; return; fi
+  sleep 1
+  if keeps "$dir/pid"; then say "busy $o"; return; fi
+  rm -rf "$dir"
+  say "busy nobody"
+}
+say "base $base"
+while IFS= read -r what; do
+  kill -USR1 "$w" 2>/dev/null
+  case $what in
+    lease) lease;;
+    end) break;;
+  esac
+done
+leave
+say bye
+"""
+
+
+def keeper_script(*, token: str, silence_s: float) -> str:
+    """What the connection's own session runs: it makes the private folder, takes the lease, and removes all at its end.
+
+    Its end is a line `end`, the end of its input, or silence: a watcher beside it wants a line every few seconds, and
+    cleans up also when the keeper itself was killed.
+    """
+    return _KEEPER % {"needed": " ".join(NEEDED), "token": token, "tick": max(1, round(silence_s / 6))}
+
+
+def has_script(place: str, digest: str, name: str) -> str:
+    """Status 0 if it was pushed before, which then counts as used now."""
+    there = quoted(f"{place}/{digest}/{name}")
+    return f"[ -e {there} ] && touch -c {quoted(f'{place}/{digest}')}"
+
+
+def stage_script(stage: str, folders: Sequence[str]) -> str:
+    """An empty folder for what is being pushed, and the folders in it."""
+    made = " ".join(quoted(folder) for folder in (stage, *folders))
+    return f"umask 077; rm -rf {quoted(stage)}; mkdir -p {made}"
+
+
+def file_script(path: str, size_bytes: int, digest: str, *, program: bool) -> str:
+    """Takes a file from standard input; status 3 if it is not as it was sent."""
+    to, mode = quoted(path), "500" if program else "400"
+    return (
+        f"umask 077; cat >{to} && chmod {mode} {to} || exit 1\n"
+        f"n=$(wc -c <{to}); [ $((n)) -eq {size_bytes} ] || exit 3\n"
+        f'if command -v sha256sum >/dev/null; then d=$(sha256sum <{to}); [ "${{d%% *}}" = {digest} ] || exit 3; fi'
+    )
+
+
+def commit_script(stage: str, place: str, digest: str, name: str) -> str:
+    """Gives what was pushed its final name: what has one is whole."""
+    to = f"{place}/{digest}"
+    return (
+        f"if [ -d {quoted(to)} ]; then mv {quoted(f'{stage}/{name}')} {quoted(to)}/ && rm -rf {quoted(stage)}; "
+        f"else mv {quoted(stage)} {quoted(to)}; fi"
+    )
+
+
+UPLOADED = "[0-9a-f]" * 64
+"""The shell pattern of the names that pushed files have in the cache: their digests."""
+
+OWN_FOLDER = '[ -n "$(find . -prune -user "$(id -u)" 2>/dev/null)" ]'
+"""Whether the working folder belongs to who runs the shell."""
+
+
+def tidy_script(place: str, *, days: int, most_kib: int) -> str:
+    """Removes what was unused for so long or, oldest first, what is beyond so much; also what was left half pushed.
+
+    Only what `OURS` names, and only in a folder of one's own that is no link to another's: all else is not gnomon's.
+    """
+    return (
+        f"[ ! -L {quoted(place)} ] && cd {quoted(place)} || exit 0; {OWN_FOLDER} || exit 0; "
+        f"sum=0; rm -rf .new-*; for d in $(ls -1td {UPLOADED} 2>/dev/null); do "
+        f'if [ -n "$(find "$d" -prune -mtime +{days})" ]; then rm -rf "$d"; continue; fi; '
+        f'k=$(du -sk "$d"); sum=$((sum + ${{k%%[!0-9]*}})); [ "$sum" -le {most_kib} ] || rm -rf "$d"; done'
+    )

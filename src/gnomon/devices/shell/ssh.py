@@ -1,0 +1,345 @@
+"""A machine behind SSH that has no Python, as a device: OpenSSH and the shell there do it all.
+
+The connection to a device without Python: OpenSSH's control connection, and the shell script that keeps it clean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnomon.devices.pushed import Part, contents
+from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, take_lease
+from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
+from gnomon.devices.shell.scripts import REMOTE, file_script, keeper_script, line, marked, quoted, run_script
+from gnomon.devices.shell.ssh_client import SshSettings, lost, not_connected
+from gnomon.errors import DeviceError
+from gnomon.system.process import Guard
+
+if TYPE_CHECKING:
+    from gnomon.devices.base import Device
+
+_LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
+_LEAVE_S = 15.0
+_NOISE_BYTES = 1 << 16
+_SAID_BYTES = 1 << 20
+
+
+def nothing() -> Iterator[bytes]:
+    """No standard input."""
+    return iter(())
+
+
+class PlainCall(ShellCall):
+    """A command over a session of its own."""
+
+    def __init__(self, link: PlainLink, session: Session) -> None:
+        self._link, self._session = link, session
+        self._code: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """See `ShellCall.ended`."""
+        return self._session.ended
+
+    @property
+    def status(self) -> str | None:
+        """See `ShellCall.status`."""
+        return self._session.status
+
+    def pump(self, until_s: float) -> bool:
+        """See `ShellCall.pump`."""
+        return self._session.pump(until_s)
+
+    def close(self) -> None:
+        """See `ShellCall.close`."""
+        self._code = self._link.end(self._session)
+
+    def lost(self) -> DeviceError:
+        """See `ShellCall.lost`."""
+        return self._link.lost(self._code, self._session.said)
+
+
+class PlainLink(ShellLink):
+    """One control connection, and sessions over it. `start` it, `close` it in any case.
+
+    The client's own session runs the keeper, whose lines keep coming here: `ask` is answered by one.
+    """
+
+    def __init__(self, settings: SshSettings) -> None:
+        self._settings = settings
+        self.base = ""
+        self._folder = _scratch()
+        self._guard = Guard(Path(self._folder))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._received = bytearray()
+        self._errors = Path(self._folder) / "errors"
+        self._sending = threading.Lock()
+        self._stop_pings = threading.Event()
+
+    def start(self) -> str:
+        """Connect; the private folder's path there. DeviceError, with what to do, where there is no way."""
+        settings = self._settings
+        argv = [*self._argv(master=True), "--", settings.host, REMOTE]
+        try:
+            with self._errors.open("wb") as errors:
+                self._process = process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    bufsize=0,
+                )
+        except OSError as error:
+            raise DeviceError(
+                f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
+                hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
+            ) from error
+        self._guard.add(process.pid)
+        keeper = keeper_script(token=secrets.token_hex(8), silence_s=settings.silence_s)
+        self._send(line(keeper))
+        answer = self._answer(settings.connect_timeout_s + settings.silence_s)
+        if answer is None:
+            printed = self._received.decode(errors="replace")
+            raise not_connected(settings, process.poll(), self._said(), printed)
+        threading.Thread(target=self._ping, name="gnomon-ssh-ping", daemon=True).start()
+        return answer
+
+    def ask(self, what: str) -> str:
+        """The keeper's answer to a line. DeviceError if the connection is gone."""
+        self._send(what.encode() + b"\n")
+        answer = self._answer(self._settings.silence_s)
+        if answer is None:
+            raise self.lost(None)
+        return answer
+
+    def session(self, script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take) -> Session:
+        """Start a script that prints its marks by itself."""
+        argv = [*self._argv(master=False), "--", self._settings.host, REMOTE]
+        session = Session(argv, script, token, data=data, stdout=stdout, stderr=stderr)
+        self._guard.add(session.pid)
+        return session
+
+    def end(self, session: Session) -> int | None:
+        """Close a session; the client's return code."""
+        code = session.close()
+        self._guard.drop(session.pid)
+        return code
+
+    def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
+        """See `ShellLink.do`."""
+        printed = bytearray()
+        status, _ = self._script(
+            f"exec 2>&1\n{script}",
+            within_s=within_s,
+            take=lambda chunk: printed.extend(chunk[: max(0, _SAID_BYTES - len(printed))]),
+        )
+        return status, printed.decode("utf-8", "surrogateescape").strip()
+
+    def printed(self, script: str, most_bytes: int) -> bytes:
+        """See `ShellLink.printed`."""
+        printed = bytearray()
+        self._script(
+            script,
+            within_s=SHORT_S,
+            take=lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))]),
+        )
+        return bytes(printed)
+
+    def command(self, command: ShellCommand, run: Running) -> PlainCall:
+        """See `ShellLink.command`."""
+        token = secrets.token_hex(16)
+        note = f"{self.base}/run/{command.number}"
+        script = run_script(argv=command.argv, env=command.env, work=f"{self.base}/work", note=note, token=token)
+        data = iter((command.stdin,))
+        return PlainCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
+
+    def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
+        """See `ShellLink.arrive`: each file is a session's standard input."""
+        for part, path in files:
+            script = file_script(path, part.size_bytes, part.digest, program=part.kind == "x")
+            status, said = self._script(script, within_s=LONG_S, data=contents(part))
+            if status == "3":
+                raise not_arrived(self._settings, part.source)
+            if status != "0":
+                raise refusal(self._settings, said, path)
+
+    def fetch(self, path: str, local: Path) -> None:
+        """See `ShellLink.fetch`."""
+        with local.open("wb") as file:
+            status, said = self._script(
+                f"[ -f {quoted(path)} ] && cat {quoted(path)}",
+                within_s=LONG_S,
+                take=lambda chunk: (file.write(chunk), None)[1],
+            )
+        if status != "0":
+            raise refusal(self._settings, said or "there is no such file", path)
+
+    def _script(
+        self, script: str, *, within_s: float, data: Iterator[bytes] | None = None, take: Take | None = None
+    ) -> tuple[str, str]:
+        """Run a script of gnomon's own to its end: its status, and what it printed to standard error."""
+        token = secrets.token_hex(16)
+        errors = bytearray()
+        session = self.session(
+            marked(script, token),
+            token,
+            data=nothing() if data is None else data,
+            stdout=take or (lambda _: None),
+            stderr=errors.extend,
+        )
+        try:
+            session.pump(time.monotonic() + within_s)
+        finally:
+            code = self.end(session)
+        if session.status is None:
+            raise self.lost(code, session.said)
+        return session.status, errors[-2000:].decode(errors="replace").strip()
+
+    def lost(self, code: int | None, said: str = "") -> DeviceError:
+        """The error of a session that ended, or fell silent, without its last marks."""
+        gone = self._process is None or self._process.poll() is not None
+        return lost(self._settings, 255 if gone or code is not None else None, self._said() or said)
+
+    def close(self) -> None:
+        """End the connection, once the keeper has cleaned up, unless that takes too long."""
+        self._stop_pings.set()
+        process, self._process = self._process, None
+        if process is not None:
+            self._send(b"end\n", process)
+            with contextlib.suppress(OSError):
+                if process.stdin:
+                    process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LEAVE_S)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._guard.close()
+
+    def _argv(self, *, master: bool) -> list[str]:
+        settings = self._settings
+        options = [
+            "BatchMode=yes",
+            *settings.ssh_options,
+            f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
+            "ServerAliveInterval=5",
+            "ServerAliveCountMax=3",
+            "LogLevel=ERROR",
+            f"ControlPath={self._folder}/c",
+            "ControlPersist=no",
+            f"ControlMaster={'yes' if master else 'no'}",
+        ]
+        if not master:  # once the control connection is gone, none is made in its place behind gnomon's back
+            options.insert(0, "ProxyCommand=false")
+        argv = [settings.program, "-T", *(word for option in options for word in ("-o", option))]
+        if settings.user is not None:
+            argv += ["-l", settings.user]
+        if settings.port is not None:
+            argv += ["-p", str(settings.port)]
+        return argv
+
+    def _said(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._errors.read_bytes()[-_NOISE_BYTES:].decode(errors="replace")
+        return ""
+
+    def _send(self, data: bytes, process: subprocess.Popen[bytes] | None = None) -> None:
+        process = process or self._process
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError), self._sending:  # how it ended is told by its output
+            process.stdin.write(data)
+
+    def _ping(self) -> None:
+        every_s = min(5.0, self._settings.silence_s / 6)
+        while not self._stop_pings.wait(every_s):
+            self._send(b"ping\n")
+
+    def _answer(self, within_s: float) -> str | None:
+        """The next answer of the keeper; None if there is none in time, or the connection ended."""
+        process = self._process
+        if process is None or process.stdout is None:
+            return None
+        deadline_s = time.monotonic() + within_s
+        while True:
+            _, found, rest = bytes(self._received).partition(b"\x1e")
+            text, whole, left = rest.partition(b"\x1e")
+            if found and whole:
+                self._received[:] = left
+                return text.decode(errors="replace")
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or len(self._received) > _NOISE_BYTES:
+                return None
+            ready, _, _ = select.select([process.stdout], [], [], left_s)
+            chunk = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+            if ready and not chunk:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(5.0)
+                return None
+            self._received += chunk
+
+
+def _scratch() -> str:
+    """A folder for the control connection's socket, whose path must be short."""
+    folder = tempfile.gettempdir()
+    short = folder if len(folder) < _LONGEST_SOCKET - 24 else "/tmp"  # noqa: S108 - mkdtemp makes it this user's own
+    try:
+        return tempfile.mkdtemp(prefix="gnomon-ssh-", dir=short)
+    except OSError as error:
+        raise DeviceError(
+            f"no folder can be made in {short}: {error.strerror}",
+            hint="Free space there, or point TMPDIR to a directory that can be written.",
+        ) from error
+
+
+class PlainSshDevice(ShellDevice):
+    """A machine behind SSH without Python; see `ShellDevice`. `describe` has no Python."""
+
+    def __init__(self, config: SshSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
+        super().__init__(on_wait=on_wait)
+        self._config = config
+
+    @property
+    def _settings(self) -> SshSettings:
+        return self._config
+
+    def _reach(self) -> PlainLink:
+        link = PlainLink(self._config)
+        try:
+            kind, _, rest = link.start().partition(" ")
+            if kind == "lacks":
+                raise DeviceError(
+                    f"{self._config.destination} has no Python, and its shell lacks {', '.join(rest.split())}",
+                    hint="Install these (coreutils, or busybox) or a Python there, and see that they are on its PATH.",
+                )
+            if kind != "base":
+                raise refusal(self._config, rest, "the temporary folder")
+            link.base = rest
+            take_lease(self._config, lambda: link.ask("lease"), self._on_wait)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+
+if TYPE_CHECKING:
+
+    def _conforms(device: PlainSshDevice) -> Device:
+        return device

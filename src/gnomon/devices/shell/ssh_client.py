@@ -1,0 +1,337 @@
+"""How the OpenSSH client is started, and what it starts on the device: a shell's one line, then the keeper.
+
+What went wrong on the way to a device or on it, told apart by the texts of the OpenSSH client and of the keeper.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import DeviceError, UsageError
+
+PYTHON_MARK = "GNOMON-PYTHON"
+OLDEST_PYTHON = "3.10"
+_KEEPER_FILES = ("keeper_files", "keeper_place", "keeper_run", "keeper")
+
+# Whatever the login shell of the device's user is, it hands this on to sh as it stands: between single quotes there is
+# nothing that sh, csh, fish or the like would touch (no quote, backslash, newline or exclamation mark). All that may
+# hold such things, names and the program itself, comes as lines of standard input. sh reads no byte too many of it.
+_SHELL_LINE = (
+    "IFS= read -r given && IFS= read -r code || exit 96; "
+    'case "$given" in '
+    '"") set -- python3.13 python3.12 python3.11 python3.10 python3;; '
+    '"~/"*) set -- "$HOME/${given#??}";; '
+    '*) set -- "$given";; esac; '
+    "for name; do "
+    'path=$(command -v "$name") || continue; '
+    'version=$("$path" -E -S -c "import sys; print(sys.version.split()[0]); sys.exit(sys.version_info < (3, 10))" '
+    "</dev/null 2>/dev/null) "
+    '&& exec "$path" -I -S -X utf8 -c "$code" "$path"; '
+    'seen="$seen $path=$version"; done; '
+    f'echo; echo "{PYTHON_MARK}$seen"; exit 97'
+)
+
+# The keeper's files import each other as siblings of one package, here and there. Written for any Python 3.
+_STARTER = """
+import json, os, sys, types
+def take(count):
+    data = b""
+    while len(data) < count:
+        more = os.read(0, count - len(data))
+        if not more:
+            sys.exit(95)
+        data += more
+    return data
+package = types.ModuleType("gnomon_keeper")
+package.__path__ = []
+sys.modules["gnomon_keeper"] = package
+for name, source in json.loads(take(int(take(10))).decode()):
+    module = types.ModuleType("gnomon_keeper." + name)
+    module.__package__ = "gnomon_keeper"
+    sys.modules[module.__name__] = module
+    exec(compile(source, name + ".py", "exec"), module.__dict__)
+module.main()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshSettings:
+    """A device that is reached by SSH, and how.
+
+    The user's own SSH configuration (keys, agents, aliases, jump hosts) holds for all that is None here.
+    UsageError for a host, user, port or option that SSH could not take for what it is.
+    """
+
+    name: str
+    """What the device is called."""
+    host: str
+    user: str | None = None
+    port: int | None = None
+    python: str | None = None
+    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
+    folder: str | None = None
+    """Where pushed files are kept there; None for gnomon in the user's cache folder there."""
+    keep: bool = True
+    """Whether pushed files stay for the next time."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For every command there."""
+    ssh_options: tuple[str, ...] = ()
+    """`Key=Value` as in ssh_config, stronger than that file."""
+    connect_timeout_s: float = 10.0
+    silence_s: float = 30.0
+    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
+    program: str = "ssh"
+    lease: bool = True
+    """Whether to hold the device's lease. Without it commands run and files are fetched, but nothing is pushed."""
+
+    def __post_init__(self) -> None:
+        for what, value in (("host", self.host), ("user", self.user)):
+            if value is not None and (not value or value[0] == "-" or not value.isprintable() or " " in value):
+                raise UsageError(
+                    f"{value[:80]!r} is no {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
+                )
+        if self.port is not None and not 1 <= self.port <= 65535:
+            raise UsageError(f"{self.port} is no port", hint="Give one from 1 to 65535; SSH's own is 22.")
+        for option in self.ssh_options:
+            if not option.partition("=")[2] or not option.isprintable():
+                raise UsageError(
+                    f"{option[:80]!r} is no option of SSH",
+                    hint="Give Key=Value as in ssh_config, such as IdentityFile=...",
+                )
+        for line in (self.python or "", self.folder or ""):
+            if "\n" in line or "\0" in line:
+                raise UsageError(f"{line[:80]!r} is no path", hint="Give the path as it is on the device.")
+
+    @property
+    def destination(self) -> str:
+        """The device as people write it: `user@host:port`."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
+
+
+def ssh_argv(settings: SshSettings) -> list[str]:
+    """The command that connects and starts the shell's line there."""
+    options = [
+        "BatchMode=yes",  # nobody is there to answer: unknown keys and passwords are errors
+        *settings.ssh_options,
+        f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
+        "ServerAliveInterval=5",
+        "ServerAliveCountMax=3",
+        "ControlMaster=no",  # a connection of the user's may be used, but none is left behind
+        # What the user's configuration opens for people at a terminal is not the device's to use, and a port that
+        # another connection has taken must not end this one.
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "ClearAllForwardings=yes",
+        "LogLevel=ERROR",
+    ]
+    argv = [settings.program, "-T", *(word for option in options for word in ("-o", option))]
+    if settings.user is not None:
+        argv += ["-l", settings.user]
+    if settings.port is not None:
+        argv += ["-p", str(settings.port)]
+    return [*argv, "--", settings.host, f"sh -c '{_SHELL_LINE}'"]
+
+
+def opening(settings: SshSettings) -> bytes:
+    """What the shell's line reads: the Python to use, the starter, and the keeper's files."""
+    here = Path(__file__).parents[1] / "keeper"
+    sources = [(name, (here / f"{name}.py").read_text(encoding="utf-8")) for name in _KEEPER_FILES]
+    data = json.dumps(sources).encode()
+    lines = f"{settings.python or ''}\nexec({_STARTER!r})\n"
+    return lines.encode("utf-8", "surrogateescape") + b"%10d" % len(data) + data
+
+
+class NoPythonError(DeviceError):
+    """The device was reached and has a shell, but no Python of any kind."""
+
+
+_SSH_FAILED = 255
+_SHOWN = 300
+
+# What the client says (OpenSSH 7 to 10; it speaks English only), what it means, what helps, whether waiting can help.
+_REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
+    (
+        "IDENTIFICATION HAS CHANGED",
+        "{where} shows another host key than before: it was set up anew, or something else answers in its place",
+        "If you know why, remove the old key by: ssh-keygen -R {keyname}; then connect once by: {by_hand}",
+        False,
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {where} is not known here",
+        "Connect once by hand and compare the key: {by_hand}",
+        False,
+    ),
+    (
+        "Could not resolve hostname",
+        "the name {host} is not known to this machine",
+        "Check its spelling, /etc/hosts and ~/.ssh/config, or give the address.",
+        False,
+    ),
+    (
+        "Connection refused",
+        "{where} refuses the connection: nothing listens on that port",
+        "Start its SSH server, or give the right port as ssh://host:port.",
+        True,
+    ),
+    (
+        "Permission denied (",
+        "{where} does not let this user in with the keys at hand",
+        "Check the user, and bring your key there by ssh-copy-id; it must work without a password: {by_hand}",
+        False,
+    ),
+    (
+        "Too many authentication failures",
+        "{where} does not let this user in with the keys at hand: too many were tried",
+        'Name the right one: ssh_options = ["IdentityFile=...", "IdentitiesOnly=yes"].',
+        False,
+    ),
+    (
+        "Bad configuration option",
+        "the SSH client does not know one of its options: {said}",
+        "Correct ssh_options of the device, or ~/.ssh/config.",
+        False,
+    ),
+    (
+        "command-line line",
+        "the SSH client does not take one of its options: {said}",
+        "Correct ssh_options of the device.",
+        False,
+    ),
+)
+_UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host is down", "Network is down")
+
+
+def not_connected(settings: SshSettings, returncode: int | None, stderr: str, stdout: str) -> DeviceError:
+    """Why there is no keeper, from how the client ended (None: it had not) and what it and the device printed."""
+    said = _last(stderr) or _last(stdout)
+    places = _places(settings, said)
+    if PYTHON_MARK in stdout:
+        return _python(settings, stdout.rpartition(PYTHON_MARK)[2].splitlines()[0].split())
+    if returncode is None:
+        return DeviceError(
+            f"{settings.destination} is connected but stays silent",
+            hint=f"See whether this ends by itself: {places['by_hand']} true",
+            transient=True,
+        )
+    for sign, message, hint, transient in _REFUSALS if returncode == _SSH_FAILED else ():
+        if sign in stderr:
+            return DeviceError(message.format(**places), hint=hint.format(**places), transient=transient)
+    if returncode == _SSH_FAILED and any(sign in stderr for sign in _UNREACHABLE):
+        return DeviceError(
+            f"{settings.destination} cannot be reached: {said}",
+            hint="Check that the device is on and in the same network, and its address.",
+            transient=True,
+        )
+    if returncode == _SSH_FAILED:
+        return DeviceError(
+            f"the connection to {settings.destination} failed: {said or 'the SSH client does not say why'}",
+            hint=f"See what the client says: {places['by_hand']} -v",
+            transient=True,
+        )
+    return DeviceError(
+        f"{settings.destination} let gnomon in, but did not start its program (status {returncode}): {said}",
+        hint=f"This must work there: {places['by_hand']} sh -c true",
+    )
+
+
+def _python(settings: SshSettings, seen: list[str]) -> DeviceError:
+    versions = [word.partition("=")[::2] for word in seen if "=" in word]
+    hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
+    if not versions:
+        missing = f"no {settings.python}" if settings.python else "no Python"
+        kind = DeviceError if settings.python else NoPythonError
+        return kind(f"there is {missing} on {settings.destination}", hint=hint)
+    found = ", ".join(f"{path} is {version or 'broken'}" for path, version in versions)
+    why = "is too old" if any(version for _, version in versions) else "does not start"
+    return DeviceError(f"Python on {settings.destination} {why}: {found}", hint=hint)
+
+
+def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceError:
+    """The connection ended, or (None) fell silent, after it had been good."""
+    if returncode is None:
+        return DeviceError(
+            f"{settings.destination} has been silent for {settings.silence_s:g} s",
+            hint="See whether the device hangs or its network is cut, then start again: what was measured is kept.",
+            transient=True,
+        )
+    said = _last(stderr)
+    return DeviceError(
+        f"the connection to {settings.destination} was lost{f': {said}' if said else ''}",
+        hint="See whether the device and its network are up, then start again: what was measured is kept.",
+        transient=True,
+    )
+
+
+def overdue(settings: SshSettings, timeout_s: float) -> DeviceError:
+    """The device neither ended a command at its time limit nor fell silent."""
+    return DeviceError(
+        f"{settings.destination} did not end a command after {timeout_s:g} s, as it was told",
+        hint="See what keeps the device from it (top, dmesg), or restart it.",
+        transient=True,
+    )
+
+
+def senseless(settings: SshSettings, told: bytes) -> DeviceError:
+    """The device answered what no keeper says."""
+    return DeviceError(
+        f"{settings.destination} answers what gnomon does not understand: {told!r}",
+        hint="See what else writes to the connection there, then open the device anew.",
+        transient=True,
+    )
+
+
+def refused(settings: SshSettings, answer: Mapping[str, Any]) -> DeviceError:
+    """What the keeper said that it could not do."""
+    kind, what, reason = str(answer["error"]), str(answer.get("what", "")), str(answer.get("reason", ""))
+    where = f"{what} on {settings.destination}"
+    if kind == "busy":
+        return DeviceError(
+            f"device {settings.name!r} is in use by process {reason} there",
+            hint="Wait for it to end, or end it: the lease goes with its process.",
+            transient=True,
+        )
+    if kind == "start":
+        return DeviceError(
+            f"the program cannot be started on {settings.destination}: {reason}",
+            hint="Check that the program is installed on the device, executable, and on its PATH.",
+        )
+    if kind == "stuck":
+        return DeviceError(
+            f"process {where} does not end though it was killed: it hangs in a driver",
+            hint="Restart the device, and leave out the backend that hung.",
+        )
+    if kind == "full":
+        return DeviceError(
+            f"the disk is full: {where}: {reason}",
+            hint="Free space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
+        )
+    if kind == "permission":
+        return DeviceError(
+            f"no permission to write: {where}: {reason}",
+            hint="Name a folder that its user may write: folder = ... of the device; TMPDIR or GNOMON_LEASES there.",
+        )
+    return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "".join(c if c.isprintable() else " " for c in lines[-1][:_SHOWN]) if lines else ""
+
+
+def _places(settings: SshSettings, said: str) -> dict[str, str]:
+    user = f"{settings.user}@" if settings.user else ""
+    port = f"-p {settings.port} " if settings.port else ""
+    named = f"[{settings.host}]:{settings.port}" if settings.port and settings.port != 22 else settings.host
+    return {
+        "where": settings.destination,
+        "host": settings.host,
+        "said": said,
+        "by_hand": f"ssh {port}{user}{settings.host}",
+        "keyname": f"'{named}'",
+    }

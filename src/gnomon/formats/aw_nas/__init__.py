@@ -1,0 +1,1 @@
+"""The files of aw_nas: its configuration, its tables, its output."""

@@ -1,0 +1,1 @@
+"""The files of the ONE runtime: configuration, manifest, operators, traces."""

@@ -1,0 +1,155 @@
+"""The ``config.cfg`` of an nnpackage: ``key=value`` lines that onert reads when it loads the package.
+
+Source: ``loadConfigure`` in ``runtime/onert/api/nnfw/src`` of Samsung ONE: what follows ``#`` is a comment, a
+line is split at its first ``=``, blanks and tabs around key and value go, a line with nothing behind ``=``
+counts for nothing, and of two lines with one key the later counts.
+
+The keys of config.cfg that place operators and set threads, beside whatever else a config holds.
+
+Sources: ``Config.lst`` and ``ManualScheduler.cc`` of onert for the keys; ``backend_scheduler.py`` in ``tools/stab`` of
+Samsung ONE for what the published scheduler writes. An operator lies on the first usable of BACKENDS, unless
+OP_BACKEND_ALLOPS, a key of its type, or OP_BACKEND_MAP says otherwise, the later of these before the earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gnomon.core.stab import StabDecision
+from gnomon.errors import PackageError
+from gnomon.formats.onert.operators import IR_OPCODES
+
+_BLANKS = " \t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigCfg:
+    """The text of a config.cfg, kept as it is; settings are read from it and changed in place."""
+
+    text: str = ""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Key and value of each setting that counts, in the order of the keys' first lines."""
+        found = {}
+        for line in self.text.split("\n"):
+            entry = _setting(line)
+            if entry is not None:
+                found[entry[0]] = entry[1]
+        return found
+
+    def with_settings(self, settings: Mapping[str, str]) -> ConfigCfg:
+        """A copy in which these settings hold and everything else, comments and order too, is as before.
+
+        The last line of a key is changed in place, since that is the one that counts; new keys go to the end.
+        Raises PackageError for a key or value that the format cannot hold.
+        """
+        for key, value in settings.items():
+            _check(key, value)
+        lines = self.text.split("\n")
+        last: dict[str, int] = {}
+        for index, line in enumerate(lines):
+            entry = _setting(line)
+            if entry is not None:
+                last[entry[0]] = index
+        for key, index in last.items():
+            if key in settings and _setting(lines[index]) != (key, settings[key]):
+                lines[index] = _replaced(lines[index], key, settings[key])
+        added = [f"{key}={value}" for key, value in settings.items() if key not in last]
+        if added:
+            if lines[-1] == "":
+                lines.pop()
+            lines += [*added, ""]
+        return ConfigCfg(text="\n".join(lines))
+
+
+def _setting(line: str) -> tuple[str, str] | None:
+    code = line.partition("#")[0]
+    key, _, value = code.partition("=")
+    return (key.strip(_BLANKS), value.strip(_BLANKS)) if value else None
+
+
+def _replaced(line: str, key: str, value: str) -> str:
+    """The line with another value; a comment behind the setting stays."""
+    code, mark, comment = line.partition("#")
+    blanks = code[len(code.rstrip(_BLANKS)) :] if mark else ""
+    return f"{key}={value}{blanks}{mark}{comment}"
+
+
+def _check(key: str, value: str) -> None:
+    broken = set("\n\r#\0")
+    if not key or key != key.strip(_BLANKS) or broken & set(key) or "=" in key:
+        raise PackageError(
+            f"config.cfg cannot hold the key {key!r}",
+            hint="a key is one word without '=', '#' and line breaks",
+        )
+    if not value or value != value.strip(_BLANKS) or broken & set(value):
+        raise PackageError(
+            f"config.cfg cannot hold the value {value!r} of {key}",
+            hint="a value is not empty, has no blanks around it, and no '#' or line break in it",
+        )
+
+
+_PLACING = ("BACKENDS", "OP_BACKEND_")
+
+
+def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:
+    """Settings that name the backend of every operator; `first` leads BACKENDS, the others follow by the alphabet."""
+    used = (first, *sorted(set(placement.values()) - {first}))
+    return {"BACKENDS": ";".join(used), "OP_BACKEND_MAP": backend_map(placement), "NUM_THREADS": str(threads)}
+
+
+def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
+    """The published scheduler's settings in its order; OP_BACKEND_MAP may be empty, which onert takes for nothing.
+
+    Its thread keys are those that onert read until 2024; NUM_THREADS, which replaced them, is not among them.
+    """
+    return {
+        "OP_BACKEND_MAP": backend_map(decision.mapped),
+        **type_settings(decision.typed),
+        "BACKENDS": ";".join(decision.backends),
+        "RUY_THREADS": str(threads),
+        "XNNPACK_THREADS": str(threads),
+    }
+
+
+def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
+    """OP_BACKEND_<IrOpcode> keys. PackageError for what is no IR opcode, since onert would pass it over in silence."""
+    known = set(IR_OPCODES.values())
+    for opcode in typed:
+        if opcode not in known:
+            raise PackageError(
+                f"OP_BACKEND_{opcode} names no IR opcode of onert, which would pass it over in silence",
+                hint=f"use one of: {', '.join(sorted(known))}",
+            )
+    return {f"OP_BACKEND_{opcode}": backend for opcode, backend in typed.items()}
+
+
+def backend_map(placement: Mapping[int, str]) -> str:
+    """The value of OP_BACKEND_MAP: "0=ruy;5=cpu;", in order of the operators."""
+    return "".join(f"{index}={backend};" for index, backend in sorted(placement.items()))
+
+
+def settings_text(settings: Mapping[str, str]) -> str:
+    """The settings as the published scheduler writes them: a line each, without an end behind the last."""
+    return "\n".join(f"{key}={value}" for key, value in settings.items())
+
+
+def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
+    """The config with these settings as its only placement; all else in it stays, comments too.
+
+    A key that places operators and is not among `settings` would go on placing them, so it is taken out; an empty
+    value takes its key out too.
+    """
+    wanted = {key: value for key, value in settings.items() if value}
+    lines = []
+    for line in config.text.split("\n"):
+        code, mark, comment = line.partition("#")
+        key = code.partition("=")[0].strip(" \t")
+        stale = "=" in code and (key.startswith(_PLACING) or key in settings) and key not in wanted
+        if not stale:
+            lines.append(line)
+        elif mark:
+            lines.append(mark + comment)
+    return ConfigCfg(text="\n".join(lines)).with_settings(wanted)

@@ -1,0 +1,171 @@
+"""Which onert IR opcode a TFLite or Circle operator becomes: the names in ``OP_BACKEND_<IrOpcode>``.
+
+Source: ``loadOperation`` in ``BaseLoader.h`` and ``CircleLoader.cc`` of Samsung ONE, under
+``runtime/onert/core/src/loader``.
+
+The operator codes and tensor types of TFLite and Circle models.
+
+Sources: ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow and ``circle_schema.fbs`` 0.10 of
+Samsung ONE, whose codes below zero are Circle's own.
+"""
+
+from __future__ import annotations
+
+_SOURCES: dict[str, str] = {
+    "AddN": "ADD_N",
+    "ArgMinMax": "ARG_MAX ARG_MIN",
+    "BCQFullyConnected": "BCQ_FULLY_CONNECTED",
+    "BCQGather": "BCQ_GATHER",
+    "BatchMatMul": "BATCH_MATMUL",
+    "BatchToSpaceND": "BATCH_TO_SPACE_ND",
+    "BinaryArithmetic": "ADD SUB MUL DIV",
+    "Comparison": "EQUAL NOT_EQUAL GREATER_EQUAL GREATER LESS_EQUAL LESS",
+    "Concat": "CONCATENATION",
+    "Conv2D": "CONV_2D",
+    "Custom": "CUSTOM",
+    "DepthToSpace": "DEPTH_TO_SPACE",
+    "DepthwiseConv2D": "DEPTHWISE_CONV_2D",
+    "ElementwiseActivation": "ELU GELU LEAKY_RELU LOGISTIC RELU RELU6 RELU_N1_TO_1 TANH",
+    "ElementwiseBinary": "FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM",
+    "ElementwiseUnary": (
+        "ABS CAST COS DEQUANTIZE EXP FLOOR LOG LOGICAL_NOT NEG QUANTIZE ROUND RSQRT SIN SQRT SQUARE ZEROS_LIKE"
+    ),
+    "EmbeddingLookup": "EMBEDDING_LOOKUP",
+    "ExpandDims": "EXPAND_DIMS",
+    "Fill": "FILL",
+    "FullyConnected": "FULLY_CONNECTED",
+    "Gather": "GATHER",
+    "HashtableLookup": "HASHTABLE_LOOKUP",
+    "If": "IF",
+    "InstanceNorm": "INSTANCE_NORM",
+    "L2Normalization": "L2_NORMALIZATION",
+    "LSTM": "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "LogSoftmax": "LOG_SOFTMAX",
+    "OneHot": "ONE_HOT",
+    "PReLU": "PRELU",
+    "Pack": "PACK",
+    "Pad": "PAD PADV2",
+    "Pool2D": "AVERAGE_POOL_2D MAX_POOL_2D",
+    "Pow": "POW",
+    "Range": "RANGE",
+    "Rank": "RANK",
+    "Reduce": "MEAN REDUCE_ANY REDUCE_MAX REDUCE_PROD SUM",
+    "Reshape": "RESHAPE",
+    "ResizeBilinear": "RESIZE_BILINEAR",
+    "ResizeNearestNeighbor": "RESIZE_NEAREST_NEIGHBOR",
+    "Reverse": "REVERSE_V2",
+    "RmsNorm": "RMS_NORM",
+    "RoPE": "ROPE",
+    "Select": "SELECT SELECT_V2",
+    "Shape": "SHAPE",
+    "Slice": "SLICE",
+    "Softmax": "SOFTMAX",
+    "SpaceToBatchND": "SPACE_TO_BATCH_ND",
+    "SpaceToDepth": "SPACE_TO_DEPTH",
+    "Split": "SPLIT",
+    "SplitV": "SPLIT_V",
+    "SquaredDifference": "SQUARED_DIFFERENCE",
+    "Squeeze": "SQUEEZE",
+    "StridedSlice": "STRIDED_SLICE",
+    "Tile": "TILE",
+    "Transpose": "TRANSPOSE",
+    "TransposeConv": "TRANSPOSE_CONV",
+    "Unpack": "UNPACK",
+    "While": "WHILE",
+}
+
+IR_OPCODES: dict[str, str] = {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
+"""IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
+
+
+def ir_opcode(operator_type: str) -> str | None:
+    """The IR opcode of an operator type, or None where onert does not load the type."""
+    return IR_OPCODES.get(operator_type)
+
+
+_TFLITE_OPERATORS = """
+    ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP
+    FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC
+    LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX
+    SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD
+    UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE
+    UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX
+    DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG PADV2 GREATER
+    GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE EXPAND_DIMS EQUAL
+    NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR ONE_HOT
+    LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE
+    RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2
+    ADD_N GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND
+    HARD_SWISH IF WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY
+    SEGMENT_SUM BATCH_MATMUL PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D
+    IMAG REAL COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL
+    CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL
+    BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD
+    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2 UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR
+    RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM
+    STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION
+    STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE
+    STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE STABLEHLO_OR
+    STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH
+    STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE
+    STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL
+    STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE
+    STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
+    STABLEHLO_CASE
+""".split()  # noqa: SIM905
+
+OPERATOR_NAMES: dict[int, str] = {
+    **dict(enumerate(_TFLITE_OPERATORS)),
+    -9: "ATTENTION",
+    -8: "RUN_MODEL",
+    -7: "ROPE",
+    -6: "RMS_NORM",
+    -5: "GRU",
+    -4: "BCQ_GATHER",
+    -3: "BCQ_FULLY_CONNECTED",
+    -2: "INSTANCE_NORM",
+}
+"""Name of each builtin operator code; CUSTOM operators carry a name of their own."""
+
+CUSTOM = 32
+
+# Code: name as numpy or ml_dtypes says it, then the bytes of a block and the elements in it.
+_TYPES: dict[int, tuple[str, int, int]] = {
+    0: ("float32", 4, 1),
+    1: ("float16", 2, 1),
+    2: ("int32", 4, 1),
+    3: ("uint8", 1, 1),
+    4: ("int64", 8, 1),
+    5: ("string", 0, 1),
+    6: ("bool", 1, 1),
+    7: ("int16", 2, 1),
+    8: ("complex64", 8, 1),
+    9: ("int8", 1, 1),
+    10: ("float64", 8, 1),
+    11: ("complex128", 16, 1),
+    12: ("uint64", 8, 1),
+    13: ("resource", 0, 1),
+    14: ("variant", 0, 1),
+    15: ("uint32", 4, 1),
+    16: ("uint16", 2, 1),
+    17: ("int4", 1, 2),
+    18: ("bfloat16", 2, 1),
+    -1: ("uint4", 1, 2),
+    -2: ("ggml_q4_0", 18, 32),
+    -3: ("ggml_q4_1", 20, 32),
+    -4: ("ggml_q8_0", 34, 32),
+    -5: ("ggml_q8_1", 36, 32),
+    -6: ("mxfp4", 17, 32),
+    -7: ("mxint8", 33, 32),
+}
+
+
+def type_name(code: int) -> str:
+    """The name of a tensor type, such as "float32"; "type_99" for one that is not known."""
+    return _TYPES[code][0] if code in _TYPES else f"type_{code}"
+
+
+def size_bytes(code: int, elements: int) -> int | None:
+    """The bytes that so many elements of a tensor type take; None where the type has no fixed size."""
+    _, block, per_block = _TYPES.get(code, ("", 0, 1))
+    return -(-elements // per_block) * block if block else None

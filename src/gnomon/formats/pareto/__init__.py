@@ -1,0 +1,1 @@
+"""The files of the ONE Pareto tool: backends, dumps, operator lists."""

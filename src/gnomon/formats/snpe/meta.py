@@ -1,0 +1,128 @@
+"""The meta file beside a latency table of nnabla-nas: ``key:value`` lines about the phone and the SDK.
+
+Source: create_latency_table.py of sony/nnabla-nas. It is a csv whose comma is a colon, so that a key or a value with a
+colon in it stands in quotes: ``"SNPE SDK version:":1.33.1.608``. Lines end in CR LF.
+
+What snpe-dlc-info prints, as far as the inputs of a converted model go: their names and shapes.
+
+SDK 1.x prints a row a layer, ``| Id | Name | Type | Inputs | Outputs | Out Dims | ...``, in which inputs have the type
+``data`` (nas_snpe_bench.py of sony/nnabla-nas reads it so). SDK 2.x prints a table of its own for inputs,
+``| Input Name | Dimensions | Type | Encoding Info |`` (shown in luxonis/modelconverter, pull request 155).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gnomon.core.strict_json import shown
+from gnomon.errors import ModelError
+from gnomon.formats.complaints import Complaints
+from gnomon.formats.snpe.table import csv_text, line_of
+
+META_KEYS = (
+    "ro.product.model",
+    "ro.product.board",
+    "ro.product.cpu.abi",
+    "ro.build.version.sdk",
+    "ro.product.manufacturer",
+    "Date",
+    "Architectures",
+    "Devices",
+    "SNPE SDK version:",
+)
+"""What the replaced tool takes over of the results of snpe-bench, in its order."""
+
+_HINT = "Give the .meta file that create_latency_table.py of nnabla-nas wrote beside its csv."
+_MOST_LINES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnpeMeta:
+    """What a meta file says, in its order."""
+
+    values: Mapping[str, str]
+
+
+def read_snpe_meta(text: str | bytes) -> SnpeMeta:
+    """Reads a meta file, also one whose quotes were lost. ProblemError with all that is wrong, each with its line."""
+    complaints = Complaints(what="meta file of a latency table", hint=_HINT)
+    values: dict[str, str] = {}
+    reader = csv.reader(io.StringIO(csv_text(text, complaints.what, _HINT), newline=""), delimiter=":", strict=True)
+    start = 1
+    try:
+        for row in reader:
+            if start > _MOST_LINES:
+                complaints.tell(line_of(start), f"more than {_MOST_LINES} lines")
+                break
+            if row:
+                key, value = _pair(row)
+                if value is None or not key:
+                    complaints.tell(line_of(start), f"key:value expected, {shown(':'.join(row))} found")
+                elif key in values:
+                    complaints.tell(line_of(start), f"the key {shown(key)} is there twice")
+                else:
+                    values[key] = value
+            start = reader.line_num + 1
+    except csv.Error as error:
+        complaints.tell(line_of(start), f"no csv: {error}")
+    complaints.raise_any()
+    return SnpeMeta(values=values)
+
+
+def write_snpe_meta(meta: SnpeMeta, *, line_end: str = "\r\n") -> str:
+    """The meta file, letter for letter as the replaced tool writes it."""
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.values.items())
+    return out.getvalue()
+
+
+def _pair(row: list[str]) -> tuple[str, str | None]:
+    if len(row) == 2:
+        return row[0], row[1]
+    whole = ":".join(row)
+    for key in META_KEYS:  # one of them ends in a colon itself
+        if whole.startswith(f"{key}:"):
+            return key, whole[len(key) + 1 :]
+    return row[0], whole[len(row[0]) + 1 :] if len(row) > 1 else None
+
+
+_MOST_LETTERS = 16 << 20
+_SHAPE = re.compile(r"\[?\s*([0-9]{1,9}(?:\s*[x,]\s*[0-9]{1,9}){0,7})\s*\]?", re.ASCII)
+
+
+def read_dlc_inputs(printed: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Each input's name and shape, in the order of the model. ModelError if none can be read."""
+    found: dict[str, tuple[int, ...]] = {}
+    table = ""
+    for line in printed[:_MOST_LETTERS].splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) < 4:
+            continue
+        if fields[1] in ("Id", "Input Name", "Output Name", "Tensor Name"):
+            table = fields[1]
+        elif table == "Id" and len(fields) > 6 and fields[1].isdigit() and fields[3] == "data":
+            found[fields[2]] = _shape(fields[6], fields[2])
+        elif table == "Input Name" and fields[1] and fields[2]:
+            found[fields[1]] = _shape(fields[2], fields[1])
+    if not found:
+        last = (printed.strip().splitlines() or ["nothing"])[-1]
+        raise ModelError(
+            f"snpe-dlc-info names no input of the converted model: it says {shown(last)}",
+            hint="Run snpe-dlc-info by hand, and see whether the SDK is complete.",
+        )
+    return tuple(found.items())
+
+
+def _shape(text: str, name: str) -> tuple[int, ...]:
+    match = _SHAPE.fullmatch(text)
+    shape = () if match is None else tuple(int(number) for number in re.split("[x,]", match[1]))
+    if not shape or 0 in shape:
+        raise ModelError(
+            f"snpe-dlc-info tells no shape of the input {shown(name)} but {shown(text)}",
+            hint="Give the model fixed input shapes.",
+        )
+    return shape

@@ -1,0 +1,1 @@
+"""Tuning records and the logs of AutoTVM, Ansor and MetaSchedule."""

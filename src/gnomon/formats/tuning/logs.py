@@ -1,0 +1,400 @@
+"""Tuning records of any kind, told apart by what is in them: gnomon's own, MetaSchedule's, AutoTVM's and Ansor's.
+
+Logs of Ansor, TVM's auto-scheduler: JSON lines, one a trial. They can be compared, not replayed.
+
+A line is ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]],
+"r": [[seconds, ..], error number, seconds of all, time of day], "v": "v0.6"}``; one that begins with # is a comment.
+Source: ``src/auto_scheduler/measure_record.cc`` of Apache TVM 0.7 to 0.19.
+
+A layer is a workload key, ``["<hash of the computation>", numbers or shapes..]``. A configuration is the second part of
+``i``, the state; Ferule took the first, which all configurations of a layer share.
+
+Logs of AutoTVM: JSON lines, one a trial. They can be compared, not replayed: TVM no longer has AutoTVM.
+
+A line is ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"},
+"result": [[seconds, ..], error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``; one that
+begins with # is a comment.
+Source: ``python/tvm/autotvm/record.py`` of Apache TVM 0.7 to 0.19.
+
+A layer is a task with its arguments. A configuration is its entity and nothing else: the index counts in a space that
+depends on the target, and the target is the device's.
+
+What the logs of AutoTVM and Ansor have in common: a line a trial, errors by number, nothing about the network.
+
+Both write 1e9 or 1e10 seconds for what failed. Source of the numbers: ``MeasureErrorNo`` in ``autotvm/measure`` and
+``auto_scheduler/measure.py`` of Apache TVM up to 0.19; they are the same in both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gnomon.core.overlay.records import (
+    TunedDevice,
+    TunedModel,
+    Tuner,
+    TuningLayer,
+    TuningRecords,
+    TuningTrial,
+    configuration_id,
+)
+from gnomon.core.sample import Failure
+from gnomon.core.strict_json import is_text, shown
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.complaints import Complaints
+from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines
+from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
+from gnomon.formats.tuning.names import TuningName, parse_tuning_name
+from gnomon.formats.tuning.records import (
+    MOST_LAYER_LETTERS,
+    MOST_LAYERS,
+    MOST_TRIALS,
+    as_times,
+    read_tuning_records,
+    unsound,
+)
+
+FAILED_S = 1e9
+"""From so many seconds on, a time stands for a failure."""
+_MOST_NAME = 200
+_ERRORS: Mapping[int, tuple[str, str, str]] = {
+    1: ("build", "refused", "the schedule could not be made"),
+    2: ("build", "refused", "the host's part could not be compiled"),
+    3: ("build", "refused", "the device's part could not be compiled"),
+    4: ("run", "crash", "it failed on the device"),
+    5: ("check", "wrong-output", "its output was wrong"),
+    6: ("build", "hang", "building took too long"),
+    7: ("run", "hang", "running took too long"),
+    8: ("run", "refused", "it failed for an unknown reason"),
+}
+_OTHER = ("run", "refused", "it failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """A line of a log: its layer and a name for it, the configuration, the target in the tuner's words, the result.
+
+    `result` is ``[[seconds, ..], error number, seconds of all, time of day, ..]``.
+    """
+
+    layer: str
+    name: str
+    trace: Any
+    target: str
+    result: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class TunerLog:
+    """The entries of a log, as they come."""
+
+    tuner: Tuner
+    complaints: Complaints
+    target: str | None = None
+    names: dict[str, str] = field(default_factory=dict)
+    trials: list[TuningTrial] = field(default_factory=list)
+
+    def take(self, place: str, entry: LogEntry) -> bool:
+        """Take an entry; False if there are too many."""
+        tell = self.complaints.tell
+        if self.target is None:
+            self.target = entry.target
+        if entry.target != self.target:
+            tell(place, f"the target {shown(entry.target)} is not that of the lines before, {shown(self.target)}")
+        if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):
+            tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
+        read = _result(entry.result)
+        try:
+            configuration = configuration_id(entry.layer, entry.trace)
+        except ValueError:
+            tell(place, "the configuration holds a number that is none")
+        else:
+            if read is None:
+                tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
+            else:
+                times_s, failure, at_s = read
+                trial = TuningTrial(
+                    layer=entry.layer,
+                    configuration=configuration,
+                    trace=entry.trace,
+                    times_s=times_s,
+                    failure=failure,
+                    at_s=at_s,
+                )
+                self.trials.append(trial)
+        self.names.setdefault(entry.layer, _plain(entry.name))
+        if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
+            tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
+            return False
+        return True
+
+    def finish(self, key: str, model: TunedModel) -> TuningRecords:
+        """The record set of the device `key`; ProblemError for what was wrong, and for a log without a trial."""
+        if not self.trials and not self.complaints.told:
+            self.complaints.tell("line 1", "there is no trial")
+        self.complaints.raise_any()
+        used: dict[str, int] = {}
+        layers = []
+        for layer, name in self.names.items():
+            used[name] = used.get(name, 0) + 1
+            nth = "" if used[name] == 1 else f" ({used[name]})"
+            layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
+        return TuningRecords(
+            device=TunedDevice(key=key, target=read_target(self.target or "")),
+            model=model,
+            layers=tuple(layers),
+            trials=tuple(self.trials),
+            tuner=self.tuner,
+        )
+
+
+def read_target(text: str) -> dict[str, Any]:
+    """A target of old TVM, ``llvm -keys=cpu -mcpu=cortex-a72 -link-params``, as a mapping; a flag has True."""
+    words = text.split()
+    found: dict[str, Any] = {"kind": words[0]} if words else {}
+    for word in words[1:]:
+        name, equals, value = word.removeprefix("-").partition("=")
+        found.setdefault(name, value if equals else True)
+    return found
+
+
+def shape_text(shape: Any) -> str:
+    """``1x64x56x56``; empty for what is no shape."""
+    good = isinstance(shape, list) and shape and all(type(size) is int for size in shape)
+    return "x".join(map(str, shape)) if good else ""
+
+
+def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | None:
+    """Times, failure and the time of day; None for what is no result."""
+    if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
+        return None
+    times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0
+    if times_s is None or type(at) not in (int, float) or not 0 <= at < 1e12:
+        return None
+    if number != 0:
+        stage, kind, told = _ERRORS.get(number, _OTHER)
+        return (
+            (),
+            Failure(stage=stage, kind=kind, transient=False, message=f"{told} (error {shown(number)})"),
+            float(at),
+        )
+    failure = unsound(times_s)
+    if failure is None and any(t >= FAILED_S for t in times_s):
+        failure = Failure(stage="run", kind="refused", transient=False, message="its time stands for a failure")
+    return () if failure else times_s, failure, float(at)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
+
+
+_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
+_ANSOR_LOG_RULES = LineRules(comments=("#",))
+_HASH_SHOWN = 8
+
+
+def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel) -> TuningRecords:
+    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line."""
+    complaints = Complaints(what="Ansor log", hint=_HINT)
+    log = TunerLog(tuner="ansor", complaints=complaints)
+    for number, value in json_lines(text, complaints, _ANSOR_LOG_RULES):
+        place = f"line {number}"
+        entry = _entry(value, place, complaints)
+        if entry is not None and not log.take(place, entry):
+            break
+    return log.finish(key, model)
+
+
+def is_ansor(value: Any) -> bool:
+    """Whether a line looks like one of Ansor; AutoTVM's first logs have the same keys, and more in the first."""
+    return (
+        isinstance(value, dict) and {"i", "r"} <= value.keys() and isinstance(value["i"], list) and len(value["i"]) == 2
+    )
+
+
+def _entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
+    if not is_ansor(value):
+        complaints.tell(place, f'an object with "i", of two parts, and "r" expected, {shown(value)} found')
+        return None
+    task, state = value["i"]
+    if not isinstance(task, list) or len(task) < 2 or not all(isinstance(item, str) for item in task[:2]):
+        complaints.tell(place, f"i: a workload key and a target expected, {shown(task)} found")
+        return None
+    if not isinstance(state, list) or len(state) != 2 or not all(isinstance(part, list) for part in state):
+        complaints.tell(place, f"i: a state of stages and steps expected, {shown(state)} found")
+        return None
+    return LogEntry(layer=task[0], name=_name(task[0]), trace=state, target=task[1], result=value["r"])
+
+
+def _name(key: str) -> str:
+    """``2d10de66 1x56x56x64``: the begin of the hash, or the function's name, and the first shape; else the key."""
+    try:
+        parts = json.loads(key)
+    except (ValueError, RecursionError):
+        return key
+    if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
+        return key
+    shapes = [shape_text(part) for part in parts[1:] if isinstance(part, list)]
+    numbers = "x".join(str(part) for part in parts[1:] if type(part) is int)
+    name = parts[0][:_HASH_SHOWN] if len(parts[0]) == 32 else parts[0]
+    return f"{name} {next(filter(None, shapes), numbers)}".strip()
+
+
+_AUTOTVM_LOG_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON object a line."
+_AUTOTVM_LOG_RULES = LineRules(comments=("#",))
+
+
+def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel) -> TuningRecords:
+    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line."""
+    complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_LOG_HINT)
+    log = TunerLog(tuner="autotvm", complaints=complaints)
+    for number, value in json_lines(text, complaints, _AUTOTVM_LOG_RULES):
+        place = f"line {number}"
+        entry = _autotvm_log_entry(value, place, complaints)
+        if entry is not None and not log.take(place, entry):
+            break
+    return log.finish(key, model)
+
+
+def is_autotvm(value: Any) -> bool:
+    """Whether a line looks like one of AutoTVM."""
+    return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
+
+
+def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
+    if not is_autotvm(value):
+        complaints.tell(place, f"an object with input, config and result expected, {shown(value)} found")
+        return None
+    asked, config = value["input"], value["config"]
+    if not isinstance(asked, list) or len(asked) < 3 or not all(isinstance(item, str) for item in asked[:2]):
+        complaints.tell(place, f"input: [target, task, args, kwargs] expected, {shown(asked)} found")
+        return None
+    target, task, args = asked[:3]
+    if not isinstance(args, list):
+        complaints.tell(place, f"input: a list of arguments expected, {shown(args)} found")
+        return None
+    entity = config.get("entity") if isinstance(config, dict) else None
+    if not isinstance(entity, list):
+        complaints.tell(place, f"config: an entity, a list, expected, {shown(entity)} found")
+        return None
+    named = [item for item in asked[3:4] if item]  # the arguments with names, which hardly any task has
+    try:
+        layer = json.dumps([task, args, *named], separators=(",", ":"), sort_keys=True, allow_nan=False)
+    except ValueError:
+        complaints.tell(place, "input: a number that is none")
+        return None
+    return LogEntry(
+        layer=layer, name=_autotvm_log_name(task, args), trace=entity, target=target, result=value["result"]
+    )
+
+
+def _autotvm_log_name(task: str, args: list[Any]) -> str:
+    """``conv2d_NCHWc.x86 1x64x56x56``: the task and the shape of its first tensor."""
+    tensors = (arg for arg in args if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR")
+    shape = next((shape_text(arg[1]) for arg in tensors), "")
+    return f"{task} {shape}".strip()
+
+
+FOLDER_FILES = (WORKLOADS, RECORDS)
+"""The files of a folder that `read_tuning_log` wants: a database of MetaSchedule."""
+
+_UNDERSTOOD = (
+    f"Give a file of gnomon tune, a folder with the {WORKLOADS} and {RECORDS} of MetaSchedule, or a log of AutoTVM "
+    "or of Ansor, one JSON object a line."
+)
+_RULES = LineRules(begun="any", comments=("#",))
+_UNKNOWN = "unknown"
+_GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is told of a file that does not say it itself, besides its name, and before it.
+
+    `key` is the device that was measured and `model` the network, empty where the name is to say them. `known` are keys
+    of devices at which a name may be cut, see `parse_tuning_name`.
+    """
+
+    key: str = ""
+    model: str = ""
+    known: tuple[str, ...] = ()
+
+
+NOTHING = Told()
+
+
+def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], told: Told = NOTHING) -> TuningRecords:
+    """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it.
+
+    `name` is its path. What gnomon wrote says itself which device and model it is of, whatever its name. Raises
+    ProblemError for what is no tuning record, or wrong, and UsageError where the device stays unknown.
+    """
+    if isinstance(content, Mapping):
+        missing = [file for file in FOLDER_FILES if file not in content]
+        if missing:
+            raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_UNDERSTOOD)
+        said = _said(name.rstrip("/") + ".json", told)
+        found = read_metaschedule_database(content[WORKLOADS], content[RECORDS], key=said.key, model=_model(said))
+        return replace(found, found_on=said.found_on)
+    first, damage = _first(content)
+    if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
+        return read_tuning_records(content)
+    if not is_autotvm(first) and not is_ansor(first):
+        raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_UNDERSTOOD)
+    said = _said(name, told)
+    read = read_autotvm_log if is_autotvm(first) else read_ansor_log
+    return replace(read(content, key=said.key, model=_model(said)), found_on=said.found_on)
+
+
+def replay_problem(records: TuningRecords) -> str | None:
+    """Why today's TVM cannot replay these configurations; None if it can."""
+    if records.tuner in _GONE:
+        return (
+            f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
+            "still compare it; to compile or measure, tune again with gnomon tune"
+        )
+    lacking = [layer.name for layer in records.layers if not layer.workload]
+    if lacking:
+        return f"it does not hold the function of {shown(lacking[0])}: tune again with gnomon tune"
+    return None
+
+
+def _first(content: bytes) -> tuple[Any, str]:
+    """The value of the first line that has one, None without any, and what was wrong before it."""
+    quiet = Complaints(what="file", hint=_UNDERSTOOD)
+    # The line that is cut in two here is never the first one that can be read at all.
+    value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
+    return value, quiet.told[0] if quiet.told else ""
+
+
+def _guess(first: Any, damage: str) -> str:
+    """What a file without records seems to be, for the message."""
+    if isinstance(first, dict) and isinstance(first.get("i"), list) and len(first["i"]) > 2:
+        return ": it seems to be a log of AutoTVM before 0.7, of 2020, which is not read"
+    if isinstance(first, list) and len(first) == 2:
+        return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
+    return f": {damage}" if damage else ""
+
+
+def _said(name: str, told: Told) -> TuningName:
+    """What the name says, and before it what is told."""
+    try:
+        said = parse_tuning_name(name, (*told.known, told.key) if told.key else told.known)
+    except UsageError as error:
+        if told.key:
+            return TuningName(key=told.key, model=told.model or _UNKNOWN, dtype="float32")
+        hint = f"Say of which device it is. {error.hint}"
+        raise UsageError(f"{error.message}, and the file itself does not either", hint=hint) from error
+    said = replace(said, model=told.model or said.model)
+    if not told.key or told.key == said.key:
+        return said
+    front = f"{said.key}_{said.found_on}" if said.found_on else said.key
+    behind = front.removeprefix(f"{told.key}_")
+    return replace(said, key=told.key, found_on="" if behind == front else behind)
+
+
+def _model(said: TuningName) -> TunedModel:
+    return TunedModel(name=said.model, dtype=said.dtype)

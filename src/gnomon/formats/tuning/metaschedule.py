@@ -1,0 +1,275 @@
+"""The database of TVM's MetaSchedule: a file of workloads and a file of tuning records, both JSON lines.
+
+A workload is ``["<structural hash>", "<base64>"]``, where base64 holds the length in eight bytes and a JSON graph of
+the function; a record is ``[workload, [[instructions, decisions], seconds, target, arguments]]``, where `workload`
+counts the lines of the first file from 0, and what failed has ``[1e10]`` for seconds.
+
+Source: ``src/s_tir/meta_schedule/database`` of Apache TVM, and files that 0.27.0.post1 wrote. Its reader parses every
+line, so that a blank one ends its process; it knows neither NaN nor ``\\u``. Its writer gives a decimal number twenty
+digits and a whole one no point, and true and false become 1 and 0. What is written here is written in the same way, to
+the byte. A trace that TVM hands over in memory still has its true and false: `as_in_database` makes one of both.
+
+Not in a database, and lost when one is written: the names and weights of layers, the untuned trials, what failed and
+why, and which server measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnomon.core.overlay.records import (
+    TunedDevice,
+    TunedModel,
+    TuningLayer,
+    TuningRecords,
+    TuningTrial,
+    configuration_id,
+    sound_times,
+)
+from gnomon.core.sample import Failure
+from gnomon.core.strict_json import shown
+from gnomon.errors import UsageError
+from gnomon.formats.complaints import Complaints
+from gnomon.formats.json_lines import json_lines
+from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_argument, as_times, is_json, unsound
+
+WORKLOADS = "database_workload.json"
+RECORDS = "database_tuning_record.json"
+FAILED_S = 1e10
+"""The seconds that stand for a failure."""
+
+_HINT = f"Give the {WORKLOADS} and {RECORDS} of one folder, as MetaSchedule wrote them."
+_HASH = re.compile(r"[0-9]{1,20}", re.ASCII)
+_VERSION = re.compile(rb'"tvm_version": *"([0-9A-Za-z.+-]{1,64})"')
+_END = 1 << 12
+_LENGTH = 8
+_BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaScheduleDatabase:
+    """The texts of the two files."""
+
+    workloads: str
+    records: str
+
+
+def read_metaschedule_database(
+    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel
+) -> TuningRecords:
+    """Reads the two files. The files name neither device nor model, so that `key` and `model` say them.
+
+    ProblemError with everything that is wrong with the first, or with the second.
+    """
+    layers = _Workloads(complaints=Complaints(what=f"MetaSchedule database ({WORKLOADS})", hint=_HINT))
+    for number, value in json_lines(workloads, layers.complaints):
+        layers.take(number, value)
+    layers.complaints.raise_any()
+    trials = _Records(complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT), layers=layers.found)
+    for number, value in json_lines(records, trials.complaints):
+        trials.take(f"line {number}", value)
+    trials.complaints.raise_any()
+    named: dict[str, TuningLayer] = {}
+    for index, (layer, workload) in enumerate(layers.found):
+        arguments = trials.arguments.get(layer, ())
+        shape = "x".join(map(str, arguments[-1][1])) if arguments else ""
+        name = f"workload {index} {shape}".rstrip()
+        named.setdefault(layer, TuningLayer(layer=layer, name=name, arguments=arguments, workload=workload))
+    return TuningRecords(
+        device=TunedDevice(key=key, target=trials.target or {}),
+        model=model,
+        layers=tuple(named.values()),
+        trials=tuple(trials.found),
+        versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
+    )
+
+
+def write_metaschedule_database(records: TuningRecords) -> MetaScheduleDatabase:
+    """The two files of a record set; a trial without sound times is written as a failure, an untuned one not at all.
+
+    UsageError for records of another tuner, without their workloads, or with what TVM's reader does not know.
+    """
+    hint = "Give records that gnomon tune wrote, or a database of MetaSchedule."
+    lacking = [layer.name for layer in records.layers if not layer.workload]
+    if records.tuner != "metaschedule" or lacking:
+        why = f"the layer {shown(lacking[0])} has no workload" if lacking else f"they are of {records.tuner}"
+        raise UsageError(f"these records cannot be written as a MetaSchedule database: {why}", hint=hint)
+    indices = {layer.layer: index for index, layer in enumerate(records.layers)}
+    target = dict(records.device.target) or None
+    infos = {
+        layer.layer: [["TENSOR", dtype, list(shape)] for dtype, shape in layer.arguments] or None
+        for layer in records.layers
+    }
+    lines = []
+    try:
+        for trial in records.trials:
+            if trial.trace is None:
+                continue
+            sound = trial.failure is None and sound_times(trial.times_s)
+            seconds = list(trial.times_s) if sound else [FAILED_S]
+            lines.append(tvm_json([indices[trial.layer], [trial.trace, seconds, target, infos[trial.layer]]]))
+        heads = [tvm_json([layer.layer, layer.workload]) for layer in records.layers]
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"these records cannot be written as a MetaSchedule database: {error}", hint=hint) from error
+    return MetaScheduleDatabase(
+        workloads="".join(f"{line}\n" for line in heads), records="".join(f"{line}\n" for line in lines)
+    )
+
+
+def tvm_json(value: Any) -> str:
+    """JSON as MetaSchedule writes it. ValueError for what its reader does not know."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None:
+        return "null"
+    if isinstance(value, int):
+        return str(int(value))  # of what is true and false, too
+    if isinstance(value, float):
+        if value - value != 0:
+            raise ValueError(f"{value} is no number of JSON")
+        return f"{value:.20g}"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_quoted(name)}:{tvm_json(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(tvm_json, value)) + "]"
+    raise ValueError(f"JSON cannot say a {type(value).__name__}")
+
+
+def as_in_database(trace: Any) -> Any:
+    """A trace as it is when a database with it is read, which decides its identity. ValueError as for `tvm_json`."""
+    return json.loads(tvm_json(trace))
+
+
+def _quoted(text: str) -> str:
+    letters = "".join(_BACKSLASHED.get(letter, letter) for letter in text)
+    if any(letter < " " or "\ud800" <= letter <= "\udfff" for letter in letters):
+        raise ValueError(f"TVM cannot read the text {ascii(text)[:60]}")
+    return f'"{letters}"'
+
+
+@dataclass(slots=True, kw_only=True)
+class _Workloads:
+    """The lines of the first file: hash and base64 of each."""
+
+    complaints: Complaints
+    found: list[tuple[str, str]] = field(default_factory=list)
+    seen: dict[str, str] = field(default_factory=dict)
+    versions: set[str] = field(default_factory=set)
+
+    def take(self, number: int, value: Any) -> None:
+        """Take a line; lines are counted, so that there must be no gap."""
+        place = f"line {number}"
+        if number != len(self.found) + 1 and not self.complaints.told:
+            self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.found)}?")
+        self.found.extend([("", "")] * (number - len(self.found)))
+        if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
+            self.complaints.tell(place, f"a hash and a function in base64 expected, {shown(value)} found")
+            return
+        layer, workload = value
+        if not _HASH.fullmatch(layer):
+            self.complaints.tell(place, f"a hash of digits expected, {shown(layer)} found")
+        elif self.seen.setdefault(layer, workload) != workload:
+            self.complaints.tell(place, f"the workload {layer} is there already, and is another there")
+        elif len(self.found) > MOST_LAYERS:
+            self.complaints.tell(place, f"more than {MOST_LAYERS} workloads")
+        else:
+            self.found[-1] = (layer, workload)
+            self._graph(place, workload)
+
+    def _graph(self, place: str, workload: str) -> None:
+        try:
+            graph = base64.b64decode(workload, validate=True)
+        except (binascii.Error, ValueError):
+            self.complaints.tell(place, "the function is no base64")
+            return
+        if len(graph) < _LENGTH or int.from_bytes(graph[:_LENGTH], "little") != len(graph) - _LENGTH:
+            self.complaints.tell(place, "the function is not as long as it says")
+        elif told := _VERSION.search(graph[-_END:]):
+            self.versions.add(told[1].decode())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Records:
+    """The lines of the second file."""
+
+    complaints: Complaints
+    layers: list[tuple[str, str]]
+    found: list[TuningTrial] = field(default_factory=list)
+    target: Mapping[str, Any] | None = None
+    arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
+
+    def take(self, place: str, value: Any) -> None:
+        """Take a line."""
+        if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
+            self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
+            return
+        index, (trace, seconds, target, infos) = value
+        if type(index) is not int or not 0 <= index < len(self.layers):
+            self.complaints.tell(place, f"there is no workload {shown(index)}: there are {len(self.layers)}")
+            return
+        layer = self.layers[index][0]
+        configuration = self._configuration(place, layer, trace)
+        times = () if seconds is None else as_times(seconds)
+        if times is None:
+            self.complaints.tell(place, f"a list of seconds expected, {shown(seconds)} found")
+        self._target(place, target)
+        self._arguments(place, layer, infos)
+        if configuration is not None and times is not None:
+            failure = _failed(times)
+            trial = TuningTrial(
+                layer=layer,
+                configuration=configuration,
+                trace=trace,
+                times_s=() if failure else times,
+                failure=failure,
+            )
+            self.found.append(trial)
+        if len(self.found) == MOST_TRIALS + 1:
+            self.complaints.tell(place, f"more than {MOST_TRIALS} records")
+
+    def _configuration(self, place: str, layer: str, trace: Any) -> str | None:
+        if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
+            self.complaints.tell(place, f"a trace of instructions and decisions expected, {shown(trace)} found")
+            return None
+        try:
+            return configuration_id(layer, trace)
+        except ValueError:
+            self.complaints.tell(place, "the trace holds a number that is none")
+            return None
+
+    def _target(self, place: str, target: Any) -> None:
+        if target is None:
+            return
+        if not isinstance(target, dict) or not is_json(target):
+            self.complaints.tell(place, f"a target expected, {shown(target)} found")
+        elif self.target is None:
+            self.target = target
+        elif self.target != target:
+            self.complaints.tell(place, "the target is another than before, so that this is no database of one device")
+
+    def _arguments(self, place: str, layer: str, infos: Any) -> None:
+        if infos is None:
+            return
+        good = isinstance(infos, list) and all(isinstance(info, list) and info[:1] == ["TENSOR"] for info in infos)
+        read = tuple(as_argument(info[1:]) for info in infos) if good else (None,)
+        found = tuple(item for item in read if item is not None)
+        if len(found) != len(read):
+            self.complaints.tell(
+                place, f"arguments such as ['TENSOR', 'float32', [1, 8]] expected, {shown(infos)} found"
+            )
+        elif self.arguments.setdefault(layer, found) != found:
+            self.complaints.tell(place, "the arguments are others than in records of this workload before")
+
+
+def _failed(times: tuple[float, ...]) -> Failure | None:
+    """The failure that seconds stand for, if they do."""
+    if any(t >= FAILED_S for t in times) or not times:
+        told = "MetaSchedule could not build or run it; its own logs tell why"
+        return Failure(stage="run", kind="refused", transient=False, message=told)
+    return unsound(times)

@@ -1,0 +1,205 @@
+"""The job `devices`: what each device is, whether it can be measured on, and what it has."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from gnomon.devices.address import LOCAL
+from gnomon.devices.base import Device
+from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_folder
+from gnomon.devices.opening import load_factory, opened, resolve
+from gnomon.errors import DeviceError, GnomonError, UsageError
+from gnomon.jobs.devices.visit import Cleaned, DeviceRow, RuntimeRow, clean_cache, look_closely, look_for_energy
+from gnomon.jobs.unattended.device import Keep, jobs_in
+from gnomon.runtimes.base import Probe, Runtime
+from gnomon.runtimes.registry import all_runtimes
+from gnomon.session.request import link_to, machine_of
+from gnomon.session.targets import NOT_INSTALLED, Missing, probe_runtimes
+
+DEADLINE_S = 60.0
+
+Show = Callable[[DeviceRow], None]
+
+
+class _InUse(DeviceError):
+    """Somebody else measures there: looking at a device does not wait for that."""
+
+
+def list_devices(path: Path | None = None, *, deadline_s: float = DEADLINE_S) -> tuple[DeviceRow, ...]:
+    """This machine and every device of the file of devices (None: the user's own), each as it is found now.
+
+    A device that cannot be reached is a row with the reason. UsageError if the file is wrong.
+    """
+    known = load_devices(path)
+    return examine([resolve(name, path) for name in dict.fromkeys([LOCAL, *known])], deadline_s=deadline_s)
+
+
+def check_devices(
+    names: Sequence[str] = (), path: Path | None = None, *, deadline_s: float = 2 * DEADLINE_S
+) -> tuple[DeviceRow, ...]:
+    """Look closely at devices, given by name or address (none: all of the file, or this machine where it has none).
+
+    Beside what `list_devices` tells: the overhead of a command, and whether files can be written and how much room
+    there is. UsageError if a name is not known or the file is wrong.
+    """
+    chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
+    return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=deadline_s)
+
+
+def add_and_check(
+    config: DeviceConfig, path: Path | None = None, *, check: bool = True, deadline_s: float = 2 * DEADLINE_S
+) -> DeviceRow | None:
+    """Add a device to the file of devices, after a close look at it; without `check` unseen, and None.
+
+    UsageError if it is there already or cannot be meant; DeviceError, and the file as it was, if it cannot be used.
+    """
+    if config.name in load_devices(path):
+        raise UsageError(
+            f"there is a device {config.name!r} already",
+            hint=f"Choose another name, or first: gnomon devices remove {config.name}",
+        )
+    load_factory(config.address.kind)
+    known = {runtime.name for runtime in all_runtimes()[0]}
+    for name in config.runtimes:
+        if name not in known:
+            raise UsageError(f"there is no runtime {name!r}", hint=f"Known are: {', '.join(sorted(known))}.")
+    row = examine([config], deep=True, deadline_s=deadline_s)[0] if check else None
+    if row is not None and row.state == "failed":
+        raise DeviceError(
+            f"{config.name} was not added: {row.reason}",
+            hint=f"To add it unseen: --no-check. Else: {row.hint}" if row.hint else "To add it unseen: --no-check.",
+        )
+    add_device(config, path)
+    return row
+
+
+def clean_device(name: str, path: Path | None = None, *, on_wait: Callable[[str], None] | None = None) -> Cleaned:
+    """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
+
+    Searches that run there by themselves are told and stay: they lose nothing by it.
+    UsageError if the name is not known; DeviceError if the device cannot be reached.
+    """
+    config = resolve(name, path)
+    if config.address.kind == LOCAL:
+        return Cleaned(name=config.name, folder=None, entries=0, size_bytes=0)
+    # With `keep` the device says where its cache is, also where the user has since switched it off.
+    with opened(replace(config, keep=True), on_wait=on_wait) as device:
+        cleaned = clean_cache(device, config.name)
+        python = device.describe().python
+        if config.address.kind != "ssh" or not python:
+            return cleaned
+        keep = Keep(device=device, config=config, python=python)
+        return replace(cleaned, jobs=tuple(job.id for job in jobs_in(keep.ask("list_all"), config)))
+
+
+def examine(
+    configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S, show: Show | None = None
+) -> tuple[DeviceRow, ...]:
+    """Look at devices, at different machines at the same time; rows in the order of the configurations.
+
+    `show` gets each row when it is known. After `deadline_s` a device that has not answered is left alone, and its
+    row says so.
+    """
+    lanes: dict[tuple[object, ...], list[int]] = {}
+    for index, config in enumerate(configs):  # two names of one machine would wait for each other's lease
+        lanes.setdefault(config.address.machine, []).append(index)
+    answers: SimpleQueue[tuple[int, DeviceRow | Exception]] = SimpleQueue()
+
+    def lane(indices: list[int]) -> None:
+        for index in indices:
+            try:
+                answers.put((index, _look(configs[index], deep=deep)))
+            except Exception as error:  # a defect: told by the thread that waits
+                answers.put((index, error))
+
+    for indices in lanes.values():
+        # A daemon: what hangs on a device must not keep gnomon from ending. Its connection ends with gnomon, and the
+        # device then cleans up by itself.
+        threading.Thread(target=lane, args=(indices,), daemon=True).start()
+    rows: dict[int, DeviceRow] = {}
+    deadline = time.monotonic() + deadline_s
+    while len(rows) < len(configs):
+        try:
+            index, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            break
+        if isinstance(answer, Exception):
+            raise answer
+        rows[index] = answer
+        if show is not None:
+            show(answer)
+    return tuple(rows.get(index) or _late(config, deadline_s) for index, config in enumerate(configs))
+
+
+def _late(config: DeviceConfig, deadline_s: float) -> DeviceRow:
+    return DeviceRow(
+        config=config,
+        state="failed",
+        reason=f"it did not answer within {deadline_s:g} s",
+        hint="Look whether it is overloaded, or try again.",
+    )
+
+
+def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
+    def in_use(sentence: str) -> None:
+        raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Wait for it to end, and look again.")
+
+    begin = time.monotonic()
+    try:
+        with opened(config, on_wait=in_use) as device:
+            row = _seen(config, device, deep=deep)
+    except _InUse as error:
+        row = DeviceRow(config=config, state="in use", reason=error.message, hint=error.hint)
+    except GnomonError as error:
+        row = DeviceRow(config=config, state="failed", reason=error.message, hint=error.hint)
+    return replace(row, seconds=time.monotonic() - begin)
+
+
+def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
+    good, _ = all_runtimes()
+    wanted = tuple(r for r in good if not config.runtimes or r.name in config.runtimes)
+    with link_to(device, machine=machine_of(config)) as link:
+        if deep:
+            link.hold()
+        probes, missing = probe_runtimes(link, wanted)
+        info = link.info
+        closely = replace(look_closely(device, info.python), energy=look_for_energy(link)) if deep else None
+    lacking = {m.name: m for m in missing}
+    rows = [_runtime(r, probes.get(r.name), lacking.get(r.name), config, info.fingerprint) for r in wanted]
+    return DeviceRow(
+        config=config,
+        state="ready",
+        fingerprint=dict(info.fingerprint),
+        python=info.python,
+        runtimes=tuple(rows),
+        check=closely,
+    )
+
+
+def _runtime(
+    runtime: Runtime, probe: Probe | None, missing: Missing | None, config: DeviceConfig, fingerprint: object
+) -> RuntimeRow:
+    """What the device has of a runtime, or how it comes by it."""
+    if probe is not None:
+        return RuntimeRow(name=runtime.name, version=probe.version, backends=probe.backends)
+    assert missing is not None  # noqa: S101 - what does not answer is missing
+    row = RuntimeRow(name=runtime.name, reason=missing.reason, hint=missing.hint)
+    own = config.address.kind == LOCAL and config.python is None
+    if own or missing.reason != NOT_INSTALLED or not isinstance(fingerprint, dict):
+        return row
+    from gnomon.devices.packages.provide import available
+
+    try:
+        brought = available(["numpy", *runtime.wheels], fingerprint, home=user_folder())
+    except GnomonError as error:
+        if config.fetch:
+            return replace(row, hint="It is fetched from the package index when it is needed, if there is one.")
+        return replace(row, reason=f"{missing.reason}; {error.message}", hint=error.hint)
+    own_name = re.split(r"[^A-Za-z0-9_.-]", runtime.wheels[0])[0].lower().replace("_", "-") if runtime.wheels else ""
+    return replace(row, brought=tuple(sorted(brought, key=lambda b: (b.split()[0] != own_name, b))), hint="")

@@ -1,0 +1,122 @@
+"""The reports of `gnomon devices`, made from their JSON documents alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Page
+
+_STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
+
+
+def devices_report(document: dict[str, Any], page: Page) -> None:
+    """Each device: what it is and has, or why it cannot be used."""
+    rows = document["devices"]
+    ready = sum(row["state"] == "ready" for row in rows)
+    if len(rows) == 1:
+        page.headline(f"{rows[0]['name']} is {'ready' if ready else 'not ready'}.")
+    else:
+        page.headline(f"{ready} of {len(rows)} devices {'is' if ready == 1 else 'are'} ready.")
+    for row in rows:
+        _device(row, page)
+    if len(rows) == 1 and rows[0]["name"] == "local" and not document["named"]:
+        page.line("")
+        page.line("To add another machine: gnomon devices add NAME ssh://user@host")
+    page.line("")
+    page.path("file", document["file"] + ("" if document["file_exists"] else " (not there yet)"))
+
+
+def device_report(row: dict[str, Any], page: Page) -> None:
+    """One device."""
+    _device(row, page)
+
+
+def _device(row: dict[str, Any], page: Page) -> None:
+    where = f" ({row['address']})" if row["name"] != row["address"] else ""
+    page.heading(f"{row['name']}{where}: {_STATES[row['state']]}")
+    if row["state"] != "ready":
+        page.item(row["reason"], row["hint"] or "")
+        return
+    for line in _machine(row["fingerprint"]):
+        page.line(line, indent=3)
+    if settings := _settings(row["settings"]):
+        page.line(f"Set here: {settings}", indent=3)
+    if row["check"]:
+        page.line(_check(row["check"]), indent=3)
+        _energy(row["check"]["energy"], page)
+    here = [r for r in row["runtimes"] if r["version"]]
+    brought = [r for r in row["runtimes"] if not r["version"] and r["brought"]]
+    gone = [r for r in row["runtimes"] if not r["version"] and not r["brought"]]
+    for runtime in here:
+        page.item(f"{runtime['name']} {runtime['version']}: {', '.join(runtime['backends'])}")
+    for runtime in brought:
+        first, *others = runtime["brought"]
+        more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
+        page.item(f"{runtime['name']}: brought when it is needed ({first}{more})")
+    for runtime in gone:
+        page.item(f"{runtime['name']}: {runtime['reason']}", runtime["hint"])
+
+
+def _machine(found: dict[str, Any]) -> list[str]:
+    memory = found.get("memory_bytes")
+    cores = found.get("cores")
+    first = [
+        str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
+        *([f"{cores} core{'' if cores == 1 else 's'}"] if cores else []),
+        *([f"{units.digits(memory / 2**30)} GiB"] if isinstance(memory, int) else []),
+        *([f"governor {found['governor']}"] if found.get("governor") else []),
+    ]
+    second = [str(found[key]) for key in ("os", "machine", "libc") if found.get(key)]
+    return [", ".join(first), ", ".join([*second, f"Python {found['python']}" if found.get("python") else "no Python"])]
+
+
+def _settings(found: dict[str, Any]) -> str:
+    told = []
+    for key in ("python", "folder", "threads", "governor"):
+        if found[key] is not None:
+            told.append(f"{key} {found[key]}")
+    if found["pin"]:
+        told.append(f"pinned to cores {', '.join(map(str, found['pin']))}")
+    if found["runtimes"]:
+        told.append(f"runtimes {', '.join(found['runtimes'])}")
+    if found["environment"]:
+        told.append(", ".join(f"{key}={value}" for key, value in found["environment"].items()))
+    if not found["keep"]:
+        told.append("nothing kept there")
+    if found["fetch"]:
+        told.append("fetches what it lacks")
+    return "; ".join(told)
+
+
+def _check(found: dict[str, Any]) -> str:
+    return (
+        f"A command costs {units.time(found['overhead_s'])}; {units.digits(found['temporary_free_bytes'] / 2**30)} GiB "
+        f"are free in {found['temporary']}, where a file was written and read back."
+    )
+
+
+def _energy(found: dict[str, Any], page: Page) -> None:
+    if not found["counters"]:
+        page.line(f"Energy is not told: {found['reason']}.", indent=3)
+        if found["hint"]:
+            page.line(found["hint"], indent=3)
+        return
+    names = ", ".join(f"{domain} ({name})" for name, domain in found["counters"].items())
+    others = f" Beside them: {', '.join(found['others'])}." if found["others"] else ""
+    every = units.time(found["period_s"])
+    page.line(f"Energy: {names}, moving every {every}; {units.digits(found['power_w'])} W just then.{others}", indent=3)
+
+
+def cleaned_report(document: dict[str, Any], page: Page) -> None:
+    """What was removed from a device."""
+    if document["folder"] is None:
+        page.headline(f"Nothing is kept on {document['name']}.")
+        return
+    count = document["entries"]
+    what = f"{count} pushed file{'' if count == 1 else 's'} or folder{'' if count == 1 else 's'}"
+    page.headline(f"Removed {what} ({units.mebibytes(document['size_bytes'])}) from {document['name']}.")
+    page.path("folder", document["folder"])
+    if jobs := document.get("jobs"):
+        page.line(f"Searches that are there by themselves stay: {', '.join(jobs)}.")
+        page.path("see them", f"gnomon unattended list --device {document['name']}")

@@ -1,0 +1,1 @@
+"""`gnomon estimator`: latency of networks that were never measured."""

@@ -1,0 +1,276 @@
+"""How good an estimator is on nets that it was not fitted to, beside what noise lets any estimator reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import FitOptions, Floats, Unknown
+from gnomon.estimate.estimator import coverage, relative_error, spearman, within
+from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.job import Described, SpaceEstimator, fit_estimator
+
+_Z95 = NormalDist().inv_cdf(0.975)
+_MOST_FOLDS = 10
+_LEAST_OF_UNIT = 3
+_SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
+LEAST_TO_HOLD_OUT = 4
+"""Nets from which on some can be held out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """How predictions of held-out nets compare with what was measured of them."""
+
+    nets: int
+    within_10: float
+    within_5: float
+    mean_error: float
+    median_error: float
+    spearman: float
+    coverage: float
+    nominal: float
+    half_width: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """What a perfect estimator would score against these noisy measurements: expected shares, mean error and rank."""
+
+    within_10: float
+    within_5: float
+    mean_error: float
+    spearman: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Scores on `nets` held-out nets of an estimator that was fitted to the first `samples` of the others."""
+
+    samples: int
+    nets: int
+    mean_error: float
+    within_10: float
+    spearman: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResidual:
+    """By how much nets that hold a unit were predicted too long on average, relative, with its 95 % interval."""
+
+    unit: str
+    nets: int
+    mean: float
+    low: float
+    high: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Scores, the ceiling (None: the samples tell no noise), each net's prediction, and how it was held out.
+
+    `units` are the residuals by unit, the clearest first; `curve` what more samples brought (empty: not asked).
+    """
+
+    scores: Scores
+    ceiling: Ceiling | None
+    how: str
+    measured_s: Floats
+    mean_s: Floats
+    low_s: Floats
+    high_s: Floats
+    units: tuple[UnitResidual, ...] = ()
+    curve: tuple[Spent, ...] = ()
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        columns = (self.measured_s, self.mean_s, self.low_s, self.high_s)
+        names = ("measured_s", "mean_s", "low_s", "high_s")
+        return {
+            "how": self.how,
+            "scores": self.scores.document(),
+            "ceiling": self.ceiling.document() if self.ceiling else None,
+            "nets": [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)],
+            "units": [unit.document() for unit in self.units],
+            "curve": [spent.document() for spent in self.curve],
+        }
+
+
+def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
+    """Compare with nets that were not fitted to. UsageError where one of them was."""
+    both = set(made.fitted) & {tuple(r.assignment) for r in held_out}
+    if both:
+        raise UsageError(
+            f"{len(both)} of the nets were fitted to as well",
+            hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
+        )
+    found = made.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
+    parts = (found.mean_s, found.low_s, found.high_s)
+    return _evaluation(made.described, held_out, parts, made.estimator.noise.coverage, f"{len(held_out)} nets held out")
+
+
+def cross_validate(
+    found: Described,
+    samples: Sequence[NetRow],
+    *,
+    others: Mapping[str, Sequence[NetRow]] | None = None,
+    options: FitOptions | None = None,
+) -> Evaluation:
+    """Leave some out, fit to the rest, compare, until each was left out once. UsageError for fewer than 4 nets.
+
+    `others` are the samples of other devices that the estimator is fitted with.
+    """
+    if len(samples) < LEAST_TO_HOLD_OUT:
+        raise UsageError(
+            f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more."
+        )
+    # A net that was measured twice is in one fold: else it would be fitted to and held out at once.
+    order = {net: number for number, net in enumerate(dict.fromkeys(tuple(row.assignment) for row in samples))}
+    folds = min(_MOST_FOLDS, len(order))
+    if folds < 2:
+        raise UsageError("all samples are of one net", hint="Measure different nets.")
+    fold_of = [order[tuple(row.assignment)] % folds for row in samples]
+    parts = [np.empty(len(samples)) for _ in range(3)]
+    for fold in range(folds):
+        out = [index for index, own in enumerate(fold_of) if own == fold]
+        kept = [row for row, own in zip(samples, fold_of, strict=True) if own != fold]
+        made = fit_estimator(found, kept, others=others, options=options)
+        told = made.predict([samples[i].assignment for i in out], unknown=Unknown.WIDEN)
+        for part, values in zip(parts, (told.mean_s, told.low_s, told.high_s), strict=True):
+            part[out] = values
+    nominal = (options or FitOptions()).coverage
+    how = f"{folds} folds of {len(samples)} nets, each held out once"
+    found_by = _evaluation(found, samples, (parts[0], parts[1], parts[2]), nominal, how)
+    return replace(found_by, curve=learning_curve(found, samples, others=others, options=options))
+
+
+def learning_curve(
+    found: Described,
+    samples: Sequence[NetRow],
+    *,
+    others: Mapping[str, Sequence[NetRow]] | None = None,
+    options: FitOptions | None = None,
+) -> tuple[Spent, ...]:
+    """Fit to the first few samples and compare with all others, for growing numbers: what measuring more brings.
+
+    The order of the samples is that in which they were suggested, if they were. At least 4 nets are always held out.
+    """
+    told = []
+    most = len(samples) - LEAST_TO_HOLD_OUT
+    fewest = 0 if found.table is not None else 2
+    for count in (n for n in _SPENT if fewest <= n <= most):
+        held = samples[count:]
+        made = fit_estimator(found, samples[:count], others=others, options=options)
+        predicted = made.predict([row.assignment for row in held], unknown=Unknown.WIDEN).mean_s
+        measured = _measured(held)
+        told.append(
+            Spent(
+                samples=count,
+                nets=len(held),
+                mean_error=relative_error(predicted, measured)[0],
+                within_10=within(predicted, measured),
+                spearman=spearman(predicted, measured),
+            )
+        )
+    return tuple(told)
+
+
+def _measured(rows: Sequence[NetRow]) -> Floats:
+    return np.array([row.latency_s or np.nan for row in rows])
+
+
+def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[UnitResidual, ...]:
+    """The residuals by unit, those first that are farthest from nothing in units of their own error.
+
+    Units that are in all nets alike, or in fewer than three, tell nothing of their own.
+    """
+    counts = found.rows([row.assignment for row in rows])[:, 1:]
+    told = []
+    for index, unit in enumerate(found.tables.units):
+        own = relative[counts[:, index] > 0]
+        if len(own) < _LEAST_OF_UNIT or np.ptp(counts[:, index]) == 0:
+            continue
+        mean, half = float(own.mean()), _Z95 * float(own.std(ddof=1)) / math.sqrt(len(own))
+        told.append(UnitResidual(unit=unit.label, nets=len(own), mean=mean, low=mean - half, high=mean + half))
+    return tuple(sorted(told, key=lambda u: -abs(u.mean) / max(u.high - u.low, 1e-12)))
+
+
+def _evaluation(
+    found: Described, rows: Sequence[NetRow], parts: tuple[Floats, Floats, Floats], nominal: float, how: str
+) -> Evaluation:
+    measured = _measured(rows)
+    mean, low, high = parts
+    mean_error, median_error = relative_error(mean, measured)
+    scores = Scores(
+        nets=len(rows),
+        within_10=within(mean, measured),
+        within_5=within(mean, measured, 0.05),
+        mean_error=mean_error,
+        median_error=median_error,
+        spearman=spearman(mean, measured),
+        coverage=coverage(low, high, measured),
+        nominal=nominal,
+        half_width=float(np.median((high - low) / 2 / mean)),
+    )
+    return Evaluation(
+        scores=scores,
+        ceiling=ceiling(rows),
+        how=how,
+        measured_s=measured,
+        mean_s=mean,
+        low_s=low,
+        high_s=high,
+        units=_units(found, rows, mean / measured - 1),
+    )
+
+
+def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
+    """What noise allows, from the intervals that the nets were measured with; None where those are not told.
+
+    An error is taken as normal, as wide as the net's own 95 % interval says; the rank is the square root of the
+    measurements' reliability (Spearman's correction for attenuation, 1904).
+    """
+    told = [(r.latency_s, r.low_s, r.high_s) for r in rows if r.latency_s and r.low_s and r.high_s]
+    if len(told) < len(rows) or not told:
+        return None
+    level = np.array([t[0] for t in told])
+    deviation = np.array([(t[2] - t[1]) / 2 / _Z95 / t[0] for t in told])
+    normal = NormalDist()
+
+    def share(limit: float) -> float:
+        return float(np.mean([2 * normal.cdf(limit / max(d, 1e-9)) - 1 for d in deviation]))
+
+    logs = np.log(level)
+    total, noise = float(logs.var()), float(np.mean(deviation**2))
+    reliability = max(0.0, 1 - noise / total) if total > 0 else 0.0
+    return Ceiling(
+        within_10=share(0.1),
+        within_5=share(0.05),
+        mean_error=float(np.mean(deviation)) * math.sqrt(2 / math.pi),
+        spearman=math.sqrt(reliability),
+    )

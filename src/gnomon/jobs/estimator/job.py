@@ -1,0 +1,289 @@
+"""The jobs of `gnomon estimator`: an estimator of the nets of a search space, from a table and a few whole nets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, UsageError
+from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
+from gnomon.estimate.design import Bound, suggest
+from gnomon.estimate.document import estimator_document, read_estimator
+from gnomon.estimate.estimator import Estimator, Prediction
+from gnomon.estimate.fit import Source, fit, source
+from gnomon.formats.nets_csv import NetRow, read_nets
+from gnomon.jobs.estimator.scores import RelaxedSpace
+from gnomon.jobs.table.folder import read_table
+from gnomon.spaces.features import CountTables, Ints
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.latency_table import Table
+from gnomon.spaces.loading import SearchSpace, draw, known_spaces, load_space
+from gnomon.system.files import save_text
+
+FORMAT, VERSION = "gnomon-space-estimator", 1
+OVERHEAD = "overhead"
+"""The column that every net has once: what a call takes beside its units."""
+
+POOL = 2000
+"""Nets that are drawn to choose from."""
+
+_LOW = 0.1
+
+_STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A space with what describes its nets to an estimator: a column a unit, and one for the overhead of a call.
+
+    `table` is None where an estimator rests on whole nets alone.
+    """
+
+    space: SearchSpace
+    tables: CountTables
+    columns: Columns
+    table: Table | None
+
+    __repr__ = brief
+
+    def rows(self, nets: Sequence[Sequence[int]] | Ints) -> Floats:
+        """The matrix (nets, columns) of assignments."""
+        counts = self.tables.counts(np.asarray(nets, dtype=np.int64).reshape(-1, len(self.space.space.slots)))
+        return np.concatenate([np.ones((len(counts), 1)), counts], axis=1)
+
+    def sum_over_measured(self, samples: Sequence[NetRow]) -> float | None:
+        """The median over samples of the table's own sum over what was measured; None where a price is missing."""
+        nets = [row for row in samples if row.latency_s is not None]
+        if self.columns.prior_s is None or not nets:
+            return None
+        rows = self.rows([row.assignment for row in nets])
+        prices = self.columns.prior_s
+        priced = ~(rows[:, np.isnan(prices)] != 0).any(axis=1)
+        ratios = rows @ np.nan_to_num(prices) / np.array([row.latency_s for row in nets])
+        return float(np.median(ratios[priced])) if priced.any() else None
+
+    def label(self, column: str) -> str:
+        """The unit of a column in words."""
+        return next((unit.label for unit in self.tables.units if unit.id == column), column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceEstimator:
+    """An estimator of the nets of a space; what it was fitted to is in `estimator`, with what in `context`.
+
+    `fitted` are the nets that it was fitted to, which are no test of it.
+    """
+
+    described: Described
+    estimator: Estimator
+    context: Mapping[str, Any]
+    rules: tuple[str, ...]
+    fitted: tuple[tuple[int, ...], ...] = ()
+
+    __repr__ = brief
+
+    def predict(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
+        """Times of nets, given as assignments (nets, slots). ProblemError for a unit that nothing is known of."""
+        return self.estimator.predict(self.described.rows(nets), unknown=unknown)
+
+    def __call__(self, net: Sequence[int] | Mapping[str, str]) -> float:
+        """The expected time in seconds of one net: an assignment, or the choice's name by slot. For search loops."""
+        space = self.described.space.space
+        if isinstance(net, Mapping):
+            net = space.indices([str(net.get(slot.name, "")) for slot in space.slots])
+        return float(self.mean_s([net])[0])
+
+    def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
+        """The expected times alone of nets (nets, slots): by table, where the model is linear and knows every unit."""
+        given, made = np.asarray(nets, dtype=np.int64), self.estimator
+        if made.residual is not None or (Unknown(unknown) is Unknown.REFUSE and not made.known.all()):
+            return made.mean_s(self.described.rows(given), unknown=unknown)
+        mean = made.coefficients.mean
+        found: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
+        low = found < _LOW * made.level_s  # so far out that the model itself must say
+        if low.any():
+            found[low] = made.mean_s(self.described.rows(given[low]), unknown=unknown)
+        return found
+
+    def probability(
+        self, nets: Sequence[Sequence[int]] | Ints, bound_s: float, *, unknown: Unknown = Unknown.REFUSE
+    ) -> Floats:
+        """How probable it is that each net (nets, slots) takes at most `bound_s`."""
+        return self.estimator.probability(self.described.rows(nets), bound_s, unknown=unknown)
+
+    def relaxed(self) -> RelaxedSpace:
+        """Expected times of nets whose choices are probabilities. UsageError with a residual learner."""
+        return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "space": self.described.space.name,
+            "rules": list(self.rules),
+            "context": dict(self.context),
+            "fitted": [list(net) for net in self.fitted],
+            "estimator": estimator_document(self.estimator),
+        }
+
+
+def described(table: Path | None, space: str | None) -> Described:
+    """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit."""
+    if table is None and space is None:
+        raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
+    if table is None:
+        return _described(load_space(str(space)), (), None)
+    found = read_table(table)
+    loaded = _space_of(table, found.manifest.space, space)
+    if loaded.name != found.manifest.space:
+        raise UsageError(
+            f"{table} is of the space {found.manifest.space}, not of {loaded.name}",
+            hint="Give the table of that space, or leave --space out.",
+        )
+    return _described(loaded, found.manifest.rules, found)
+
+
+def _described(space: SearchSpace, chains: Sequence[str], table: Table | None) -> Described:
+    tables = space.tables(rules(chains))
+    prices, kinds = None, tables.kinds
+    if table is not None:
+        times = table.times_s
+        # What the table lacks is no better known because priced units of its kind are as the table says.
+        kinds = tuple(k if u in times else f"{k}, no price" for k, u in zip(kinds, tables.units, strict=True))
+        prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
+        if np.isnan(prices[1:]).all():
+            raise UsageError(
+                f"the table has no unit of {space.name}", hint="It is of another space: give its own with --table."
+            )
+    columns = Columns(names=(OVERHEAD, *(unit.id for unit in tables.units)), kinds=(OVERHEAD, *kinds), prior_s=prices)
+    return Described(space=space, tables=tables, columns=columns, table=table)
+
+
+def _space_of(path: Path, name: str, given: str | None) -> SearchSpace:
+    """The space that a file names, or where it is given. UsageError that says how to give it."""
+    if given is None and name not in known_spaces():
+        raise UsageError(
+            f"{path} is of the space {name!r}, which is none of the known ones",
+            hint="Say where it is, as in --space space.py:space.",
+        )
+    return load_space(given or name)
+
+
+def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
+    """The nets of a csv; with `measured`, those that have a latency. Raises UsageError and ProblemError."""
+    try:
+        rows = read_nets(path.read_bytes(), found.space.space)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
+    kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows
+    if not kept:
+        what = "no net with a latency" if measured else "no net"
+        raise ProblemError(f"{path} has {what}", hint="Measure some: gnomon estimator measure")
+    return kept
+
+
+def suggest_nets(
+    found: Described, count: int, *, given: Sequence[NetRow] = (), near: Bound | None = None, seed: int = 0
+) -> tuple[tuple[int, ...], ...]:
+    """The nets to measure, in the order of their use; none of those given. Needs no measured time.
+
+    Half of them near a bound, where one is given. UsageError where the space has too few nets.
+    """
+    pool = draw(found.tables, min(POOL, found.tables.nets()), seed=seed)
+    known = {tuple(row.assignment) for row in given}
+    pool = np.array([net for net in pool.tolist() if tuple(net) not in known]).reshape(-1, pool.shape[1])
+    before = found.rows([row.assignment for row in given]) if given else ()
+    chosen = suggest(found.columns, found.rows(pool), count, given=before, near=near, seed=seed)
+    return tuple(tuple(int(c) for c in pool[index]) for index in chosen)
+
+
+def fit_estimator(
+    found: Described,
+    samples: Sequence[NetRow],
+    *,
+    others: Mapping[str, Sequence[NetRow]] | None = None,
+    options: FitOptions | None = None,
+) -> SpaceEstimator:
+    """Fit to whole nets beside the table's prices; `others` are samples of other devices by their names.
+
+    Without samples it is the table's sum. Raises UsageError where there is nothing to fit to.
+    """
+    sources: list[Source] = [
+        source(name, found.columns, found.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
+        for name, rows in (others or {}).items()
+    ]
+    estimator = fit(
+        found.columns,
+        found.rows([row.assignment for row in samples]) if samples else (),
+        [row.latency_s or 0.0 for row in samples],
+        options=options,
+        sources=sources,
+    )
+    manifest = found.table.manifest if found.table else None
+    return SpaceEstimator(
+        described=found,
+        estimator=estimator,
+        context=dict(manifest.context) if manifest else {},
+        rules=manifest.rules if manifest else (),
+        fitted=tuple(dict.fromkeys(tuple(map(int, row.assignment)) for row in samples)),
+    )
+
+
+def save_estimator(made: SpaceEstimator, path: Path) -> None:
+    """Write an estimator as JSON, whole or not at all. UsageError where that cannot be."""
+    save_text(json.dumps(made.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
+
+
+def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
+    """Read an estimator; `space` says where its space is, where it is no shipped one.
+
+    UsageError where it cannot be read or is of another space, ProblemError for a malformed one.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give an estimator's JSON.") from error
+    document = _STRICT.object(_STRICT.parse(data), "$")
+    if document.get("format") != FORMAT or document.get("version") != VERSION:
+        _STRICT.fail("$.format", f"{FORMAT}, version {VERSION}, expected")
+    name, chains, context = document.get("space"), document.get("rules"), document.get("context")
+    if not isinstance(name, str) or not isinstance(context, dict):
+        _STRICT.fail("$.space", "the name of a space, and a context, expected")
+    if not isinstance(chains, list) or not all(isinstance(c, str) for c in chains):
+        _STRICT.fail("$.rules", "a list of chains expected")
+    loaded = _space_of(path, name, space)
+    if loaded.name != name:
+        raise UsageError(f"{path} is of the space {name}, not of {loaded.name}", hint="Give its own with --space.")
+    found = _described(loaded, chains, None)
+    estimator = read_estimator(document.get("estimator") or {})
+    if estimator.columns.names != found.columns.names:
+        raise ProblemError(
+            f"{path} has other units than the space {name} has now", hint="The space was changed: fit it again."
+        )
+    return SpaceEstimator(
+        described=found,
+        estimator=estimator,
+        context=context,
+        rules=tuple(chains),
+        fitted=_fitted(document.get("fitted"), found),
+    )
+
+
+def _fitted(value: object, found: Described) -> tuple[tuple[int, ...], ...]:
+    """The nets that an estimator was fitted to, as its file tells them."""
+    radices = [len(slot.choices) for slot in found.space.space.slots]
+    if not isinstance(value, list):
+        _STRICT.fail("$.fitted", "a list of nets expected")
+    for number, net in enumerate(value):
+        fits = isinstance(net, list) and len(net) == len(radices)
+        if not fits or any(type(c) is not int or not 0 <= c < r for c, r in zip(net, radices, strict=True)):
+            _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
+    return tuple(map(tuple, value))

@@ -1,0 +1,182 @@
+"""The reports of `gnomon estimator`, made from their JSON documents alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+
+_ROWS = 20
+_FAR = 2.0
+"""From how many times too long or too short on a table's sum is suspect; what runs between units is far less."""
+
+
+def estimator_report(document: dict[str, Any], page: Page) -> None:
+    """An estimator that was fitted or evaluated: how good it is on nets held out, beside the ceiling of noise."""
+    evaluation = document["evaluation"]
+    if "samples" in document:
+        prices = f"{document['priced']} of {document['units']} units priced" if document["priced"] else "no table"
+        samples = document["samples"]
+        page.headline(
+            f"An estimator of {document['space']}, from {samples} net{'' if samples == 1 else 's'} and {prices}."
+        )
+        if samples == 0:
+            page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
+        _suspect(document, page)
+        if document["learner"]:
+            page.line("A residual learner won in cross-validation, and is part of it.")
+        if document["unknown"]:
+            shown = ", ".join(document["unknown"][:3])
+            page.item(
+                f"Nothing is known of {len(document['unknown'])} units, such as {shown}.",
+                "Nets with one of them are refused, or get wide intervals (predict --widen).",
+            )
+    else:
+        page.headline(f"The estimator {document['file']} of {document['space']}.")
+    if evaluation is None:
+        page.line("Too few nets to say how good it is: measure 4 or more.")
+    else:
+        _scores(evaluation, page)
+    page.line("")
+    for path in document.get("pictures", ()):
+        page.path("picture", path)
+    page.path("file", document["file"])
+
+
+def _suspect(document: dict[str, Any], page: Page) -> None:
+    """A table that is so far off that it is likely of another device."""
+    ratio = document["sum_over_measured"]
+    if ratio is not None and not 1 / _FAR < ratio < _FAR:
+        context = document["context"]
+        device = context.get("device") or {}
+        what = " ".join(str(device[name]) for name in ("machine", "cpu_model", "soc") if device.get(name))
+        page.item(
+            f"The table's sum is {units.digits(ratio)} times what was measured.",
+            f"The table is of {context.get('runtime', 'an unknown runtime')} on {what or 'an unknown device'}: were"
+            " the nets measured there, with the same configuration? If not, build a table where they were.",
+        )
+
+
+def _scores(evaluation: dict[str, Any], page: Page) -> None:
+    scores, ceiling = evaluation["scores"], evaluation["ceiling"]
+    page.heading(f"How good it is ({evaluation['how']})")
+    names = [
+        ("within 10 %", "within_10", units.share),
+        ("within 5 %", "within_5", units.share),
+        ("mean error", "mean_error", _percent),
+        ("rank (Spearman)", "spearman", _three),
+    ]
+    rows = [[title, show(scores[key]), show(ceiling[key]) if ceiling else "-"] for title, key, show in names]
+    rows.append(["median error", _percent(scores["median_error"]), "-"])
+    rows.append([f"in the {units.share(scores['nominal'])} interval", units.share(scores["coverage"]), "-"])
+    rows.append(["half the interval", _percent(scores["half_width"]), "-"])
+    page.table([Column(title="", number=False), Column(title="here"), Column(title="ceiling of noise")], rows)
+    if ceiling is None:
+        page.line("The nets tell no intervals, so that the noise is not known.", indent=1, style="dim")
+
+
+def measured_report(document: dict[str, Any], page: Page) -> None:
+    """Nets that were measured."""
+    times = sorted(net["latency_s"] for net in document["nets"] if net["latency_s"] is not None)
+    page.headline(
+        f"{len(times)} of {len(document['nets'])} nets measured by {document['clock']} time: "
+        f"{units.time(times[0])} to {units.time(times[-1])}."
+    )
+    for failure in document["failures"]:
+        page.item(f"net {failure['net'] + 1} failed: {failure['reason']}")
+    if document["unlike"]:
+        page.heading("Measured otherwise than the table")
+        for told in document["unlike"]:
+            page.item(told)
+    for doubt in document["doubts"]:
+        page.item(doubt["message"], doubt["hint"])
+    page.line("")
+    page.path("file", document["file"])
+    page.line("To fit: gnomon estimator fit --table TABLE --samples " + document["file"], indent=1, style="dim")
+
+
+def predictions_report(document: dict[str, Any], page: Page) -> None:
+    """Predictions of nets."""
+    nets = document["nets"]
+    bounded = document["bound_s"] is not None
+    page.headline(f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']}, never measured.")
+    columns = [
+        Column(title="net"),
+        Column(title="latency"),
+        Column(title=f"{units.share(document['coverage'])} interval"),
+    ]
+    if bounded:
+        columns.append(Column(title=f"below {units.time(document['bound_s'])}"))
+    rows = []
+    for number, net in enumerate(nets[:_ROWS], start=1):
+        row = [
+            str(number),
+            units.time(net["latency_s"]),
+            units.interval(net["low_s"], net["high_s"], net["latency_s"], predicted=True),
+        ]
+        rows.append([*row, units.share(net["below"])] if bounded else row)
+    page.table(columns, rows)
+    if len(nets) > _ROWS:
+        page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
+    if "file" in document:
+        page.path("file", document["file"])
+
+
+def search_report(document: dict[str, Any], page: Page) -> None:
+    """The best nets within a bound."""
+    nets = document["nets"]
+    page.headline(
+        f"{len(nets)} net{'' if len(nets) == 1 else 's'} of {document['space']} within"
+        f" {units.time(document['bound_s'])}, with a probability of at least {units.share(document['confidence'])}."
+    )
+    rows = [
+        [
+            str(number),
+            f"{net['score']:.6g}",
+            units.time(net["latency_s"]),
+            units.interval(net["low_s"], net["high_s"], net["latency_s"], predicted=True),
+            units.share(net["below"]),
+        ]
+        for number, net in enumerate(nets[:_ROWS], start=1)
+    ]
+    titles = ("net", "score", "latency", f"{units.share(document['coverage'])} interval", "meets it")
+    page.table([Column(title=title) for title in titles], rows)
+    if len(nets) > _ROWS:
+        page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
+    best = ", ".join(f"{slot} {choice}" for slot, choice in nets[0]["net"].items())
+    page.line(f"The best: {best}.")
+    looked = document["evaluations"]
+    if document["method"] == "exact":
+        page.line(f"None beats one of the {looked} nets of the exact front in both score and expected latency.")
+    else:
+        page.line(f"{looked} nets were looked at.")
+    most = document["most_score"]
+    if most is not None:
+        reached = nets[0]["score"] >= most
+        told = "No net that meets the bound has a better score."
+        page.line(told if reached else f"No net that meets the bound has a better score than {most:.6g}.")
+    if "file" in document:
+        page.path("file", document["file"])
+        page.line(f"To measure them: gnomon estimator measure {document['file']} --table TABLE", indent=1, style="dim")
+
+
+def explanation_report(document: dict[str, Any], page: Page) -> None:
+    """What a net's time and doubt are made of."""
+    interval = units.interval(document["low_s"], document["high_s"], document["latency_s"], predicted=True)
+    page.headline(f"{units.time(document['latency_s'])} {interval}.")
+    parts = document["parts"]
+    page.table(
+        [Column(title="unit", number=False, most=60), Column(title="adds"), Column(title="of the doubt")],
+        [[part["unit"], units.time(part["time_s"]), units.share(part["share"])] for part in parts[:_ROWS]],
+    )
+    if len(parts) > _ROWS:
+        page.line(f"and {len(parts) - _ROWS} more: --json has all of them", indent=1, style="dim")
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}"

@@ -1,0 +1,1 @@
+"""`gnomon overlay`: tuned kernels that are good on all devices."""

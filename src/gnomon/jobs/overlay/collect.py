@@ -1,0 +1,277 @@
+"""The job of `gnomon overlay collect`: configurations that were found on some devices, measured on another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.sample import Failure
+from gnomon.errors import UsageError
+from gnomon.jobs.tune.folder import (
+    TuneFolder,
+    best_of,
+    one_model,
+    only_layers,
+    read_logs,
+    replayable,
+    tune_folder,
+    tuner_versions,
+)
+from gnomon.jobs.tune.job import device_document, failures_of
+from gnomon.jobs.tune.records import RecordFile, made_trial, pooled_trials
+from gnomon.jobs.tune.request import Care, DeviceWish, held_device, open_device
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
+from gnomon.tuning.tvm import Workshop
+
+_AT_ONCE = 128
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectRequest:
+    """Records whose `best` configurations of each layer (None: all) are to be measured on a device.
+
+    `layers` are names or numbers (none: all).
+    """
+
+    logs: tuple[Path, ...]
+    device: DeviceWish
+    best: int | None = None
+    layers: tuple[str, ...] = ()
+    care: Care = field(default_factory=Care)
+    out: Path | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A configuration of a layer and the files that it goes into."""
+
+    layer: TuningLayer
+    configuration: str
+    trace: Any
+    files: tuple[RecordFile, ...]
+
+
+def collect(
+    request: CollectRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
+) -> list[dict[str, Any]]:
+    """Measure configurations on a device, all of a layer side by side; a document for each log.
+
+    Each configuration is measured in so many fresh processes as the care says, in random order, its outputs compared
+    with the untuned layer's there. What was measured before is not measured again. Raises GnomonError.
+    """
+    request.care.check()
+    began_s = time.monotonic()
+    logs = read_logs(request.logs)
+    replayable(request.logs, logs)
+    model, folder = one_model(logs), tune_folder(request.out)
+    hosts = [log.host for log in logs]
+    if len(set(hosts)) < len(hosts):
+        raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
+    logs = only_layers(logs, request.layers)
+    with Workshop() as shop, ExitStack() as stack:
+        stack.enter_context(held_device(request.device, tell))
+        device, bench = open_device(shop, request.device, _known(request, logs, folder, model))
+        versions = tuner_versions()
+        files = {}
+        for log in logs:
+            empty = TuningRecords(
+                device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions
+            )
+            path = folder.collected(device, log.host, model)
+            files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
+            files[log.host].add_layers(log.layers)
+        candidates = list(_candidates(request, logs, files))
+        run = _Run(shop.folder, bench, Builders(shop, device, timeout_s=request.care.build_timeout_s), request.care)
+        run.measure(candidates, model.dtype, watch)
+        seconds = time.monotonic() - began_s
+        return [
+            _document(request, device, log, path, files[log.host], seconds)
+            for log, path in zip(logs, request.logs, strict=True)
+        ]
+
+
+def _known(
+    request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
+) -> TunedDevice | None:
+    """The device as a log describes it, or as it was tuned for into the same folder: what is compared is compiled
+    alike.
+    """
+    key = request.device.key
+    found = next((log.device for log in logs if log.device.key == key), None)
+    if found is None and key is not None:
+        path = folder.record(TunedDevice(key=key, target={}), model)
+        if path.is_file():
+            (own,) = read_logs([path])
+            found = own.device if own.device.key == key else None
+    return found
+
+
+def _candidates(
+    request: CollectRequest, logs: Sequence[TuningRecords], files: dict[str, RecordFile]
+) -> Iterator[_Candidate]:
+    """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
+    layers = {layer.layer: layer for log in logs for layer in log.layers}
+    for layer in layers.values():
+        traces: dict[str, Any] = {UNTUNED: None}
+        holders: dict[str, list[RecordFile]] = {UNTUNED: []}
+        for log in logs:
+            if layer.layer in {one.layer for one in log.layers}:
+                holders[UNTUNED].append(files[log.host])
+                for trial in best_of(log, layer, request.best):
+                    traces[trial.configuration] = trial.trace
+                    holders.setdefault(trial.configuration, []).append(files[log.host])
+        for name, trace in traces.items():
+            yield _Candidate(layer=layer, configuration=name, trace=trace, files=tuple(holders[name]))
+
+
+class _Run:
+    """The measuring of candidates, some layers at a time."""
+
+    def __init__(self, folder: Path, bench: Bench, builders: Builders, care: Care) -> None:
+        self._folder, self._bench, self._builders, self._care = folder, bench, builders, care
+
+    def measure(self, candidates: list[_Candidate], dtype: str, watch: Watch | None) -> None:
+        """Measure what is missing, and write each result down at once."""
+        left = sum(self._missing(one) for one in candidates)
+        meter = Meter("configurations", left, watch)
+        for part in _parts(candidates):
+            if any(self._missing(one) for one in part):
+                self._part(part, dtype, meter)
+        meter.finish()
+
+    def _missing(self, one: _Candidate) -> int:
+        """How many processes are still to measure a candidate; one that failed is not tried again."""
+        counts = []
+        for file in one.files:
+            trials = [t for t in file.trials(one.layer.layer) if t.configuration == one.configuration]
+            # One that took its server along is not tried again either: it would end every run.
+            failed = any(
+                t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
+            )
+            counts.append(0 if failed else self._care.processes - sum(1 for t in trials if t.failure is None))
+        return max(0, *counts, 0)
+
+    def _part(self, part: list[_Candidate], dtype: str, meter: Meter) -> None:
+        wanted = [one for one in part if self._missing(one) or one.trace is None]
+        orders = [
+            Order(layer=one.layer, trace=one.trace, library=self._folder / f"{i}-{one.configuration}.so")
+            for i, one in enumerate(wanted)
+        ]
+        calls: dict[int, LayerCall] = {}
+        made = self._builders.build(orders)
+        for number, (one, built) in enumerate(zip(wanted, made, strict=True)):
+            if not isinstance(built, Failure):
+                calls[number] = self._call(one, built)
+            elif missing := self._missing(one):
+                self._write(one, built)
+                meter.step(missing)
+        self._keep_outputs(wanted, calls, dtype)
+        self._rounds(wanted, calls, dtype, meter)
+        discard(made)
+
+    def _call(self, one: _Candidate, built: Built) -> LayerCall:
+        outputs = self._folder / f"outputs-{one.layer.layer}.npz"
+        untuned = one.trace is None
+        return LayerCall(
+            library=built.library,
+            arguments=one.layer.arguments,
+            outputs=built.outputs,
+            reference=None if untuned else outputs,
+            keep=outputs if untuned else None,
+        )
+
+    def _keep_outputs(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str) -> None:
+        """The untuned layers' outputs on this device; without them a layer's candidates cannot be compared, and are
+        left for another time.
+        """
+        loop = once(self._care.loop(dtype))
+        compared = set()
+        for number, call in calls.items():
+            one = wanted[number]
+            if one.trace is not None:
+                continue
+            said = self._bench.call(call, loop)
+            if not isinstance(said, Failure):
+                compared.add(one.layer.layer)
+            elif self._missing(one):
+                self._write(one, said)
+        for number in [number for number in calls if wanted[number].layer.layer not in compared]:
+            del calls[number]
+
+    def _rounds(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str, meter: Meter) -> None:
+        rng = random.Random(self._care.seed)  # noqa: S311 - an order, no secret
+        loop = self._care.loop(dtype)
+        for _ in range(self._care.processes):
+            numbers = [number for number in calls if self._missing(wanted[number])]
+            if not numbers:
+                return
+            rng.shuffle(numbers)
+            self._bench.fresh()
+            for number in numbers:
+                self._write(wanted[number], self._bench.call(calls[number], loop))
+                meter.step()
+
+    @staticmethod
+    def _write(one: _Candidate, said: Timed | Failure) -> None:
+        if isinstance(said, Failure):
+            trial = made_trial(one.layer.layer, one.trace, failure=said)
+        else:
+            facts = {"times_s": said.times_s, "error": said.error, "server": said.server}
+            trial = made_trial(one.layer.layer, one.trace, **facts)
+        for file in one.files:
+            file.add([trial])
+
+
+def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
+    """Whole layers together, about so many candidates at a time: what is compared is measured side by side."""
+    part: list[_Candidate] = []
+    for one in candidates:
+        if len(part) >= _AT_ONCE and one.trace is None:
+            yield part
+            part = []
+        part.append(one)
+    if part:
+        yield part
+
+
+def _document(
+    request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
+) -> dict[str, Any]:
+    rows, failures = [], []
+    for layer in log.layers:
+        pooled = {n: t for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED}
+        times = {name: t.time_s for name, t in pooled.items() if t.time_s is not None}
+        first = best_of(log, layer, 1)
+        failures += [t.failure for t in file.trials(layer.layer)]
+        rows.append(
+            {
+                "name": layer.name,
+                "layer": layer.layer,
+                "configurations": len(best_of(log, layer, request.best)),
+                "measured": len(times),
+                "failed": sum(1 for t in pooled.values() if t.failure is not None),
+                "best_s": min(times.values(), default=None),
+                "host_best_here_s": times.get(first[0].configuration) if first else None,
+            }
+        )
+    return {
+        "model": {"name": log.model.name, "sha256": log.model.sha256, "dtype": log.model.dtype},
+        "device": device_document(device),
+        "host": log.host,
+        "records": str(file.path),
+        "source": str(source),
+        "layers": rows,
+        "failures": failures_of(failures),
+        "seconds": seconds,
+        "notes": [],
+    }

@@ -1,0 +1,225 @@
+"""What an overlay's choice comes to: record sets, networks compiled for every device, and how they do there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
+from gnomon.core.sample import Failure
+from gnomon.errors import RecordError, UsageError
+from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
+from gnomon.formats.tuning.metaschedule import write_metaschedule_database
+from gnomon.jobs.overlay.job import Analysis
+from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
+from gnomon.jobs.tune.networks import Choice, compile_network, failure_document, measure_calls
+from gnomon.jobs.tune.records import pooled_trials, write_records
+from gnomon.jobs.tune.request import LOCAL, Care, DeviceWish, held_device, open_device
+from gnomon.measure.progress import Meter, Watch
+from gnomon.system.files import save_text
+from gnomon.tuning.bench import NetworkCall, once
+from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.tracker import Tracker
+from gnomon.tuning.tvm import Workshop
+
+_OVERLAY = "overlay"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployRequest:
+    """Where the choice goes, and where it is proved.
+
+    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice,
+    behind `tracker`, or here for the device "local". `model` is the network's own file, where no copy was kept;
+    `shapes` are of inputs that it leaves open.
+    """
+
+    compile: bool = True
+    prove: bool = False
+    tracker: Tracker | None = None
+    model: Path | None = None
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    care: Care = field(default_factory=Care)
+    out: Path | None = None
+
+
+def deploy(
+    analysis: Analysis,
+    request: DeployRequest,
+    *,
+    watch: Watch | None = None,
+    tell: Tell = lambda sentence: None,
+) -> dict[str, Any]:
+    """Write, compile and measure; the parts `written` and `network` of the document, and notes. Raises GnomonError."""
+    request.care.check()
+    folder = tune_folder(request.out)
+    problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
+    if problems:
+        if request.prove:
+            raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
+        written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+        return {"written": written, "network": [], "notes": [f"Nothing was written or compiled: {problems[0]}."]}
+    if request.prove:
+        _check_reachable(analysis, request)
+    document: dict[str, Any] = {"written": {}, "network": [], "notes": []}
+    path = None
+    if request.compile or request.prove:
+        try:
+            path = model_file(folder, analysis.model, request.model)
+        except UsageError as error:
+            if request.prove:
+                raise
+            document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+    written = document["written"] = _write(analysis, folder)
+    if path is None:
+        return document
+    with Workshop() as shop:
+        network = Network(shop, Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes))
+        for device in _devices(analysis).values():
+            if request.prove:
+                with held_device(_wish(device, request), tell):
+                    document["network"] += _proved(shop, network, analysis, device, request, watch)
+            library = _compiled(network, analysis, device, folder, request)
+            if isinstance(library, Failure):
+                document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")
+            else:
+                written["libraries"][device.key] = str(library)
+    return document
+
+
+def _write(analysis: Analysis, folder: TuneFolder) -> dict[str, Any]:
+    """The chosen configurations with their times: a record file and a database of MetaSchedule for each device."""
+    made: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
+    chosen = analysis.chosen()
+    for device in _devices(analysis).values():
+        trials = []
+        for layer in analysis.described:
+            found = (t for one in analysis.records if one.device.key == device.key for t in one.trials)
+            pooled = pooled_trials(t for t in found if t.layer == layer.layer)
+            trial = pooled.get(chosen.get(layer.layer, UNTUNED))
+            if trial is not None and trial.failure is None:
+                trials.append(trial)
+        first = analysis.records[0]
+        records = replace(
+            first, device=device, found_on=_OVERLAY, layers=tuple(analysis.described), trials=tuple(trials)
+        )
+        path = folder.overlay(device, analysis.model)
+        write_records(path, records)
+        made["records"][device.key] = str(path)
+        made["databases"][device.key] = str(_database(path.with_suffix(".metaschedule"), records))
+    return made
+
+
+def _database(folder: Path, records: TuningRecords) -> Path:
+    files = write_metaschedule_database(records)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{folder}: {error.strerror or error}", hint="Give another --out.") from error
+    for name, text in zip(FOLDER_FILES, (files.workloads, files.records), strict=True):
+        save_text(text, folder / name)
+    return folder
+
+
+def _compiled(
+    network: Network, analysis: Analysis, device: TunedDevice, folder: TuneFolder, request: DeployRequest
+) -> Path | Failure:
+    library = folder.library(device, analysis.model, choice=_OVERLAY)
+    made = compile_network(
+        network, device, _choice(analysis, analysis.chosen()), library, model=analysis.model, seed=request.care.seed
+    )
+    return made if isinstance(made, Failure) else made.library
+
+
+def _wish(device: TunedDevice, request: DeployRequest) -> DeviceWish:
+    if device.key == LOCAL:
+        return DeviceWish(key=LOCAL, threads=device.threads)
+    return DeviceWish(key=device.key, tracker=request.tracker, threads=device.threads)
+
+
+def _check_reachable(analysis: Analysis, request: DeployRequest) -> None:
+    """UsageError for a device behind a tracker that nobody named, before anything is measured."""
+    for key in _devices(analysis):
+        if key != LOCAL and request.tracker is None:
+            raise UsageError(
+                f"the device {key!r} is behind a tracker, and none is named", hint="Give --tracker HOST:PORT."
+            )
+
+
+def _proved(
+    shop: Workshop,
+    network: Network,
+    analysis: Analysis,
+    known: TunedDevice,
+    request: DeployRequest,
+    watch: Watch | None,
+) -> list[dict[str, Any]]:
+    """The whole network on a device under each choice, interleaved: a row each."""
+    _, bench = open_device(shop, _wish(known, request), known)
+    choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
+    choices |= {f"own:{host}": own for host in analysis.document["hosts"] if (own := analysis.own(host))}
+    network.layers(known.target)
+    inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
+    calls, rows = {}, {}
+    for number, (name, choice) in enumerate(choices.items()):
+        library = shop.folder / f"{safe(known.key)}-{number}.so"
+        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
+        if isinstance(made, Failure):
+            rows[name] = _network_row(known.key, name, None, None, made)
+        else:
+            calls[name] = library
+    outputs.unlink(missing_ok=True)
+    if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
+        # Without other software the untuned network's own outputs are what the others are compared with.
+        keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
+        bench.call(keep, once(request.care.loop(analysis.model.dtype)))
+    reference = outputs if outputs.exists() else None
+    meter = Meter(f"networks on {known.key}", len(calls) * request.care.processes, watch)
+    care = request.care
+    found = measure_calls(
+        bench,
+        {name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()},
+        care.loop(analysis.model.dtype),
+        processes=care.processes,
+        seed=care.seed,
+        meter=meter,
+    )
+    bench.fresh()
+    for name, times in found.items():
+        rows[name] = _network_row(known.key, name, times.summary(), times.error, times.failure)
+    return [rows[name] for name in choices]
+
+
+def _network_row(
+    device: str, choice: str, time: dict[str, Any] | None, error: float | None, failure: Failure | None
+) -> dict[str, Any]:
+    return {
+        "device": device,
+        "choice": choice,
+        "time": time,
+        "max_error": error,
+        "failure": None if failure is None else failure_document(failure),
+    }
+
+
+def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
+    """The traces of configurations."""
+    traces = {
+        (t.layer, t.configuration): t.trace for one in analysis.records for t in one.trials if t.trace is not None
+    }
+    return [
+        (layer, traces[layer.layer, chosen[layer.layer]])
+        for layer in analysis.described
+        if (layer.layer, chosen.get(layer.layer, UNTUNED)) in traces
+    ]
+
+
+def _devices(analysis: Analysis) -> dict[str, TunedDevice]:
+    made: dict[str, TunedDevice] = {}
+    for one in analysis.records:
+        made.setdefault(one.device.key, one.device)
+    return made

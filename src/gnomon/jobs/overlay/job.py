@@ -1,0 +1,329 @@
+"""The job of `gnomon overlay analyze`: one configuration a layer that is good on all devices, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.overlay.choice import LayerChoice, LayerTimes, NetworkChoice, choose, regrets_of, weigh_layers
+from gnomon.core.overlay.confidence import choice_confidence
+from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
+from gnomon.core.overlay.portfolio import best_portfolio
+from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
+from gnomon.errors import InfeasibleError, UsageError
+from gnomon.formats.tuning.logs import Told
+from gnomon.jobs.tune.folder import chosen_layers, read_logs
+from gnomon.measure.progress import Meter, Watch
+
+_PORTFOLIO_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeRequest:
+    """Records of several devices to choose from.
+
+    `layers` are names or numbers (none: all). `portfolio` is how many configurations a layer may have (0: no
+    portfolio). `resamples` and `seed` are of the confidence.
+    """
+
+    logs: tuple[Path, ...]
+    layers: tuple[str, ...] = ()
+    portfolio: int = 0
+    resamples: int = 1000
+    seed: int = 0
+    told: Told = field(default_factory=Told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What was chosen, and what it was chosen from.
+
+    `described` are the layers in order; `choices` has theirs in the same order, as `times` has what each was chosen
+    from. `document` is what `gnomon overlay analyze --json` prints, but for what is written and measured.
+    """
+
+    records: tuple[TuningRecords, ...]
+    model: TunedModel
+    described: tuple[TuningLayer, ...]
+    times: tuple[LayerTimes, ...]
+    network: NetworkChoice
+    document: dict[str, Any]
+
+    __repr__ = brief
+
+    def chosen(self) -> dict[str, str]:
+        """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
+        return {choice.layer: choice.configuration for choice in self.network.layers if choice.chosen is not None}
+
+    def own(self, host: str) -> dict[str, str]:
+        """The configuration of each layer that is fastest on a device among those that were found on it, and none."""
+        made = {}
+        for times in self.times:
+            if host in times.devices:
+                column = times.times_s[:, times.devices.index(host)]
+                rows = [i for i, hosts in enumerate(times.hosts) if (host in hosts or not hosts) and column[i] > 0]
+                if rows:
+                    made[times.layer] = times.configurations[min(rows, key=lambda i: column[i])]
+        return made
+
+    def series(self) -> dict[str, Any]:
+        """What pictures are drawn from, by the name of each layer that is told of."""
+        told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
+        return {
+            times.name: {
+                "configurations": list(times.configurations),
+                "hosts": [", ".join(hosts) for hosts in times.hosts],
+                "devices": list(times.devices),
+                "times_s": [[_number(t) for t in row] for row in np.asarray(times.times_s).tolist()],
+                "chosen": choice.configuration or None,
+            }
+            for times, choice in zip(self.times, self.network.layers, strict=True)
+            if times.name in told
+        }
+
+
+def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
+    """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError."""
+    given = tuple(read_logs(request.logs, request.told))
+    if not given:
+        raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
+    records = side_by_side(given)
+    pooled = pool(records, [str(path) for path in request.logs])
+    described = {layer.layer: layer for one in records for layer in one.layers}
+    wanted = {layer.layer for layer in chosen_layers(list(described.values()), request.layers)}
+    layers, samples = [], []
+    for times, own in zip(pooled.layers, pooled.samples, strict=True):
+        whole, more = _with_untuned(times, own, pooled, records)
+        layers.append(whole)
+        samples.append(more)
+    choices = [choose(times) for times in layers]
+    network = weigh_layers(choices)
+    meter = Meter("layers", len(layers), watch)
+    rows = []
+    for times, choice, share, own in zip(layers, choices, network.shares, samples, strict=True):
+        if choice.chosen is not None and times.layer in wanted:
+            rows.append(_row(times, choice, share, own, pooled, request))
+        meter.step()
+    document = {
+        "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
+        "devices": list(pooled.devices),
+        "hosts": sorted({one.host for one in records}),
+        "layers": rows,
+        "undecided": [row for row in _undecided(layers, choices, pooled) if row["layer"] in wanted],
+        "total": {
+            "M": _number(network.value),
+            "mean_regret": _number(network.mean),
+            "worst_regret": max((row["worst_regret"] for row in rows if row["worst_regret"] is not None), default=None),
+        },
+        "own": _own_totals(layers, network),
+        "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
+        "notes": _notes(records, pooled),
+    }
+    return Analysis(
+        records=records,
+        model=records[0].model,
+        described=tuple(described[times.layer] for times in layers),
+        times=tuple(layers),
+        network=network,
+        document=document,
+    )
+
+
+def _with_untuned(
+    times: LayerTimes, samples: Mapping[tuple[int, int], Any], pooled: Pooled, records: Sequence[TuningRecords]
+) -> tuple[LayerTimes, dict[tuple[int, int], Any]]:
+    """No configuration at all is one more choice: for small layers often the best there is."""
+    row = [pooled.untuned_s.get((times.layer, device), math.nan) for device in times.devices]
+    if all(math.isnan(t) for t in row):
+        return times, dict(samples)
+    place = len(times.configurations)
+    more = dict(samples)
+    for column, device in enumerate(times.devices):
+        blocks = tuple(
+            t.times_s
+            for one in records
+            if one.device.key == device
+            for t in one.trials
+            if t.layer == times.layer and t.configuration == UNTUNED and t.failure is None and t.times_s
+        )
+        if blocks:
+            more[place, column] = blocks
+    whole = replace(
+        times,
+        configurations=(*times.configurations, UNTUNED),
+        hosts=(*times.hosts, ()),
+        times_s=np.vstack([times.times_s, np.asarray([row])]),
+    )
+    return whole, more
+
+
+def _row(
+    times: LayerTimes,
+    choice: LayerChoice,
+    share: float,
+    samples: Mapping[tuple[int, int], Any],
+    pooled: Pooled,
+    request: AnalyzeRequest,
+) -> dict[str, Any]:
+    sure = choice_confidence(times, choice, samples, resamples=request.resamples, seed=request.seed)
+    chosen, devices = choice.chosen, times.devices
+    own = np.asarray(times.times_s)[chosen].tolist()
+    metric = dict(zip(times.configurations, choice.metric.tolist(), strict=True))
+    second = sure.runner_up if sure is not None else ""
+    regrets = choice.regrets.tolist()
+    return {
+        "name": times.name,
+        "layer": times.layer,
+        "weight": times.weight,
+        "share": share,
+        "M": _number(choice.value),
+        "mean_regret": _number(choice.mean),
+        "host": ", ".join(choice.hosts),
+        "configuration": choice.configuration,
+        "times": _by_device(devices, own),
+        "theta": _by_device(devices, choice.theta_s.tolist()),
+        "regret": _by_device(devices, regrets),
+        "estimate": _by_device(devices, choice.estimates.tolist()),
+        "worst_regret": _number(choice.worst),
+        "worst_device": devices[int(np.argmax(regrets))],
+        "confidence": sure.share if sure else None,
+        "M_low": _number(sure.low) if sure else None,
+        "M_high": _number(sure.high) if sure else None,
+        "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
+        "configurations": choice.complete,
+        "incomplete": _incomplete(times, choice),
+        "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
+    }
+
+
+def _incomplete(times: LayerTimes, choice: LayerChoice) -> list[dict[str, Any]]:
+    table = np.asarray(times.times_s)
+    made = []
+    for place in np.flatnonzero(np.isnan(choice.metric)).tolist():
+        missing = [device for device, t in zip(times.devices, table[place], strict=True) if not t > 0]
+        hosts = ", ".join(times.hosts[place])
+        made.append({"configuration": times.configurations[place], "host": hosts, "missing": missing})
+    return made
+
+
+def _failed(one: FailedTrial) -> dict[str, Any]:
+    return {
+        "configuration": one.configuration,
+        "device": one.device,
+        "stage": one.failure.stage,
+        "kind": one.failure.kind,
+        "message": one.failure.message,
+    }
+
+
+def _undecided(layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], pooled: Pooled) -> list[dict[str, Any]]:
+    made = []
+    for times, choice in zip(layers, choices, strict=True):
+        if choice.chosen is None:
+            missing = pooled.missing.get(choice.layer, ())
+            why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
+            made.append(
+                {
+                    "name": choice.name,
+                    "layer": choice.layer,
+                    "reason": f"{why}: gnomon overlay collect measures what is missing; it stays untuned",
+                    "incomplete": _incomplete(times, choice),
+                    "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
+                }
+            )
+    return made
+
+
+def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[str, Any]:
+    """What it costs to use each host's own best everywhere instead."""
+    made: dict[str, Any] = {}
+    for host in dict.fromkeys(h for times in layers for hosts in times.hosts for h in hosts):
+        value, worst, known = 0.0, 0.0, 0.0
+        for times, choice, share in zip(layers, network.layers, network.shares, strict=True):
+            if host not in times.devices:
+                continue
+            column = times.devices.index(host)
+            rows = [
+                i
+                for i, hosts in enumerate(times.hosts)
+                if (host in hosts or not hosts) and times.times_s[i, column] > 0
+            ]
+            if choice.chosen is None or not rows:
+                continue
+            best = min(rows, key=lambda i: times.times_s[i, column])
+            regrets = regrets_of(times.times_s[best], choice.theta_s)
+            if np.isfinite(regrets).all():
+                known += share
+                value += share * float(regrets.sum())
+                worst = max(worst, float(regrets.max()))
+        if known > 0:
+            whole = known >= sum(network.shares) - 1e-9
+            made[host] = {"M": value if whole else None, "worst_regret": worst if whole else None}
+    return made
+
+
+def _portfolio(
+    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], shares: Sequence[float], request: AnalyzeRequest
+) -> dict[str, Any]:
+    until_s = time.monotonic() + _PORTFOLIO_S
+    rows, total = [], 0.0
+    for times, choice, share in zip(layers, choices, shares, strict=True):
+        regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
+        try:
+            found = best_portfolio(
+                np.maximum(regrets, 0.0),
+                request.portfolio,
+                devices=times.devices,
+                out_of_time=lambda: time.monotonic() > until_s,
+            )
+        except InfeasibleError:
+            continue
+        names = times.configurations
+        total += share * found.value
+        rows.append(
+            {
+                "name": times.name,
+                "configurations": [names[i] for i in found.chosen],
+                "M": _number(found.value),
+                "proven": found.proven,
+                "serves": {device: names[i] for device, i in zip(times.devices, found.serves, strict=True)},
+            }
+        )
+    return {"size": request.portfolio, "layers": rows, "M": _number(total)}
+
+
+def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
+    made = []
+    if len(pooled.devices) < 2:
+        made.append("All records are of one device: the choice is simply its fastest.")
+    pairs = {(one.host, one.device.key) for one in records}
+    measured = {(one.found_on, one.device.key) for one in records}
+    searched = [
+        one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
+    ]
+    if searched and len(pooled.devices) > 1:
+        keys = ", ".join(dict.fromkeys(searched))
+        made.append(
+            f"What {keys} found itself has the times of the search, which were not taken beside the others': "
+            "gnomon overlay collect of the device's own log on itself measures them anew."
+        )
+    for host in sorted({one.host for one in records}):
+        absent = [device for device in pooled.devices if (host, device) not in pairs]
+        if absent:
+            made.append(f"What {host} found was not measured on {', '.join(absent)}: gnomon overlay collect does that.")
+    return made
+
+
+def _by_device(devices: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:
+    return {device: _number(value) for device, value in zip(devices, values, strict=True)}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,475 @@
+"""The reports of `gnomon overlay collect` and `analyze`, made from their JSON documents alone.
+
+Parts of the report of an overlay: the network's proof, each device, the devices' own choices, a portfolio.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnomon.jobs.tune.report import (
+    device_key,
+    device_words,
+    failure_items,
+    failure_words,
+    interval_of,
+    largest_first,
+    like,
+    loss,
+    many,
+    median_of,
+    metric,
+    named,
+    notes,
+    outputs,
+    rest,
+    share_of,
+    wrong,
+)
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+from gnomon.report.parts import listed, say, sentence
+
+_MOST_DEVICES = 16
+
+Choices = dict[str, Mapping[str, Any]]
+"""What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""
+
+
+def measured_of(document: Mapping[str, Any]) -> dict[str, Choices]:
+    """What was measured of the whole network, by device and choice; failed ones too."""
+    found: dict[str, Choices] = {}
+    for row in document["network"]:
+        found.setdefault(row["device"], {})[row["choice"]] = row
+    return found
+
+
+def time_of(choices: Choices, choice: str) -> float | None:
+    """The network's time under a choice; None where it was not measured or failed."""
+    row = choices.get(choice)
+    return None if row is None or row["failure"] is not None else median_of(row["time"])
+
+
+def proof_sentence(document: Mapping[str, Any], page: Page) -> None:
+    """What measuring the whole network proved; nothing where it was not measured."""
+    found = measured_of(document)
+    if found:
+        say(page, _proof(found))
+
+
+def network_section(document: Mapping[str, Any], page: Page) -> None:
+    """The whole network measured: the choice, each device's own best, untuned; nothing where it was not measured."""
+    found = measured_of(document)
+    if not found:
+        return
+    page.heading("The whole network, measured (median, [95 % interval])")
+    columns = [
+        Column(title="device", number=False, least=12, most=32),
+        Column(title="overlay"),
+        Column(title="", number=False, least=14),
+        Column(title="its own best"),
+        Column(title="", number=False, least=14),
+        Column(title="longer by"),
+        Column(title="untuned"),
+        Column(title="outputs off by"),
+    ]
+    ordered = sorted(found, key=lambda device: -(_longer(device, found[device]) or -2.0))
+    page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=6)
+    if len(ordered) > _MOST_DEVICES:
+        page.line(f"and {len(ordered) - _MOST_DEVICES} more devices, where it loses less: --json has all", indent=1)
+    rows = [row for row in document["network"] if row["failure"] is not None]
+    for row in rows[:_MOST_ITEMS]:
+        who = f"{named(row['device'], 32)}, {_choice_words(row)}"
+        page.item(f"{who}: it failed, {failure_words(row['failure'])}.")
+    if len(rows) > _MOST_ITEMS:
+        page.item(f"{len(rows) - _MOST_ITEMS} more failed: --json has them.")
+    dtype = document["model"]["dtype"]
+    for row in document["network"]:
+        if row["failure"] is None and wrong(row["max_error"], dtype):
+            told = f"{named(row['device'], 32)}, {_choice_words(row)}: measured, {outputs(row['max_error'], dtype)}."
+            page.item(told, "Do not deploy it.")
+
+
+def _choice_words(row: Mapping[str, Any]) -> str:
+    choice = str(row["choice"])
+    if choice.startswith("own:"):
+        host = choice[4:]
+        return "its own best" if host == row["device"] else f"what is best on {named(host, 32)}"
+    return "the overlay" if choice == "overlay" else named(choice)
+
+
+def _longer(device: str, choices: Choices) -> float | None:
+    """By what share the choice takes longer than the device's own best; None where not both were measured."""
+    chosen, own = time_of(choices, "overlay"), time_of(choices, f"own:{device}")
+    return None if chosen is None or not own else chosen / own - 1
+
+
+def _proof(found: Mapping[str, Choices]) -> str:
+    """The measured network in one sentence."""
+    longer = {device: value for device, c in found.items() if (value := _longer(device, c)) is not None}
+    if longer:
+        worst = max(longer, key=lambda device: longer[device])
+        mean = sum(longer.values()) / len(longer)
+        if len(longer) == 1:
+            told = f"Measured on {named(worst, 32)}, the whole network {_against(mean)} its own best"
+        else:
+            told = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own best "
+            told += f"on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
+        apart = [_apart(device, found[device]) for device in longer]
+        if None in apart and True not in apart:
+            told += "; how surely is unknown"
+        elif True not in apart:
+            told += "; all intervals overlap, so no difference is proved"
+    else:
+        told = "The whole network was measured, without any device's own best beside the choice"
+    untuned = [
+        before / chosen
+        for c in found.values()
+        if (before := time_of(c, "untuned")) is not None and (chosen := time_of(c, "overlay"))
+    ]
+    if untuned:
+        low, high = units.digits(min(untuned)), units.digits(max(untuned))
+        told += f"; it is {low if low == high else f'{low} to {high}'} times as fast as untuned"
+    return f"{told}."
+
+
+def _against(longer: float) -> str:
+    return f"takes {loss(longer)} longer than" if longer >= 0 else f"takes {loss(-longer)} less than"
+
+
+def _apart(device: str, choices: Choices) -> bool | None:
+    """Whether the intervals of the choice and of the device's own best do not overlap; None where one is unknown."""
+    one, other = choices["overlay"]["time"], choices[f"own:{device}"]["time"]
+    if None in (one["low_s"], one["high_s"], other["low_s"], other["high_s"]):
+        return None
+    return bool(one["low_s"] > other["high_s"] or other["low_s"] > one["high_s"])
+
+
+def _network_row(device: str, choices: Choices) -> list[str]:
+    chosen, own = choices.get("overlay"), choices.get(f"own:{device}")
+    longer = _longer(device, choices)
+    error = None if chosen is None else chosen["max_error"]
+    row = [device]
+    for one in (chosen, own):
+        dead = one is not None and one["failure"] is not None
+        time = None if one is None or dead else one["time"]
+        row += ["failed" if dead else units.time(median_of(time)), interval_of(time)]
+    row.append("-" if longer is None else f"{100 * longer + 0.0:.1f} %" if abs(longer) < 1 else loss(longer))
+    return [*row, like(time_of(choices, "untuned"), time_of(choices, "overlay")), units.small(error)]
+
+
+def devices_section(document: Mapping[str, Any], page: Page) -> None:
+    """What each device loses by the sum of its layers, the most first, and in which layer it loses most."""
+    layers, devices = document["layers"], document["devices"]
+    if not layers or len(devices) < 2:
+        return
+    sums = {device: _sums(layers, device) for device in devices}
+    ordered = sorted(devices, key=lambda device: -(sums[device][1] / sums[device][0] if sums[device][0] else 0.0))
+    page.heading("Each device, by the sum of its layers")
+    columns = [
+        Column(title="device", number=False, least=12, most=32),
+        Column(title="its own best"),
+        Column(title="the choice"),
+        Column(title="loses"),
+        Column(title="most in layer", number=False, least=16, most=40),
+        Column(title="there"),
+    ]
+    rows = []
+    for device in ordered[:_MOST_DEVICES]:
+        best, chosen = sums[device]
+        worst = max(layers, key=lambda one: one["regret"].get(device) or 0.0)
+        there = worst["regret"].get(device) or 0.0
+        lost = loss(chosen / best - 1) if best else "-"
+        rows.append([device, like(best, chosen), units.time(chosen), lost, *_there(worst["name"], there)])
+    page.table(columns, rows)
+    if len(ordered) > _MOST_DEVICES:
+        page.line(f"and {len(ordered) - _MOST_DEVICES} more devices, which lose less: --json has all", indent=1)
+
+
+def _there(name: str, regret: float) -> list[str]:
+    return [name, loss(regret)] if regret > 0 else ["-", "-"]
+
+
+def _sums(layers: Sequence[Mapping[str, Any]], device: str) -> tuple[float, float]:
+    """The layers' best times on a device, and those of the choice, each as often as the network calls it."""
+    both = [(one["weight"], one["theta"].get(device), one["times"].get(device)) for one in layers]
+    known = [(weight, theta, time) for weight, theta, time in both if theta is not None and time is not None]
+    return sum(w * theta for w, theta, _ in known), sum(w * time for w, _, time in known)
+
+
+def others_section(document: Mapping[str, Any], page: Page) -> None:
+    """What using one device's own best everywhere would lose, beside the choice."""
+    own, total, count = document["own"], document["total"], len(document["devices"])
+    if not own or not document["layers"] or count < 2:
+        return
+    page.heading("Beside one device's own best used on all of them (the network's mean, the worst layer)")
+    known = sorted((host for host in own if own[host]["M"] is not None), key=lambda host: own[host]["M"])
+    columns = [Column(title="used everywhere", number=False, least=16, most=40)]
+    columns += [Column(title="M"), Column(title="mean loss"), Column(title="worst")]
+    rows = [["the choice", metric(total["M"]), loss(total["mean_regret"]), loss(total["worst_regret"])]]
+    for host in known[:_MOST_DEVICES]:
+        one = own[host]
+        rows.append([f"best of {named(host, 32)}", metric(one["M"]), loss(one["M"] / count), loss(one["worst_regret"])])
+    page.table(columns, rows, bold=frozenset({0}))
+    if len(known) > _MOST_DEVICES:
+        page.line(f"and {len(known) - _MOST_DEVICES} more, which lose more: --json has all", indent=1, style="dim")
+    lacking = [named(host, 24) for host in own if own[host]["M"] is None]
+    if lacking:
+        page.item(f"Not known for {listed(lacking)}: its best was not measured on all devices.")
+
+
+def portfolio_section(document: Mapping[str, Any], page: Page) -> None:
+    """What several configurations a layer would bring, and which devices each serves."""
+    portfolio = document["portfolio"]
+    if portfolio is None:
+        return
+    size, total = portfolio["size"], document["total"]
+    each = many(size, "configuration")
+    page.heading(f"With {each} a layer")
+    count = max(1, len(document["devices"]))
+    told = f"M is {metric(portfolio['M'])} in place of {metric(total['M'])}: the network loses "
+    told += f"{'-' if portfolio['M'] is None else loss(portfolio['M'] / count)} on average"
+    guessed = [named(one["name"], 32) for one in portfolio["layers"] if not one["proven"]]
+    proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
+    say(page, f"{told}{proof if portfolio['layers'] else ''}.", indent=1)
+    alone = {one["name"]: one["M"] for one in document["layers"]}
+    columns = [Column(title="layer", number=False, least=16, most=40), Column(title="M"), Column(title="with one")]
+    columns += [Column(title="used"), Column(title="devices each", number=False, least=12, most=60)]
+    rows = []
+    for one in portfolio["layers"][:_MOST_LAYERS]:
+        used = list(dict.fromkeys(one["serves"].values()))
+        served = "; ".join(_served(one["serves"], identity) for identity in used)
+        rows.append([one["name"], metric(one["M"]), metric(alone.get(one["name"])), str(len(used)), served or "-"])
+    page.table(columns, rows)
+    if len(portfolio["layers"]) > _MOST_LAYERS:
+        page.line(f"and {len(portfolio['layers']) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
+
+
+def _served(serves: Mapping[str, str], identity: str) -> str:
+    """The devices that a configuration serves, by name where they are few."""
+    devices = [named(device, 16) for device, one in serves.items() if one == identity]
+    return ", ".join(devices) if len(devices) <= 3 else many(len(devices), "device")
+
+
+_MOST_LAYERS = 40
+_MOST_ITEMS = 8
+_SURE = 0.8
+"""From which share of resamplings on a choice counts as decided."""
+
+
+def collect_report(document: Mapping[str, Any], page: Page) -> None:
+    """What another device's configurations do on this one, layer by layer."""
+    layers, host, device = document["layers"], named(document["host"], 40), device_key(document["device"])
+    total, measured = (sum(layer[name] for layer in layers) for name in ("configurations", "measured"))
+    told = f"{many(total, 'configuration')} of {host} on {device}: {measured} measured"
+    failed = sum(layer["failed"] for layer in layers)
+    told += f", {failed} failed" if failed else ", none failed"
+    say(page, f"{told}, in {units.duration(document['seconds'])}.", answer=True)
+    say(page, _carried(layers, host, device))
+    where = f"{named(document['model']['name'])} in {named(document['model']['dtype'])}"
+    say(page, f"{many(len(layers), 'layer')} of {where} on {device_words(document['device'])}.")
+    _collected(layers, page)
+    failure_items(document["failures"], "Failures", page)
+    notes(document["notes"], page)
+    page.heading("Written")
+    page.path("records", document["records"])
+    page.path("from", document["source"])
+    page.path("next", f"gnomon overlay analyze {shlex.quote(document['source'])} {shlex.quote(document['records'])}")
+
+
+def _carried(layers: Sequence[Mapping[str, Any]], host: str, device: str) -> str:
+    """How well the host's own best does here, beside the best of what was carried over."""
+    known = [one for one in layers if one["best_s"] and one["host_best_here_s"] is not None]
+    if not known:
+        return f"Nothing is known of what is best on {host}: it has no time on {device}."
+    same = [one for one in known if one["host_best_here_s"] <= one["best_s"]]
+    told = f"What is best on {host} is the best of these on {device} too in {len(same)} of {many(len(known), 'layer')}"
+    if len(same) == len(known):
+        return f"{told}."
+    worst = max(known, key=_behind)
+    return f"{told}; elsewhere it takes up to {loss(_behind(worst))} longer ({named(worst['name'], 32)})."
+
+
+def _behind(layer: Mapping[str, Any]) -> float:
+    return float(layer["host_best_here_s"] / layer["best_s"] - 1)
+
+
+def _collected(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
+    if not layers:
+        return
+    page.heading("Layers (median of one call)")
+    columns = [
+        Column(title="layer", number=False, least=16, most=40),
+        Column(title="tried"),
+        Column(title="measured"),
+        Column(title="failed"),
+        Column(title="best here"),
+        Column(title="the host's"),
+        Column(title="longer by"),
+    ]
+    rows = []
+    for one in layers[:_MOST_LAYERS]:
+        best, carried = one["best_s"], one["host_best_here_s"]
+        behind = loss(_behind(one)) if best and carried is not None else "-"
+        counts = [str(one[name]) for name in ("configurations", "measured", "failed")]
+        rows.append([one["name"], *counts, units.time(best), like(carried, best), behind])
+    page.table(columns, rows)
+    if len(layers) > _MOST_LAYERS:
+        page.line(f"and {len(layers) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
+
+
+def analyze_report(document: Mapping[str, Any], page: Page) -> None:
+    """One configuration a layer for all devices: what it loses, the proof, the layers, and what was left out."""
+    say(page, _answer(document), answer=True)
+    proof_sentence(document, page)
+    _about(document, page)
+    network_section(document, page)
+    _layers(document, page)
+    devices_section(document, page)
+    others_section(document, page)
+    portfolio_section(document, page)
+    _left_out(document, page)
+    notes(document["notes"], page)
+    _written(document, page)
+
+
+def _answer(document: Mapping[str, Any]) -> str:
+    """The answer in one sentence: what the choice loses on average, and where it loses most."""
+    layers, devices, total = document["layers"], document["devices"], document["total"]
+    if not layers:
+        return f"No layer could be decided for {many(len(devices), 'device')}."
+    told = f"One configuration a layer for {many(len(devices), 'device')}: "
+    worst = max(layers, key=lambda one: one["worst_regret"])
+    if worst["worst_regret"] <= 0:
+        what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
+        return f"{told}{what}."
+    ends = [total.get(name) for name in ("M_low", "M_high")]
+    known = None not in ends
+    interval = f" [{', '.join(f'{100 * end / len(devices):.1f}' for end in ends)}]" if known else ""
+    return (
+        f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
+        f"at worst {loss(worst['worst_regret'])} (layer {named(worst['name'], 32)} on "
+        f"{named(worst['worst_device'], 32)})."
+    )
+
+
+def _about(document: Mapping[str, Any], page: Page) -> None:
+    layers, model = document["layers"], document["model"]
+    tried = sum(layer["configurations"] for layer in layers)
+    hosts = [named(host, 24) for host in document["hosts"]]
+    told = f"{many(len(layers), 'layer')} of {named(model['name'])} in {named(model['dtype'])}, "
+    told += f"{many(tried, 'configuration')} ranked"
+    say(page, f"{told}{f', found on {listed(hosts)}' if hosts else ''}.")
+
+
+def _layers(document: Mapping[str, Any], page: Page) -> None:
+    layers = document["layers"]
+    if not layers:
+        return
+    page.heading("The choice of each layer, the largest share of the time first")
+    sure = any(layer["confidence"] is not None for layer in layers)
+    bounds = any(layer["M_low"] is not None and layer["M_high"] is not None for layer in layers)
+    columns = [
+        Column(title="layer", number=False, least=16, most=40),
+        Column(title="share"),
+        Column(title="M"),
+        *([Column(title="95 % interval", number=False, least=14)] if bounds else []),
+        Column(title="mean loss"),
+        Column(title="worst"),
+        Column(title="on", number=False, least=8, most=24),
+        Column(title="ranked"),
+        *([Column(title="sure")] if sure else []),
+        Column(title="next M"),
+        Column(title="configuration", number=False, least=16),
+        Column(title="found on", number=False, least=8, most=24),
+    ]
+    ordered = largest_first(layers)
+    rows = [_layer_row(layer, bounds=bounds, sure=sure) for layer in ordered[:_MOST_LAYERS]]
+    page.table(columns, rows, split=7 if bounds else 6)
+    rest(ordered[_MOST_LAYERS:], page)
+    count = len(document["devices"])
+    told = f"M: the losses on {many(count, 'device')} added up, each against that device's own best; 0 is best on all."
+    page.line(told if not sure else f"{told} Sure: how often resampled times choose the same.", indent=1, style="dim")
+    doubtful = [
+        named(one["name"], 32) for one in ordered if one["confidence"] is not None and one["confidence"] < _SURE
+    ]
+    if doubtful:
+        page.item(
+            f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
+            "The next ones are about as good; more samples would tell which is better.",
+        )
+
+
+def _layer_row(layer: Mapping[str, Any], *, bounds: bool, sure: bool) -> list[str]:
+    low, high, second = layer["M_low"], layer["M_high"], layer["runner_up"]
+    interval = "-" if low is None or high is None else f"[{metric(low)}, {metric(high)}]"
+    worst = layer["worst_device"] if layer["worst_regret"] > 0 else "-"
+    return [
+        layer["name"],
+        share_of(layer["share"]),
+        metric(layer["M"]),
+        *([interval] if bounds else []),
+        loss(layer["mean_regret"]),
+        loss(layer["worst_regret"]),
+        worst or "-",
+        str(layer["configurations"]),
+        *(["-" if layer["confidence"] is None else units.share(layer["confidence"])] if sure else []),
+        "-" if second is None else metric(second["M"]),
+        layer["configuration"],
+        layer["host"],
+    ]
+
+
+def _left_out(document: Mapping[str, Any], page: Page) -> None:
+    """Layers without a choice, and configurations that were not ranked or failed."""
+    undecided, layers = document["undecided"], document["layers"]
+    lost: Counter[str] = Counter()
+    unranked = 0
+    for layer in layers:
+        unranked += len(layer["incomplete"])
+        lost.update(named(device, 32) for one in layer["incomplete"] for device in one["missing"])
+    failures: Counter[tuple[str, str, str]] = Counter()
+    said: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+    for one in (row for layer in layers for row in layer["failed"]):
+        kind = (str(one["device"]), str(one["stage"]), str(one["kind"]))
+        failures[kind] += 1
+        said.setdefault(kind, one)
+    if not (undecided or unranked or failures):
+        return
+    page.heading("Left out")
+    for row in undecided[:_MOST_ITEMS]:
+        page.item(f"Layer {named(row['name'])} has no choice: {sentence(named(row['reason'], 200))}")
+    if len(undecided) > _MOST_ITEMS:
+        page.item(f"{many(len(undecided) - _MOST_ITEMS, 'more layer has', 'more layers have')} no choice.")
+    if unranked:
+        where = [f"{name} ({count})" for name, count in lost.most_common()]
+        page.item(
+            f"{many(unranked, 'configuration is', 'configurations are')} not ranked, without a time on "
+            f"{listed(where)}.",
+            "gnomon overlay collect measures them there.",
+        )
+    for kind, count in failures.most_common(_MOST_ITEMS):
+        times = f"{count} times " if count > 1 else ""
+        page.item(f"On {named(kind[0], 32)}: {times}{sentence(failure_words(said[kind]))}")
+    if len(failures) > _MOST_ITEMS:
+        page.item(f"{many(len(failures) - _MOST_ITEMS, 'more kind')} of failure: --json has them.")
+
+
+def _written(document: Mapping[str, Any], page: Page) -> None:
+    written = document["written"]
+    libraries = sorted(written["libraries"].items())
+    if not (written["records"] or written["databases"] or libraries):
+        return
+    page.heading("Written")
+    for label, paths in (("records", written["records"]), ("database", written["databases"])):
+        for _, path in sorted(paths.items())[:_MOST_ITEMS]:
+            page.path(label, path)
+    for _, path in libraries[:_MOST_ITEMS]:
+        page.path("library", path)
+    if len(libraries) > _MOST_ITEMS:
+        page.line(f"and {len(libraries) - _MOST_ITEMS} more libraries: --json has all", indent=2, style="dim")
+    if libraries:
+        page.path("run it", f"gnomon exec {shlex.quote(libraries[0][1])}")

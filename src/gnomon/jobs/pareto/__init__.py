@@ -1,0 +1,1 @@
+"""`gnomon pareto`: the assignments that are Pareto-optimal in time and memory."""

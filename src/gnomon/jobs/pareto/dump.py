@@ -1,0 +1,268 @@
+"""pareto_profiler's dumps for `pareto`: written from what was measured, and searched in place of a device.
+
+`pareto --from DUMP`: searches over what a dump of pareto_profiler holds, in place of a device.
+
+The dump of a search that goes on: what it has run so far, so that one that is ended leaves that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from gnomon.core.front.front import Certificate
+from gnomon.core.space import Slot, Space
+from gnomon.errors import MeasurementError, ProblemError, UsageError
+from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
+from gnomon.formats.pareto.oplist import is_type
+from gnomon.jobs.pareto.prove import sampled_points
+from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+from gnomon.jobs.pareto.search import EXACT, Plan, Searched, in_one_box, joined, search, searched
+from gnomon.jobs.pareto.space import DecisionSpace, Evaluator
+from gnomon.measure.environment import Doubt
+from gnomon.search.base import Assignment, Cost
+from gnomon.search.driver import Trail
+from gnomon.search.hlps import Coarse, grouped
+from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.system.files import save_text
+
+_MOST_BYTES = 64 << 20
+
+
+def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
+    """Read a dump from a file. ProblemError for whatever is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ProblemError(
+            f"the dump {path} cannot be read: {error.strerror or error}", hint="Give a JSON file of pareto_profiler."
+        ) from error
+    try:
+        return read_dump(text, backends or None)
+    except ProblemError as error:
+        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+class Recorded:
+    """A dump in place of a device: what it holds of an assignment, None for what it lacks.
+
+    `space` has the backends of each slot that occur in the dump: others do not take its operators, or were never tried.
+    """
+
+    def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
+        for name in objectives:
+            if name not in (LATENCY, MEMORY):
+                raise UsageError(f"a dump does not tell {name}", hint=f"It tells {LATENCY} and {MEMORY}.")
+        self._dump = dump.space
+        self.space = narrowed(dump)
+        self._costs: dict[int, Cost] = {}
+        for row in dump.solutions:
+            both = {LATENCY: row.time_ms * 1e-3, MEMORY: row.memory_kib * 1024.0}
+            self._costs[row.id] = tuple(both[name] for name in objectives)
+
+    def __call__(self, assignment: Assignment) -> Cost | None:
+        """What it cost in each objective."""
+        return self._costs.get(self.code(assignment))
+
+    def code(self, assignment: Assignment) -> int:
+        """The dump's code of an assignment of the narrowed space."""
+        return self._dump.encode(self._dump.indices(self.space.names(assignment)))
+
+
+def narrowed(dump: Dump) -> Space:
+    """The space of a dump with the backends alone that occur in it, slot by slot. ProblemError for an empty dump."""
+    if not dump.solutions:
+        raise ProblemError("the dump holds no solution", hint="Give a dump of something that was measured.")
+    seen: list[set[int]] = [set() for _ in dump.slots]
+    for row in dump.solutions:
+        for used, digit in zip(seen, dump.space.decode(row.id), strict=True):
+            used.add(digit)
+    return Space(
+        tuple(
+            Slot(name, tuple(dump.backends[d] for d in sorted(used)))
+            for name, used in zip(dump.slots, seen, strict=True)
+        )
+    )
+
+
+def coarse_of(dump: Dump, space: Space) -> Coarse | None:
+    """The space by operator type of a dump by index, where its file tells the types."""
+    if dump.opmap is None or dump.opname_by_indx is None:
+        return None
+    types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))
+    labels = [f"type {types[group]}" for group in range(len(dump.slots))]
+    try:
+        return None if len(set(labels)) == len(labels) else grouped(space, labels)
+    except ProblemError:  # slots of one type without a backend in common
+        return None
+
+
+def check_room(extra: Sequence[str]) -> None:
+    """UsageError where something beside the backends of operators is to be chosen, which the form has no place for."""
+    if extra:
+        raise UsageError(
+            f"pareto_profiler's dumps have no place for {', '.join(extra)}",
+            hint="Leave --dumpfile out, or give each --option one value alone.",
+        )
+
+
+def check_dumpable(space: DecisionSpace) -> None:
+    """UsageError where the published form has no place for a space, before anything is measured."""
+    check_room([slot.name for slot in space.space.slots[space.operator_slots :]])
+    names = [slot.name for slot in space.space.slots] if space.by == "type" else list(space.kinds)
+    strange = next((name for name in names if not is_type(name)), None)
+    if strange is not None or not all(map(is_type, space.backends)):
+        raise UsageError(
+            f"pareto_profiler's dumps have no place for the name {strange or space.backends!r}",
+            hint="Leave --dumpfile out.",
+        )
+
+
+def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, found: Searched) -> Dump:
+    """The dump of what was measured: milliseconds, KiB, and the codes over all backends."""
+    solutions = tuple(
+        DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
+        for assignment, latency_s, memory in rows
+    )
+    by_name = space.by == "type"
+    brute = plan.strategy == "exhaustive"
+    grouping = space.grouping
+    return Dump(
+        mode="name" if by_name else "index",
+        slots=tuple(slot.name for slot in space.space.slots),
+        backends=space.backends,
+        solutions=solutions,
+        opmap=None if by_name or grouping is None else grouping.slot_of,
+        oplist=tuple(dict.fromkeys(space.kinds)),
+        opname_by_indx=None if by_name else space.kinds,
+        sample_count=None if brute else len(found.told),
+        profiling_s=None if brute else found.seconds,
+        spelling="brute-force" if brute else "sampler",
+    )
+
+
+def dump_again(dump: Dump, looked: Collection[int], plan: Plan, found: Searched) -> Dump:
+    """The part of a dump that a search looked at, by its codes."""
+    brute = plan.strategy == "exhaustive" and (dump.opmap is None or dump.opname_by_indx is not None)
+    return replace(
+        dump,
+        solutions=tuple(row for row in dump.solutions if row.id in looked),
+        configs={code: text for code, text in dump.configs.items() if code in looked},
+        sample_count=None if brute else len(found.told),
+        profiling_s=None if brute else found.seconds,
+        spelling="brute-force" if brute else "sampler",
+    )
+
+
+def save_dump(dump: Dump, path: Path) -> None:
+    """Write a dump to a file, whole or not at all. UsageError where that cannot be."""
+    save_text(write_dump(dump), path, what="the dump", option="--dumpfile")
+
+
+def check_file(path: Path) -> None:
+    """UsageError where a file cannot be written, which is better known before an hour of measuring than after it."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
+
+
+_RECORDED = "as the dump has it"
+
+
+def search_dump(asked: ParetoRequest, source: Path) -> Pareto:
+    """Search what a dump holds: nothing is measured, so nothing is proved but what its figures say.
+
+    Raises GnomonError: the dump cannot be read, or holds nothing that the searches meet.
+    """
+    if asked.pick is not None or asked.under:
+        raise UsageError("a dump has no model to deploy", hint="Give the model itself, with the same search.")
+    if any(plan.strategy == EXACT for plan in asked.plans):
+        raise UsageError("a dump has no prices of operators to solve for", hint="Use --search brute.")
+    start = time.monotonic()
+    dump = load_dump(source, asked.backends)
+    evaluate = Recorded(dump, asked.objectives)
+    space, code = evaluate.space, evaluate.code
+    coarse = coarse_of(dump, space)
+    searches = in_one_box([search(space, plan, evaluate, coarse=coarse, clock=time.monotonic) for plan in asked.plans])
+    found = joined(searches)
+    lacking = sum(t.cost is None for t in found.told)
+    if not found.results:
+        raise MeasurementError(
+            f"the search met nothing that {source} holds, in {len(found.told)} evaluations",
+            hint="Use --search brute, or more --iterations.",
+        )
+    told = [Doubt(kind="dump", message=message, hint="See docs/pareto-formats.md.") for message in dump.doubts]
+    if lacking:
+        message = f"{lacking} of the {len(found.told)} assignments that were asked for are not in the dump"
+        told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
+    if asked.dumpfile is not None:
+        save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
+
+    def label(assignment: Sequence[int]) -> str:
+        return _dump_label(space.names(assignment), dump.slots)
+
+    return Pareto(
+        asked=asked,
+        lived=None,
+        space=space,
+        published=dump.space,
+        operator_slots=len(space.slots),
+        searched=found,
+        searches=searches,
+        samples=tuple((code(t.assignment), label(t.assignment)) for t in found.told),
+        points=tuple(sampled_points(found.front, code, label)),
+        proved=False,
+        left_out=0,
+        certificate=Certificate(kind="complete" if found.complete and not lacking else "heuristic"),
+        prices=dict.fromkeys(asked.objectives, _RECORDED),
+        failures=(),
+        missing=(),
+        doubts=tuple(told),
+        seconds=time.monotonic() - start,
+        dumpfile=asked.dumpfile,
+    )
+
+
+def _dump_label(names: Sequence[str], slots: Sequence[str]) -> str:
+    most = max(dict.fromkeys(names), key=names.count)
+    others: dict[str, list[str]] = {}
+    for slot, name in zip(slots, names, strict=True):
+        if name != most:
+            others.setdefault(name, []).append(slot)
+    told = [
+        f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
+        for name, members in others.items()
+    ]
+    return "; ".join([most, *told])
+
+
+_SHARE = 0.02
+"""Writing takes no more of the time than this: a long search has a long dump."""
+
+
+class PartialDump:
+    """Writes the dump that is asked for, if one is, again and again while a search goes on."""
+
+    def __init__(self, asked: ParetoRequest, evaluator: Evaluator) -> None:
+        self._asked, self._evaluator = asked, evaluator
+        self._start_s = time.monotonic()
+        self._next_s = 0.0
+
+    def save(self, evaluations: int) -> None:
+        """So many evaluations are done. A full disk is told at the end, when the whole dump is written."""
+        path, space, begin_s = self._asked.dumpfile, self._evaluator.space, time.monotonic()
+        if path is None or begin_s < self._next_s:
+            return
+        rows = self._evaluator.dump_rows()
+        if rows:
+            none = searched(space.space, Trail(told=()), seconds=begin_s - self._start_s)
+            dump = dump_of(space, rows, self._asked.plan, none)
+            with suppress(UsageError):
+                save_dump(replace(dump, sample_count=None if dump.sample_count is None else evaluations), path)
+        now_s = time.monotonic()
+        self._next_s = now_s + (now_s - begin_s) / _SHARE

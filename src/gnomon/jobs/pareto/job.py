@@ -1,0 +1,286 @@
+"""The job `pareto`: the front of latency, peak memory and other objectives. docs/pareto.md is its design."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.front.front import Certificate
+from gnomon.errors import GnomonError, MeasurementError, UsageError
+from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_file, check_room, dump_of, save_dump, search_dump
+from gnomon.jobs.pareto.exact import check_priced, exact_search
+from gnomon.jobs.pareto.prove import (
+    Point,
+    Worth,
+    check_bounds,
+    choose,
+    decide,
+    enough,
+    measure_points,
+    sampled_points,
+    worth_proving,
+)
+from gnomon.jobs.pareto.records import DecidingClock, Lived, Pareto, ParetoRequest
+from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
+from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
+from gnomon.measure.energy import ENERGY
+from gnomon.measure.environment import Doubt
+from gnomon.measure.progress import Progress, Watch
+from gnomon.search.base import Told
+from gnomon.session.model_session import Lab, open_lab, stopped_doubts
+from gnomon.session.objectives import Goal, goals_of
+from gnomon.session.package import check_destination, write_package
+from gnomon.session.prove import Verified, verify
+from gnomon.session.reference import doubts, reference
+from gnomon.session.request import Request, patiently, timed
+from gnomon.session.targets import asking_energy, check_counters, energy_source
+
+_SOURCES = {
+    "latency": "the time of a call in whole runs, a fresh process each",
+    "peak-memory": "the most resident memory of a fresh process, with the program around the runtime",
+    "cpu-time": "the CPU time of a call in whole runs, a fresh process each",
+    "output-error": "the largest difference of outputs from the reference, relative to its largest magnitude",
+}
+
+
+class _Steps:
+    """Shows the search as one stage, in place of the stages of its evaluations."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch, self.searching = watch, False
+        self._start = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if self._watch is not None and not self.searching:
+            self._watch(progress)
+
+    def search(self, done: int, total: int) -> None:
+        """So many evaluations are done."""
+        if not done:
+            self._start = time.monotonic()
+        left = (time.monotonic() - self._start) / done * (total - done) if done else None
+        if self._watch is not None:
+            self._watch(Progress(stage="search", done=done, total=total, left_s=left))
+
+
+def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Pareto:
+    """Search the front, measure it again side by side, and deploy the point that is asked for.
+
+    `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
+    at most one evaluation repeated; the same one with more evaluations goes on from there. Raises GnomonError.
+    """
+    if asked.request is None and asked.source is None:
+        raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
+    if asked.request is not None and asked.source is not None:
+        raise UsageError("a model and a dump are given", hint="Give a model, or --from DUMP.")
+    if asked.backends and asked.source is None:
+        raise UsageError("--codes names the digits of a dump", hint="Leave it out, or give --from DUMP.")
+    goals = goals_of(asked.objectives)
+    asked = replace(asked, objectives=tuple(goal.name for goal in goals))
+    check_plans(asked.plans)
+    check_installed(asked.plans)
+    check_bounds(asked.objectives, asked.pick, asked.under)
+    check_counters(asked.objectives, asked.counters)
+    if asked.dumpfile is not None:
+        check_file(asked.dumpfile)
+        check_room([name for name, values in asked.options.items() if len(values) != 1])
+    if asked.source is not None:
+        return search_dump(asked, asked.source)
+    assert asked.request is not None  # noqa: S101 - a model is given
+    if asked.plan.strategy == EXACT:
+        check_priced(asked.objectives)
+    deploys = asked.pick is not None or bool(asked.under)
+    began_without = asked.out is None or not asked.out.exists()
+    if deploys:
+        if asked.out is None:
+            raise UsageError("there is no place for the package", hint="Give --out DIR.")
+        check_destination(asked.out, overwrite=asked.overwrite)
+    precisions = tuple(dict.fromkeys((*asked.request.wish.precisions, *wished_precisions(asked.options))))
+    request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
+    request = timed(asking_energy(request, asked.objectives, asked.counters))
+
+    def once(again: Request) -> Pareto:
+        # What lies there then was written before the device vanished.
+        more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
+        return _measured(more, again, goals, watch, tell)
+
+    return patiently(once, request, tell)
+
+
+def _measured(
+    asked: ParetoRequest,
+    request: Request,
+    goals: Sequence[Goal],
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
+) -> Pareto:
+    steps = _Steps(watch)
+    # One campaign for all searches of a model with these settings: what one has run, another need not run again.
+    with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
+        space = decision_space(lab, asked.by, asked.options)
+        if asked.dumpfile is not None:
+            check_dumpable(space)
+        sensitivity = reference(lab)
+        evaluator = Evaluator(lab=lab, space=space, goals=goals)
+        searches, certificate, prices = _search(asked, space, evaluator, steps)
+        found = joined(searches)
+        points, worth = _prove(evaluator, found, predicted=asked.plan.strategy == EXACT)
+        if asked.dumpfile is not None:
+            save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, found), asked.dumpfile)
+        extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
+        chosen = _chosen(lab, points, asked)
+        verified = None if chosen is None else _deploy(lab, space, chosen, asked)
+        lab.runner.finish(_decision(points, chosen))
+        return Pareto(
+            asked=asked,
+            lived=Lived(
+                model=request.model,
+                graph=space.targets[0].placed.graph if space.operator_slots else lab.graph,
+                device=lab.device.name,
+                fingerprint=lab.device.fingerprint,
+                versions={name: probe.version for name, probe in lab.probes.items()},
+                clock=_clock(points),
+                sample_clock=evaluator.clock or "wall",
+                sensitivity=sensitivity,
+                campaign=lab.runner.campaign.id,
+                resumed=lab.runner.resumed,
+            ),
+            space=space.space,
+            published=space.published,
+            operator_slots=space.operator_slots,
+            searched=found,
+            searches=searches,
+            samples=tuple((space.code(t.assignment), space.label(t.assignment)) for t in found.told),
+            points=tuple(points),
+            proved=worth.sessions > 0,
+            sessions=worth.sessions,
+            enough=enough(points) if worth.sessions and request.effort.processes_most > 1 else None,
+            left_out=worth.left_out,
+            behind=worth.behind,
+            noise=worth.noise,
+            certificate=certificate,
+            prices=prices,
+            failures=tuple((space.label(a), reason) for a, reason in evaluator.failures.items()),
+            missing=tuple(lab.missing),
+            doubts=(*doubts(lab, sensitivity), *extra),
+            seconds=request.used_s,
+            waited_s=request.waited_s,
+            chosen=chosen,
+            verified=verified,
+            package=asked.out if chosen is not None else None,
+            dumpfile=asked.dumpfile,
+        )
+
+
+def _search(
+    asked: ParetoRequest, space: DecisionSpace, evaluator: Evaluator, steps: _Steps
+) -> tuple[tuple[Searched, ...], Certificate, dict[str, str]]:
+    """The results of each search, what is proved of them all, and what the objectives' numbers are made of."""
+    if asked.plan.strategy == EXACT:
+        exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
+        return (exact,), certificate, prices
+    total, before = sum(plan.budget(space.space) for plan in asked.plans), 0
+    searches: list[Searched] = []
+    partial = PartialDump(asked, evaluator)
+
+    def told(count: int, new: Told) -> None:
+        steps.search(before + count, total)
+        partial.save(before + count)
+
+    def stop() -> bool:
+        return evaluator.lab.runner.over("search")
+
+    steps.searching = True
+    steps.search(0, total)
+    for plan in asked.plans:
+        known = evaluator.replayed
+        made = search(
+            space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic, stop=stop
+        )
+        searches.append(replace(made, replayed=evaluator.replayed - known))
+        before += len(made.told)
+    steps.searching = False
+    found = joined(searches)
+    if not found.results:
+        reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"
+        raise MeasurementError(
+            f"no assignment ran and told every objective ({reasons[:600]})",
+            hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
+        )
+    kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
+    sources = {**_SOURCES, ENERGY: energy_source(evaluator.lab.counters)}
+    return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
+
+
+def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], Worth]:
+    """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
+    lab, space = evaluator.lab, evaluator.space
+    costs = {told.assignment: told for told in (*found.beside, *found.results)}
+    samples = evaluator.samples(tuple(costs.values()))
+    worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
+    contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
+    points = [
+        Point(
+            assignment=sample.assignment,
+            code=space.code(sample.assignment),
+            label=space.label(sample.assignment),
+            contender=contenders[sample.assignment],
+            sampled=costs[sample.assignment].cost,
+            estimates=None,
+            single=sample.single is not None,
+        )
+        for sample in worth.chosen
+    ]
+    again = measure_points(lab, list(contenders.values()))
+    for assignment, contender in contenders.items():
+        evaluator.measured.setdefault(assignment, again.measured[contender.key])
+    if any(m.ok for m in again.measured.values()):
+        clocks = {c.key: evaluator.clock_of(a, again.measured[c.key]) for a, c in contenders.items()}
+        return decide(evaluator.goals, points, again.at_one_speed(), clocks), replace(worth, sessions=again.sessions)
+    if lab.link is not None and not lab.runner.stopped:
+        raise MeasurementError("no point of the front ran again", hint="Start the command again at a quieter time.")
+    sampled = sampled_points(found.front, space.code, space.label, evaluator.clock or "wall")
+    return sampled, Worth(chosen=(), noise=worth.noise)
+
+
+def _clock(points: Sequence[Point]) -> DecidingClock:
+    """The clock of all points, or that they differ."""
+    clocks = {point.clock for point in points if point.clock is not None}
+    return clocks.pop() if len(clocks) == 1 else "mixed"
+
+
+def _proof_doubts(request: Request, *, proved: bool) -> list[Doubt]:
+    if not proved:
+        hint = "Leave out --no-profile to measure it again side by side."
+        return [Doubt(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]
+    if request.effort.processes_most < 2:
+        message = "one process cannot tell a difference from its luck, so no point was found dominated"
+        return [Doubt(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
+    return []
+
+
+def _chosen(lab: Lab, points: Sequence[Point], asked: ParetoRequest) -> Point | None:
+    """The point that is asked for; the campaign is finished also where there is none, as all is measured."""
+    try:
+        return choose(points, asked.objectives, asked.pick, asked.under)
+    except GnomonError:
+        lab.runner.finish(_decision(points, None))
+        raise
+
+
+def _decision(points: Sequence[Point], chosen: Point | None) -> dict[str, Any]:
+    count = sum(p.number is not None for p in points)
+    told = "1 point is on the front" if count == 1 else f"{count} points are on the front"
+    reason = f"{told}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{told}."
+    return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
+
+
+def _deploy(lab: Lab, space: DecisionSpace, chosen: Point, asked: ParetoRequest) -> Verified:
+    """Write the package of a point and run it from its own files."""
+    out = asked.out or Path()
+    contender = chosen.contender or space.contender(lab, chosen.assignment)
+    write_package(lab, contender, out, overwrite=asked.overwrite)
+    return verify(lab, out, contender)

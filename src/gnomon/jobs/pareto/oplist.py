@@ -1,0 +1,237 @@
+"""The job `oplist`: what the digits of a model's codes belong to, and pareto_profiler's oplist.json of it.
+
+The report of `gnomon oplist`, made from its JSON document alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.graph import By, Graph, Grouping, grouped
+from gnomon.core.space import Space, decimal
+from gnomon.errors import ModelError, ProblemError, UsageError
+from gnomon.formats.onert.operators import ir_opcode
+from gnomon.formats.pareto.config import write_config
+from gnomon.formats.pareto.oplist import OpList, write_oplist
+from gnomon.models.load import load
+from gnomon.models.model import Model
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+from gnomon.system.files import save_text
+
+DEFAULT_BACKENDS = ("cpu", "acl_cl")
+"""What pareto_profiler takes where nothing else is said."""
+
+_MOST_BACKENDS = 10
+_ONERT_FORMATS = ("tflite", "circle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistReport:
+    """The slots of a model, the backends by digit, and the oplist; `oplist` is None where onert takes no such model.
+
+    `opcodes` are onert's names of the model's types, None for a type that onert does not load. `file` is where the
+    oplist was written, if it was.
+    """
+
+    model: Model
+    grouping: Grouping
+    backends: tuple[str, ...]
+    opcodes: dict[str, str | None]
+    oplist: OpList | None
+    file: Path | None = None
+
+    @property
+    def space(self) -> Space:
+        """The space of the codes."""
+        return self.grouping.space(self.backends)
+
+    def document(self) -> dict[str, Any]:
+        """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
+        graph, space = self.model.graph, self.space
+        slots = [
+            {
+                "digit": digit,
+                "name": group.name,
+                "types": list(group.types),
+                "opcodes": list(dict.fromkeys(self.opcodes[name] for name in group.types)),
+                "operators": list(group.operators),
+                "data_bytes": group.data_bytes,
+            }
+            for digit, group in enumerate(self.grouping.groups)
+        ]
+        return {
+            "model": {
+                "path": str(self.model.path),
+                "format": graph.format,
+                "digest": graph.digest,
+                "operators": len(graph.operators),
+                "macs": graph.macs,
+            },
+            "by": self.grouping.by,
+            "backends": list(self.backends),
+            "opcodes": self.opcodes,
+            "slots": slots,
+            "codes": decimal(space.size),
+            "example": self._example(space),
+            "oplist": None if self.oplist is None else _form(self.oplist),
+            "file": None if self.file is None else str(self.file),
+        }
+
+    def _example(self, space: Space) -> dict[str, Any]:
+        """The code that puts only the third slot, or the last of fewer, on the second backend."""
+        assignment = [0] * len(space.slots)
+        digit = min(3, len(assignment)) - 1
+        assignment[digit] = min(1, len(self.backends) - 1)
+        chosen = space.names(assignment)
+        config = None
+        if self.oplist is not None:
+            config = write_config(self.oplist.slots, self.oplist.opmap, self.backends, chosen).strip()
+        return {
+            "code": decimal(space.encode(assignment)),
+            "slot": self.grouping.groups[digit].name,
+            "backend": chosen[digit],
+            "others": self.backends[0],
+            "config": config,
+        }
+
+
+def oplist(
+    path: str | Path, by: By = "type", *, backends: Sequence[str] = DEFAULT_BACKENDS, out: Path | None = None
+) -> OplistReport:
+    """Read a model, group its operators, and write the oplist to `out` if that is given.
+
+    By type the slots are onert's types, in the published form by name; by group and by operator the form is that by
+    index. Raises ModelError for a model that cannot be read, that is empty or, where an oplist is to be written, that
+    onert does not load; UsageError for backends or a file that cannot be meant.
+    """
+    _check(backends)
+    model = load(path)
+    graph = model.graph
+    if not graph.operators:
+        raise ModelError(f"the model {path} has no operator", hint="Give a model that computes something.")
+    loads = graph.format in _ONERT_FORMATS
+    opcodes = {op.type: ir_opcode(op.type) if loads else None for op in graph.operators}
+    kinds = [opcodes[op.type] or op.type for op in graph.operators]
+    grouping = grouped(graph, by, kinds)
+    found = _oplist(graph, grouping, kinds) if all(opcodes.values()) else None
+    if out is not None:
+        if found is None:
+            raise _not_onert(graph, opcodes)
+        save_text(write_oplist(found), out, what="the oplist")
+    return OplistReport(
+        model=model, grouping=grouping, backends=tuple(backends), opcodes=opcodes, oplist=found, file=out
+    )
+
+
+def _check(backends: Sequence[str]) -> None:
+    good = all(name and name.isascii() and not set(name) & set(" \t\r\n\"';=") for name in backends)
+    if not 1 <= len(backends) <= _MOST_BACKENDS or len(set(backends)) != len(backends) or not good:
+        raise UsageError(
+            f"{','.join(backends)!r} are no backends by digit",
+            hint=f"Give up to {_MOST_BACKENDS} different names, such as: cpu,acl_cl,acl_neon",
+        )
+
+
+def _oplist(graph: Graph, grouping: Grouping, kinds: Sequence[str]) -> OpList | None:
+    types = tuple(dict.fromkeys(kinds))
+    try:
+        if grouping.by == "type":
+            return OpList(oplist=types)
+        return OpList(oplist=types, opmap=grouping.slot_of, opname_by_indx=tuple(kinds))
+    except ProblemError as error:  # more slots or nodes than the form is read with
+        raise ModelError(f"no oplist can be made by {grouping.by}: {error.message}", hint="Use --by type.") from error
+
+
+def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
+    unknown = ", ".join(name for name, opcode in opcodes.items() if opcode is None)
+    if graph.format not in _ONERT_FORMATS:
+        return ModelError(
+            f"onert does not load {graph.format} models, so there is no oplist to write",
+            hint="Give a TFLite or Circle model, or leave --out out to see the slots alone.",
+        )
+    return ModelError(
+        f"onert does not load operators of type {unknown}, so there is no oplist to write",
+        hint="Give a model without them, or leave --out out to see the slots alone.",
+    )
+
+
+def _form(found: OpList) -> dict[str, Any]:
+    form: dict[str, Any] = {"oplist": list(found.oplist)}
+    if found.opmap is not None and found.opname_by_indx is not None:
+        form |= {"opmap": list(found.opmap), "opname_by_indx": list(found.opname_by_indx)}
+    return form
+
+
+_ROWS = 60
+_SLOTS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}
+
+
+def oplist_report(document: dict[str, Any], page: Page) -> None:
+    """The slots, the number of codes, and what one code means."""
+    slots, model = document["slots"], document["model"]
+    what = _SLOTS[document["by"]] + ("" if len(slots) == 1 else "s")
+    if document["by"] == "group" and len(slots) != 1:
+        what = "groups of one type and data size"
+    backends = "1 backend" if len(document["backends"]) == 1 else f"{len(document['backends'])} backends"
+    codes = "1 code" if document["codes"] == "1" else f"{_codes(document)} codes"
+    page.headline(f"{len(slots)} {what}, {backends}: {codes}.")
+    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
+    page.line(f"{Path(model['path']).name} ({model['format']}, {operators}).")
+    digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document["backends"]))
+    page.line(f"The digits: {digits}; the first slot is the least significant.")
+    _table(document, page)
+    unknown = [name for name, opcode in document["opcodes"].items() if opcode is None]
+    page.heading("Example")
+    example = document["example"]
+    rest = f" and all others on {example['others']}" if len(slots) > 1 else ""
+    page.line(f"Code {_short(example['code'])} puts {example['slot']} on {example['backend']}{rest}.", indent=1)
+    if example["config"] is not None and len(example["config"]) <= 400:
+        page.path("settings", example["config"])
+    if unknown:
+        page.heading("Doubts")
+        if model["format"] in ("tflite", "circle"):
+            page.item(
+                f"onert does not load operators of type {', '.join(unknown)}.", "There is no oplist of the model."
+            )
+        else:
+            page.item(f"onert does not load {model['format']} models.", "There is no oplist of the model.")
+    elif document["file"] is None:
+        page.line("To write the oplist: --out oplist.json", indent=1, style="dim")
+    else:
+        page.path("file", document["file"])
+
+
+def _table(document: dict[str, Any], page: Page) -> None:
+    page.heading("Slots")
+    heads = [
+        Column(title="digit"),
+        Column(title="slot", number=False),
+        Column(title="onert", number=False),
+        Column(title="types", number=False),
+        Column(title="operators"),
+        Column(title="data of each"),
+    ]
+    rows = []
+    for slot in document["slots"][:_ROWS]:
+        opcodes = ", ".join(opcode or "-" for opcode in slot["opcodes"])
+        size = units.mebibytes(slot["data_bytes"])
+        rows.append(
+            [str(slot["digit"]), slot["name"], opcodes, ", ".join(slot["types"]), str(len(slot["operators"])), size]
+        )
+    page.table(heads, rows)
+    more = len(document["slots"]) - len(rows)
+    if more:
+        page.line(f"And {more} more: --json has all.", indent=1)
+
+
+def _codes(document: dict[str, Any]) -> str:
+    power = f"{len(document['backends'])}^{len(document['slots'])}"
+    return document["codes"] if len(document["codes"]) <= 9 else power
+
+
+def _short(code: str) -> str:
+    return code if len(code) <= 40 else f"{code[:20]}..{code[-10:]} ({len(code)} digits)"

@@ -1,0 +1,481 @@
+"""The proof of `pareto`: what the samples do not rule out measured again side by side, and what that says of each.
+
+The points of `pareto`'s front: made from samples where nothing is proved, and chosen from by number or bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.cost import Floats
+from gnomon.core.sample import Failure, Run
+from gnomon.errors import InfeasibleError, UsageError
+from gnomon.jobs.pareto.search import spread
+from gnomon.jobs.pareto.space import Sample
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock
+from gnomon.report import units
+from gnomon.search.base import Assignment, Cost, Told
+from gnomon.session.contender import Contender
+from gnomon.session.model_session import Lab
+from gnomon.session.objectives import GOALS, LATENCY, RELEVANT, Against, Estimate, Goal, against, estimate, goals_of
+
+MOST_SESSIONS = 3
+"""Sessions of the proof at most: of more points than fit into them, those are measured that stand for all."""
+
+LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A point of the front, or one that was measured beside it.
+
+    `number` counts the front's points from 1, None for others. `estimates` has one an objective; None where the point
+    failed in the proof. `dominated_by` is the index, among all points of the proof, of one that surely dominates it.
+    `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
+    dominate it: better somewhere, and nowhere surely worse. `beats` are those than which it is surely better in an
+    objective, by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
+    None where it failed; `wall` is its latency by wall time where the clocks of the points differ.
+    """
+
+    assignment: Assignment
+    code: int
+    label: str
+    contender: Contender | None
+    sampled: Cost | None
+    estimates: tuple[Estimate, ...] | None
+    failure: Failure | None = None
+    number: int | None = None
+    dominated_by: int | None = None
+    ties: tuple[int, ...] = ()
+    maybe: tuple[int, ...] = ()
+    beats: tuple[int, ...] = ()
+    single: bool = False
+    clock: Clock | None = None
+    wall: Estimate | None = None
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What is measured again, and what is not.
+
+    `left_out` results of the sampled front, or within noise of it, found no room. `behind` are so far behind that no
+    noise that was seen explains it. `noise` is, an objective, by how much two processes of one assignment differed at
+    most (0.02: 2 %), by the clock of two points that both have it; None where nothing was sampled twice. `sessions` is
+    how many the proof took, 0 where there was none.
+    """
+
+    chosen: tuple[Sample, ...]
+    left_out: int = 0
+    behind: int = 0
+    sessions: int = 0
+    noise: Mapping[Clock, tuple[float, ...]] | None = None
+
+
+def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
+    """What to measure again of what was sampled: all of it where it fits into one session (`most` at once).
+
+    Else the sampled front, the single backends, and what one unlucky process could have put behind: a result is ruled
+    out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
+    what is sampled once more (by `again`, a fresh process each): the front, the single backends and what lies next to
+    them, then whatever this noise does not rule out, until nothing is left to look at. The better of two samples
+    counts. What does not fit into one session takes more of them, up to `MOST_SESSIONS`; what is only predicted takes
+    one. Where more remain than fit, those that stand for the front come first, then single backends,
+    then the nearest. Of a single backend with several options the nearest counts.
+    """
+    if len(samples) <= most:
+        return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
+    best, looked = list(samples), set[int]()
+    noise = _Noise(objectives=len(samples[0].wall))
+    while True:
+        front, behind = _standing(best, noise)
+        order = sorted(range(len(best)), key=lambda k: (k not in front, behind[k]))
+        singles = {best[k].single: k for k in reversed(order) if best[k].single is not None}.values()
+        asked = {*front, *singles, *(k for k in order if behind[k] < 1), *order[:most]} - looked
+        if again is None or not asked:
+            break
+        looked |= asked
+        found = again([samples[k] for k in sorted(asked)])
+        for k in asked:
+            if (second := found.get(samples[k].assignment)) is not None:
+                noise.see(samples[k], second)
+                best[k] = _better(samples[k], second)
+    near = [k for k in order if k in front or behind[k] < 1]
+    wanted = len({*near, *singles})
+    sessions = -(-(wanted - 1) // (most - 1)) if again else 1
+    room = 1 + (most - 1) * max(1, min(sessions, MOST_SESSIONS))  # the first one is in all sessions
+    chosen = _chosen(best, front, sorted(singles, key=order.index), near, room)
+    left_out = len(set(near) - set(chosen))
+    return Worth(
+        chosen=tuple(sorted((samples[k] for k in chosen), key=lambda s: s.wall)),
+        left_out=left_out,
+        behind=len(samples) - len(chosen) - left_out,
+        noise=noise.seen(),
+    )
+
+
+class _Noise:
+    """By how much two processes of one assignment differ at most: logarithms of ratios, an objective, by clock."""
+
+    def __init__(self, objectives: int) -> None:
+        self._most: dict[Clock, Floats] = {"wall": np.zeros(objectives), "cpu": np.zeros(objectives)}
+        self._looked: set[Clock] = set()
+
+    def see(self, first: Sample, second: Sample) -> None:
+        clocks: tuple[tuple[Clock, Cost | None, Cost | None], ...]
+        clocks = (("wall", first.wall, second.wall), ("cpu", first.cpu, second.cpu))
+        for clock, one, other in clocks:
+            if one is not None and other is not None:
+                self._looked.add(clock)
+                self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([one]) - _logs([other]))[0])
+
+    def slack(self, clock: Clock) -> Floats:
+        """How far ahead is beyond noise; less than what counts as a difference is never."""
+        return np.maximum(self._most[clock], math.log1p(RELEVANT))
+
+    def seen(self) -> dict[Clock, tuple[float, ...]] | None:
+        return {c: tuple(np.expm1(self._most[c]).tolist()) for c in sorted(self._looked)} or None
+
+
+def _better(first: Sample, second: Sample) -> Sample:
+    """The better of two samples in each objective: what disturbs a process makes it slower."""
+    both = None if first.cpu is None or second.cpu is None else tuple(map(min, first.cpu, second.cpu))
+    return replace(first, wall=tuple(map(min, first.wall, second.wall)), cpu=both)
+
+
+def _logs(costs: Sequence[Cost]) -> Floats:
+    return np.log(np.maximum(np.array(costs, dtype=np.float64), 1e-300))  # an exact 0 is ahead of whatever is not
+
+
+def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[float]]:
+    """Those that no other dominates; and how far each is behind, where from 1 on the noise does not explain it.
+
+    Two of which CPU time tells are compared by it, others by wall time. Behind another is who would have to be better
+    by more than `RELEVANT` in the objective where that takes the least noise.
+    """
+    tells = np.array([s.cpu is not None for s in samples])
+    wall = _logs([s.wall for s in samples])
+    cpu = _logs([s.cpu or s.wall for s in samples])
+    dominated, behind = np.zeros(len(samples), dtype=bool), np.full(len(samples), -np.inf)
+    for k in range(len(samples)):
+        both = (tells & tells[k])[:, None]
+        ahead = np.where(both, cpu - cpu[k], wall - wall[k])
+        needed = ((ahead + math.log1p(RELEVANT)) / np.where(both, noise.slack("cpu"), noise.slack("wall"))).min(axis=1)
+        needed[k] = -np.inf
+        behind = np.maximum(behind, needed)
+        dominated |= (ahead >= 0).all(axis=1) & (ahead > 0).any(axis=1)
+    return set(np.flatnonzero(~dominated).tolist()), behind.tolist()
+
+
+def _chosen(
+    best: Sequence[Sample], front: set[int], singles: Sequence[int], near: Sequence[int], most: int
+) -> list[int]:
+    """At most so many: what stands for the front, the single backends, the rest of the front, then the nearest."""
+    ends = sorted(front)
+    room = max(most // 2, most - len(singles))
+    uniform = all(best[k].cpu is not None for k in ends)
+    costs = [(best[k].cpu if uniform else None) or best[k].wall for k in ends]
+    first = [ends[i] for i in spread(costs, room)] if ends else []
+    return list(dict.fromkeys([*first, *singles, *ends, *near]))[:most]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What was measured again, by contender's key, and in how many sessions.
+
+    `speeds` bring the times of each process in a later session to the speed that the first session saw, by clock: the
+    first contender ran in all of them.
+    """
+
+    measured: Mapping[str, Measured]
+    sessions: int
+    speeds: Mapping[str, Mapping[tuple[int, Clock], float]]
+
+    def at_one_speed(self) -> dict[str, Measured]:
+        """The same with all times at the speed of the first session."""
+        return {key: _scaled(found, self.speeds.get(key, {})) for key, found in self.measured.items()}
+
+
+def measure_points(lab: Lab, contenders: Sequence[Contender]) -> Again:
+    """Measure them interleaved in fresh processes; in several sessions where not all fit on the device at once.
+
+    A front's slow points count as much as its fast ones. What was proved as another set is not reused, as its runs did
+    not stand side by side with these.
+    """
+    names = "\0".join(sorted(c.key for c in contenders))
+    mark = hashlib.sha256(names.encode()).hexdigest()[:8]
+    together = max(2, lab.request.effort.together)
+    effort = replace(lab.request.effort, laggard=1e9, together=together)
+    anchor, others = contenders[0], contenders[1:]
+    sessions = -(-len(others) // (together - 1)) or 1
+    lab.runner.note("labels", {f"proof {mark}/{c.key}": c.label for c in contenders})
+    measured: dict[str, Measured] = {}
+    speeds: dict[str, Mapping[tuple[int, Clock], float]] = {}
+    for session in range(sessions):
+        named = {c.key: f"proof {mark}/{c.key}" for c in (anchor, *others[session::sessions])}
+        if session:
+            named[anchor.key] = f"proof {mark}, session {session + 1}/{anchor.key}"
+        candidates = [replace(c.candidate, key=named[c.key]) for c in (anchor, *others[session::sessions])]
+        found = lab.runner.measure("measure the front again", candidates, effort)
+        now = found[named[anchor.key]]
+        ratio = _ratio(measured[anchor.key], now) if session else {}
+        for key in (key for key in named if key != anchor.key or not session):
+            measured[key], speeds[key] = found[named[key]], ratio
+    return Again(measured=measured, sessions=sessions, speeds=speeds)
+
+
+def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:
+    """The speed of one session as seen by the same contender in another, process by process and clock by clock."""
+    found: dict[tuple[int, Clock], float] = {}
+    clocks: tuple[Clock, ...] = ("wall", "cpu")
+    for clock in clocks:
+        first, second = ({b.process: b.values_s[0] for b in GOALS[LATENCY].processes(m, clock)} for m in (then, now))
+        for process in first.keys() & second.keys():
+            if first[process] > 0 and second[process] > 0:
+                found[process, clock] = first[process] / second[process]
+    return found
+
+
+def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Measured:
+    def one(run: Run) -> Run:
+        if run.samples is None:
+            return run
+        wall, cpu = speeds.get((run.process, "wall"), 1.0), speeds.get((run.process, "cpu"), 1.0)
+        samples = replace(
+            run.samples,
+            wall_ns=tuple(round(ns * wall) for ns in run.samples.wall_ns),
+            cpu_ns=tuple(round(ns * cpu) for ns in run.samples.cpu_ns),
+        )
+        return replace(run, samples=samples)
+
+    return replace(measured, runs=tuple(map(one, measured.runs))) if speeds else measured
+
+
+def decide(
+    goals: Sequence[Goal], points: Sequence[Point], measured: Mapping[str, Measured], clocks: Mapping[str, Clock]
+) -> list[Point]:
+    """What the proof says of each point: estimates, who surely dominates whom, and ties.
+
+    A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely
+    worse, nor by more than 1 % as far as the noise tells. That it is better must be sure beside all other points too:
+    of many equal points one always looks better than another. Two points by CPU time (`clocks`, by contender's key)
+    are compared by it, others by wall time. What is not dominated is the front, numbered by rising first objective.
+    The points come in that order, the front first.
+    """
+    found = [measured[p.contender.key] if p.contender else None for p in points]
+    of = [clocks[p.contender.key] if p.contender else "wall" for p in points]
+    alive = [k for k, m in enumerate(found) if m is not None and m.ok and _complete(goals, m, of[k])]
+    versus: dict[tuple[int, int], list[Against]] = {}
+    beaten: dict[int, list[int]] = {k: [] for k in alive}
+    for a in alive:
+        for b in alive:
+            first, second = found[a], found[b]
+            if a != b and first is not None and second is not None:
+                clock: Clock = "cpu" if of[a] == of[b] == "cpu" else "wall"
+                versus[a, b] = [against(goal, first, second, clock) for goal in goals]
+                strict = [against(goal, first, second, clock, rivals=len(alive) - 1) for goal in goals]
+                if dominates_surely(versus[a, b], strict):
+                    beaten[b].append(a)
+    standing = front_of(beaten)
+    differ = len({of[k] for k in alive}) > 1
+    latency = next((goal for goal in goals if goal.name == LATENCY), None)
+    made: dict[int, Point] = {}
+    for k, point in enumerate(points):
+        known = found[k]
+        if k not in alive or known is None:
+            made[k] = replace(point, failure=known.failure if known else None)
+            continue
+        made[k] = replace(
+            point,
+            estimates=tuple(estimate(goal, known, of[k]) for goal in goals),
+            dominated_by=None if k in standing else next(o for o in beaten[k] if o in standing),
+            ties=tuple(o for o in alive if o != k and all(map(_same, versus[o, k]))),
+            maybe=tuple(o for o in alive if o != k and o not in beaten[k] and _may_dominate(versus[o, k])),
+            beats=tuple(o for o in alive if o != k and any(v.verdict == "better" for v in versus[k, o])),
+            clock=of[k],
+            wall=estimate(latency, known, "wall") if differ and latency else None,
+        )
+    return _ordered(goals, made, alive)
+
+
+def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
+    """The points that no point of the front dominates, from who dominates each.
+
+    As noise hides differences, to dominate is not transitive: a point that one of the dominated dominates may be far
+    from the front's own. Where points dominate each other in a ring, the first of them stays.
+    """
+    standing: set[int] = set()
+    undecided = dict(beaten)
+    while undecided:
+        off = {k for k, others in undecided.items() if standing.intersection(others)}
+        on = [k for k, others in undecided.items() if k not in off and not undecided.keys() & set(others) - off]
+        if not off and not on:
+            on = [next(iter(undecided))]
+        standing.update(on if not off else ())
+        for k in off or on:
+            del undecided[k]
+    return standing
+
+
+def dominates_surely(compared: Sequence[Against], strict: Sequence[Against] | None = None) -> bool:
+    """Whether the noise leaves no doubt: surely better in an objective, and surely no worse in any.
+
+    `strict` are the same comparisons by intervals that hold beside those with all other points.
+    """
+    return any(v.verdict == "better" for v in strict or compared) and all(v.not_worse for v in compared)
+
+
+def _may_dominate(compared: Sequence[Against]) -> bool:
+    better = any(v.verdict == "better" for v in compared)
+    return better and not any(v.surely_worse for v in compared)
+
+
+def _same(compared: Against) -> bool:
+    """Whether the noise does not tell the two apart."""
+    return compared.verdict == "tie" and compared.low <= 1 <= compared.high
+
+
+def _complete(goals: Sequence[Goal], measured: Measured, clock: Clock) -> bool:
+    return all(goal.value(measured, clock) is not None for goal in goals)
+
+
+def by_one_clock(objectives: Sequence[str], point: Point) -> tuple[Estimate, ...]:
+    """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
+    estimates = point.estimates or ()
+    return tuple(
+        point.wall if name == LATENCY and point.wall is not None else found
+        for name, found in zip(objectives, estimates, strict=False)
+    )
+
+
+def _ordered(goals: Sequence[Goal], made: Mapping[int, Point], alive: Sequence[int]) -> list[Point]:
+    """The front by rising estimates, then the dominated, then what failed; indices follow the points."""
+    names = [goal.name for goal in goals]
+
+    def key(k: int) -> tuple[int, tuple[float, ...]]:
+        point = made[k]
+        values = tuple(e.value for e in by_one_clock(names, point))
+        return (2 if k not in alive else 1 if point.dominated_by is not None else 0), values
+
+    order = sorted(made, key=key)
+    place = {old: new for new, old in enumerate(order)}
+    points = []
+    for new, old in enumerate(order):
+        point = made[old]
+        on_front = old in alive and point.dominated_by is None
+        points.append(
+            replace(
+                point,
+                number=new + 1 if on_front else None,
+                dominated_by=None if point.dominated_by is None else place[point.dominated_by],
+                ties=tuple(sorted(place[o] for o in point.ties)),
+                maybe=tuple(sorted(place[o] for o in point.maybe)),
+                beats=tuple(sorted(place[o] for o in point.beats)),
+            )
+        )
+    return points
+
+
+def sampled_points(
+    front: Sequence[Told],
+    code: Callable[[Assignment], int],
+    label: Callable[[Assignment], str],
+    clock: Clock | None = None,
+) -> list[Point]:
+    """The sampled front itself, where nothing is measured again: values without intervals."""
+    return [
+        Point(
+            assignment=told.assignment,
+            code=code(told.assignment),
+            label=label(told.assignment),
+            contender=None,
+            sampled=told.cost,
+            estimates=tuple(Estimate(value=c, low=None, high=None) for c in told.cost or ()),
+            number=k + 1,
+            clock=clock,
+        )
+        for k, told in enumerate(front)
+    ]
+
+
+def enough(points: Sequence[Point]) -> Point | None:
+    """The first single backend on the front that no mix there is surely better than, by more than 1 % in anything.
+
+    None where there is none, and where the front has no mix.
+    """
+    mixed = [p for p in points if p.number is not None and not p.single]
+    plain = [k for k, p in enumerate(points) if p.number is not None and p.single]
+    found = [points[k] for k in plain if not any(k in p.beats for p in mixed)]
+    return found[0] if found and mixed else None
+
+
+def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
+    """UsageError for a choice that cannot be meant, before anything is measured."""
+    if pick is not None and under:
+        raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
+    if pick is not None and pick < 1:
+        raise UsageError(f"there is no point {pick}", hint="Points are numbered from 1.")
+    goals_of([*objectives, *under])
+    for name in under:
+        if name not in objectives:
+            raise UsageError(
+                f"{name!r} is no objective here", hint=f"Add --objective {name}; there are: {', '.join(objectives)}."
+            )
+
+
+def choose(
+    points: Sequence[Point], objectives: Sequence[str], pick: int | None, under: Mapping[str, float]
+) -> Point | None:
+    """The point of that number, or the fastest one under all bounds; None where none is asked for.
+
+    A point is under a bound if the upper end of its interval is, or its value where it has none. "Fastest" is least in
+    latency, by wall time where the clocks of the points differ, or in the first objective without a latency. UsageError
+    for a number that there is not, InfeasibleError where no point is under the bounds.
+    """
+    front = [p for p in points if p.number is not None]
+    if pick is not None:
+        for point in front:
+            if point.number == pick:
+                return point
+        raise UsageError(
+            f"the front has no point {pick}",
+            hint=f"It has 1 to {len(front)}; the same command without --pick shows them.",
+        )
+    if not under:
+        return None
+    column = {name: k for k, name in enumerate(objectives)}
+
+    def upper(point: Point, name: str) -> float:
+        found = (point.estimates or ())[column[name]]
+        return found.value if found.high is None else found.high
+
+    fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
+    if not fitting:
+        told = [f"{name} of {_text(name, bound)}" for name, bound in under.items()]
+        least = [f"{_text(name, min(upper(p, name) for p in front))} of {name}" for name in under]
+        raise InfeasibleError(
+            f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
+            hint="Loosen --under, search on with more --iterations, or add an --option that saves it. "
+            "The same command without --under shows the front.",
+        )
+    first = column.get(LATENCY, 0)
+    return min(fitting, key=lambda p: by_one_clock(objectives, p)[first].value)
+
+
+def _text(name: str, value: float) -> str:
+    """A value of an objective in its unit, for people."""
+    written = {"s": units.time, "B": _size, "J": units.energy}
+    return written.get(GOALS[name].unit, units.small)(value)
+
+
+def _size(size_bytes: float | None) -> str:
+    """MiB; bytes where those are too few for it."""
+    return units.mebibytes(size_bytes) if size_bytes is None or size_bytes >= 2**16 else f"{size_bytes:.0f} B"

@@ -1,0 +1,131 @@
+"""What `pareto` is asked, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gnomon.core.brief import brief
+from gnomon.core.front.front import Certificate
+from gnomon.core.graph import By, Graph
+from gnomon.core.space import Space
+from gnomon.jobs.pareto.prove import Point
+from gnomon.jobs.pareto.search import Plan, Searched
+from gnomon.measure.effort import Clock
+from gnomon.measure.environment import Doubt
+from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.session.prove import Verified
+from gnomon.session.request import Request
+from gnomon.session.targets import Missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoRequest:
+    """What is minimised over which choices, how it is searched, and what to do with the front.
+
+    `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose
+    digits mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning
+    the usual ones. `others` are searches that are run beside that of `plan`, to be compared. `pick` is the number of a
+    point of the front, `under` bounds of objectives in seconds, bytes or joules: the point is written to `out` and
+    verified. `dumpfile` gets everything that was measured. `counters` are the device's energy counters to add up; none
+    means those of the whole machine.
+    """
+
+    request: Request | None = None
+    source: Path | None = None
+    backends: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = (LATENCY, MEMORY)
+    by: By = "type"
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    others: tuple[Plan, ...] = ()
+    counters: tuple[str, ...] = ()
+    pick: int | None = None
+    under: Mapping[str, float] = field(default_factory=dict)
+    out: Path | None = None
+    overwrite: bool = False
+    dumpfile: Path | None = None
+
+    __repr__ = brief
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All searches, the first one first."""
+        return (self.plan, *self.others)
+
+
+DecidingClock = Clock | Literal["mixed"]
+"""The clock of all points of a front, or "mixed" where CPU time tells the time of some of them alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """Where a front was measured: what is not there where a dump is searched.
+
+    `clock` is that of the points, `sample_clock` that of the samples.
+    """
+
+    model: Path
+    graph: Graph
+    device: str
+    fingerprint: Mapping[str, Any]
+    versions: Mapping[str, str]
+    clock: DecidingClock
+    sample_clock: Clock
+    sensitivity: float
+    campaign: str
+    resumed: bool
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pareto:
+    """What `pareto` found.
+
+    `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
+    measured again side by side, in so many `sessions`; without it their values are the samples. `left_out` points of
+    the sampled front, or within noise of it, were not measured again, and `behind` that no noise explains; `noise` is
+    what was seen of it, as `pareto_prove.Worth` has it. `prices` says in words what each objective's number is made
+    of. `slots` are the decision space's slots by the words of the command, `published` the space of the codes.
+    `searches` is what each search did, in the order of the request, and `searched` all of it as one. `enough` is a
+    single backend on the front that no mix there is surely better than, in anything. `failures` are assignments that
+    failed, with the reason. `chosen` is the point that was deployed to `package`. `seconds` is
+    without `waited_s` for the device.
+    """
+
+    asked: ParetoRequest
+    lived: Lived | None
+    space: Space
+    published: Space
+    operator_slots: int
+    searched: Searched
+    searches: tuple[Searched, ...]
+    samples: tuple[tuple[int, str], ...]
+    points: tuple[Point, ...]
+    proved: bool
+    left_out: int
+    certificate: Certificate
+    prices: Mapping[str, str]
+    failures: tuple[tuple[str, str], ...]
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    seconds: float
+    waited_s: float = 0.0
+    behind: int = 0
+    sessions: int = 0
+    noise: Mapping[Clock, tuple[float, ...]] | None = None
+    enough: Point | None = None
+    chosen: Point | None = None
+    verified: Verified | None = None
+    package: Path | None = None
+    dumpfile: Path | None = None
+
+    __repr__ = brief
+
+    @property
+    def front(self) -> tuple[Point, ...]:
+        """The points that nothing surely dominates."""
+        return tuple(p for p in self.points if p.number is not None)

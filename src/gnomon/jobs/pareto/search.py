@@ -1,0 +1,251 @@
+"""The search of `pareto`: a strategy that asks, an evaluation that answers, and what came of it step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnomon.core.dominance import MOST_OBJECTIVES, hypervolume, nondominated
+from gnomon.core.space import Space, decimal
+from gnomon.errors import UsageError
+from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.driver import Trail, known_strategies, load_strategy, make_strategy, run
+from gnomon.search.hlps import Coarse
+from gnomon.search.simple import MOST_ASSIGNMENTS
+
+EXACT = "exact"
+_ALIASES = {"brute": "exhaustive"}
+USUAL_ITERATIONS = 100
+"""Evaluations where no number is given, of a strategy that would not end by itself."""
+
+Evaluate = Callable[[Assignment], Cost | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to search with: the strategy's name, its seed, and how many evaluations (None: the usual number).
+
+    A brute force without a number goes through the whole space.
+    """
+
+    name: str = "hlps"
+    seed: int = 0
+    iterations: int | None = None
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy behind it."""
+        return _ALIASES.get(self.name, self.name)
+
+    def check(self) -> None:
+        """UsageError for a search that there is not, before anything is measured."""
+        if self.strategy != EXACT and self.strategy not in known_strategies():
+            known = ", ".join([*known_strategies(), *_ALIASES, EXACT])
+            raise UsageError(f"there is no search {self.name!r}", hint=f"Searches: {known}.")
+
+    def budget(self, space: Space) -> int:
+        """How many evaluations it may take in a space. UsageError for a space that is too large to go through."""
+        if self.iterations is not None:
+            return self.iterations
+        if self.strategy != "exhaustive":
+            return min(USUAL_ITERATIONS, space.size)
+        if space.size > MOST_ASSIGNMENTS:
+            size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
+            raise UsageError(
+                f"the space has {size} assignments, too many to run each",
+                hint="Use --search hlps, coarser slots (--by type), or fewer with --iterations.",
+            )
+        return space.size
+
+
+def check_plans(plans: Sequence[Plan]) -> None:
+    """UsageError for searches that there are not, or that cannot stand side by side."""
+    for plan in plans:
+        plan.check()
+    names = [plan.strategy for plan in plans]
+    if len(set(names)) < len(names):
+        raise UsageError("a search is named twice", hint="Name each --search once.")
+    if EXACT in names and len(names) > 1:
+        raise UsageError(
+            "the search exact has prices of its own, which no other search can be compared by",
+            hint="Give --search exact alone.",
+        )
+
+
+def check_installed(plans: Sequence[Plan]) -> None:
+    """RuntimeMissingError for a search that lacks a package here: better known before another one has run for hours."""
+    for plan in plans:
+        if plan.strategy != EXACT:
+            load_strategy(plan.strategy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What a search did: every result in order, and the share of the volume that was dominated after each.
+
+    `reference` is the corner of that volume, a tenth beyond the worst result in each objective, and `ideal` the best
+    of each: 1 would be a point that is the best in all. Empty with more objectives than are computed. `replayed` says
+    how many evaluations were in the record already. `exhausted` says that the strategy has nothing more to ask.
+    `beside` are results that the proof measures beside the front, wherever they lie.
+    """
+
+    space: Space
+    told: tuple[Told, ...]
+    volume: tuple[float, ...]
+    reference: tuple[float, ...]
+    ideal: tuple[float, ...]
+    exhausted: bool
+    seconds: float
+    replayed: int = 0
+    beside: tuple[Told, ...] = ()
+
+    @property
+    def results(self) -> tuple[Told, ...]:
+        """Those that did not fail."""
+        return tuple(t for t in self.told if t.cost is not None)
+
+    @property
+    def front(self) -> tuple[Told, ...]:
+        """The results that no other dominates, by rising first objective."""
+        results = self.results
+        return tuple(results[i] for i in nondominated([t.cost for t in results if t.cost])) if results else ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every assignment of the space was evaluated."""
+        return len(self.told) == self.space.size
+
+
+def search(
+    space: Space,
+    plan: Plan,
+    evaluate: Evaluate,
+    *,
+    coarse: Coarse | None = None,
+    on_told: Callable[[int, Told], None] | None = None,
+    clock: Callable[[], float],
+    stop: Callable[[], bool] | None = None,
+) -> Searched:
+    """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` says so.
+
+    With `coarse`, HLPS first searches that space, with half of the evaluations at most unless it is small. Errors of
+    `evaluate` pass through.
+    """
+    start = clock()
+    budget = plan.budget(space)
+    options: dict[str, Any] = {}
+    if plan.strategy == "hlps" and coarse is not None:
+        options = {"coarse": coarse, "samples": max(1, budget // 2, budget - coarse.space.size)}
+    elif plan.strategy == "hlps":
+        options = {"samples": max(1, budget)}
+    strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
+    count = 0
+
+    def answer(asked: Sequence[Assignment]) -> Iterator[Cost | None]:
+        for assignment in asked:
+            yield evaluate(assignment)
+
+    def told(new: Told) -> None:
+        nonlocal count
+        count += 1
+        if on_told is not None:
+            on_told(count, new)
+
+    trail = run(strategy, answer, budget=budget, batch=1, on_told=told, stop=stop)
+    if trail.exhausted and "coarse" in options and len(trail.told) < budget:
+        # Each phase had its own limit: what both have left is searched from what they found.
+        more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
+        trail = run(more, answer, budget=budget, told=trail.told, batch=1, on_told=told, stop=stop)
+    return searched(space, trail, seconds=clock() - start)
+
+
+def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
+    """What a trail amounts to."""
+    ideal, reference = _box(trail.told)
+    return Searched(
+        space=space,
+        told=trail.told,
+        volume=tuple(_volumes(trail.told, ideal, reference)) if ideal else (),
+        reference=reference,
+        ideal=ideal,
+        exhausted=trail.exhausted,
+        seconds=seconds,
+    )
+
+
+def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
+    """Searches of one space with volumes that can be compared: all in the box of the results of all of them."""
+    ideal, reference = _box([told for found in searches for told in found.told])
+    return tuple(
+        replace(
+            found,
+            volume=tuple(_volumes(found.told, ideal, reference)) if ideal and found.volume else (),
+            reference=reference,
+            ideal=ideal,
+        )
+        for found in searches
+    )
+
+
+def joined(searches: Sequence[Searched]) -> Searched:
+    """Searches of one space as if they had been one: each result once, as it was told first."""
+    if len(searches) == 1:
+        return searches[0]
+    told: dict[Assignment, Told] = {}
+    for result in (told for found in searches for told in found.told):
+        told.setdefault(result.assignment, result)
+    whole = searched(
+        searches[0].space,
+        Trail(told=tuple(told.values()), exhausted=all(found.exhausted for found in searches)),
+        seconds=sum(found.seconds for found in searches),
+    )
+    return replace(whole, replayed=sum(found.replayed for found in searches))
+
+
+def _box(told: Sequence[Told]) -> tuple[Cost, Cost]:
+    """The best of each objective, and the corner a tenth beyond the worst; empty with too many objectives."""
+    costs = [t.cost for t in told if t.cost is not None]
+    if not costs or len(costs[0]) > MOST_OBJECTIVES:
+        return (), ()
+    ideal = tuple(min(column) for column in zip(*costs, strict=True))
+    worst = [max(column) for column in zip(*costs, strict=True)]
+    return ideal, tuple(w + 0.1 * max(w - i, abs(w), 1e-12) for w, i in zip(worst, ideal, strict=True))
+
+
+def _volumes(told: Sequence[Told], ideal: Cost, reference: Cost) -> Iterator[float]:
+    """The share of the box between ideal and reference that is dominated after each result."""
+    scaled: list[tuple[float, ...]] = []
+    share = 0.0
+    for result in told:
+        if result.cost is not None:
+            new = tuple((c - i) / (r - i) for c, i, r in zip(result.cost, ideal, reference, strict=True))
+            if not any(all(a <= b for a, b in zip(old, new, strict=True)) for old in scaled):
+                scaled = [old for old in scaled if not all(a <= b for a, b in zip(new, old, strict=True))] + [new]
+                share = hypervolume(scaled, (1.0,) * len(ideal))
+        yield share
+
+
+def spread(costs: Sequence[Cost], count: int) -> tuple[int, ...]:
+    """Indices of at most `count` of some points that stand for all: the ends, then what adds the most volume.
+
+    In order of choice. With more objectives than volumes are computed for, every so many-th.
+    """
+    if len(costs) <= count:
+        return tuple(range(len(costs)))
+    objectives = len(costs[0])
+    if objectives > MOST_OBJECTIVES:
+        return tuple(sorted({round(k * (len(costs) - 1) / max(count - 1, 1)) for k in range(count)}))
+    low = [min(c[j] for c in costs) for j in range(objectives)]
+    span = [max(c[j] for c in costs) - low[j] or 1.0 for j in range(objectives)]
+    scaled = [tuple((v - a) / s for v, a, s in zip(c, low, span, strict=True)) for c in costs]
+    chosen = list(dict.fromkeys(_least([c[j] for c in scaled]) for j in range(objectives)))[:count]
+    corner = (1.1,) * objectives
+    while len(chosen) < count:
+        rest = (i for i in range(len(costs)) if i not in chosen)
+        chosen.append(max(rest, key=lambda i: hypervolume([scaled[k] for k in (*chosen, i)], corner)))
+    return tuple(chosen)
+
+
+def _least(values: Sequence[float]) -> int:
+    return min(range(len(values)), key=lambda i: values[i])

@@ -1,0 +1,377 @@
+"""The decision space of `pareto`: slots of operators over backends, the configurations, and options of the runtime.
+
+Prices by whole runs: each assignment in one fresh process, as often as a search can afford.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gnomon.core.graph import By, Grouping, grouped
+from gnomon.core.sample import Failure
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.onert.operators import ir_opcode
+from gnomon.jobs.place.inside import InsidePlacer
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Clock, Effort, cpu_tells
+from gnomon.measure.energy import ENERGY, untold
+from gnomon.runtimes.tunings import Tuning, tuned, tunings
+from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.hlps import Coarse
+from gnomon.search.hlps import grouped as by_label
+from gnomon.session.contender import Contender, choose_clock
+from gnomon.session.model_session import Lab
+from gnomon.session.objectives import GOALS, LATENCY, MEMORY, Goal, cost_of
+from gnomon.session.targets import Missing, Target, describe
+
+CONFIGURATION = "configuration"
+"""The slot of the configuration, where there are several."""
+
+_CONVERSIONS = {"precision"}
+"""Options that are configurations of their own: they are wished for before the device is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSpace:
+    """What can be chosen: slots of operators (none for a runtime with one backend), then configuration and options.
+
+    `targets` are the choices of the configuration, whose slot is there only if there are several. `options` are the
+    tunings that have a slot or a fixed value, with their values. `kinds` are the operators' types, as the runtime calls
+    them. Codes are those of `space`: the slots of operators are its least significant digits.
+    """
+
+    space: Space
+    grouping: Grouping | None
+    by: By
+    backends: tuple[str, ...]
+    kinds: tuple[str, ...]
+    targets: tuple[Target, ...]
+    options: Mapping[str, tuple[str, ...]]
+
+    @property
+    def operator_slots(self) -> int:
+        """How many slots are of operators: the first ones."""
+        return len(self.grouping.groups) if self.grouping else 0
+
+    @property
+    def parallel(self) -> bool:
+        """Whether some choice lets several threads work, so that CPU time is not the time of a call."""
+        return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
+
+    def threaded(self, assignment: Assignment, threads: int) -> bool:
+        """Whether several threads work on an assignment; `threads` are those of one that has no option for them."""
+        chosen = self._values(assignment)
+        if "threads" not in chosen and threads != 1:
+            return True
+        return any(self._parallel(name, value) for name, value in chosen.items())
+
+    def _parallel(self, name: str, value: str) -> bool:
+        """Whether several threads work by this value of an option."""
+        alone = {"threads": "1", "executor": "Linear"}
+        return tunings(self.targets[0].runtime)[name].parallel and value != alone.get(name)
+
+    def coarse(self) -> Coarse | None:
+        """The space by operator type that a finer one is searched from; None where nothing would be coarser."""
+        if self.grouping is None or self.by == "type":
+            return None
+        labels = [f"type {self.kinds[group.operators[0]]}" for group in self.grouping.groups]
+        labels += [slot.name for slot in self.space.slots[self.operator_slots :]]
+        if len(set(labels)) == len(labels):
+            return None
+        try:
+            return by_label(self.space, labels)
+        except ProblemError:  # operators of one type that no backend takes all of
+            return None
+
+    @property
+    def published(self) -> Space:
+        """The space of the codes that are shown: pareto_profiler's, where each slot counts all backends."""
+        own = self.space.slots[: self.operator_slots]
+        wide = [Slot(slot.name, self.backends) for slot in own]
+        return Space((*wide, *self.space.slots[self.operator_slots :]))
+
+    def code(self, assignment: Assignment) -> int:
+        """The published code of an assignment."""
+        published = self.published
+        return published.encode(published.indices(self.space.names(assignment)))
+
+    def chosen_target(self, assignment: Assignment) -> Target:
+        """The target, with its configuration tuned, that an assignment means."""
+        target = self.targets[self._configuration(assignment)]
+        return replace(target, configuration=tuned(target.runtime, target.configuration, self._values(assignment)))
+
+    def _configuration(self, assignment: Assignment) -> int:
+        """The place among `targets` of the one that an assignment means."""
+        return assignment[self.operator_slots] if len(self.targets) > 1 else 0
+
+    def _values(self, assignment: Assignment) -> dict[str, str]:
+        """The value of each option, in their order."""
+        names = self.space.names(assignment)[self.operator_slots + (len(self.targets) > 1) :]
+        several = [name for name, values in self.options.items() if len(values) > 1]
+        chosen = dict(zip(several, names, strict=True))
+        return {name: chosen.get(name, values[0]) for name, values in self.options.items()}
+
+    def contender(self, lab: Lab, assignment: Assignment) -> Contender:
+        """What an assignment means, to be measured or deployed."""
+        placer = InsidePlacer(lab, self.chosen_target(assignment))
+        chosen = self.space.names(assignment)[: self.operator_slots]
+        if self.grouping is None:
+            backends = [0] * len(placer.graph.operators)
+        else:
+            backends = [placer.backends.index(chosen[slot]) for slot in self.grouping.slot_of]
+        return placer.contender("plan", self.label(assignment), backends, None)
+
+    def singles(self) -> tuple[Assignment, ...]:
+        """For each backend, it where a slot has it, else the first choice; of the slots of operators alone."""
+        own = self.space.slots[: self.operator_slots]
+        found = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
+        return tuple(dict.fromkeys(found)) if own else ()
+
+    def single(self, assignment: Assignment) -> Hashable | None:
+        """What names the single backend of an assignment, in its configuration, whatever the options; None of a mix."""
+        own = tuple(assignment[: self.operator_slots])
+        return None if own and own not in self.singles() else (own, self._configuration(assignment))
+
+    def label(self, assignment: Assignment) -> str:
+        """The choices in words: the backend of most operators first, then what differs from it, then the rest."""
+        names = self.space.names(assignment)
+        slots = self.space.slots
+        own, rest = names[: self.operator_slots], names[self.operator_slots :]
+        told: list[str] = []
+        if own and self.grouping is not None:
+            counts = dict.fromkeys(own, 0)
+            for group, backend in zip(self.grouping.groups, own, strict=True):
+                counts[backend] += len(group.operators)
+            most = max(counts, key=lambda b: counts[b])
+            others: dict[str, list[str]] = {}
+            for slot, backend in zip(slots, own, strict=False):
+                if backend != most:
+                    others.setdefault(backend, []).append(slot.name)
+            told.append(most)
+            told += [f"{backend}: {few(members)}" for backend, members in others.items()]
+        for slot, name in zip(slots[self.operator_slots :], rest, strict=True):
+            told.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
+        return "; ".join(told) or self.targets[0].configuration.name
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The precisions that the option of that name wishes beside float32: configurations of their own."""
+    if "precision" not in options:
+        return ()
+    return tuple(p for p in options["precision"] or ("bfloat16", "float16") if p != "float32")
+
+
+def decision_space(lab: Lab, by: By, options: Mapping[str, tuple[str, ...]]) -> DecisionSpace:
+    """The space of a lab's model: of its runtime with several backends, or of its configurations.
+
+    `options` are tunings by name with the values to try, none meaning the usual ones. What has no part in the space
+    goes into the lab's `missing`. UsageError where it is not clear what is meant, and names what to say.
+    """
+    targets = _targets(lab)
+    runtime = targets[0].runtime.name
+    chosen = {name: values for name, values in options.items() if name not in _CONVERSIONS}
+    values = {name: _known(name, targets).checked(named) for name, named in chosen.items()}
+    graph = targets[0].placed.graph
+    kinds = tuple((ir_opcode(op.type) if runtime == "onert" else None) or op.type for op in graph.operators)
+    grouping, backends = None, InsidePlacer(lab, targets[0]).backends
+    slots: list[Slot] = []
+    if len(backends) > 1:
+        grouping = grouped(graph, by, kinds)
+        slots = _operator_slots(grouping, targets[0], backends)
+    if len(targets) > 1:
+        slots.append(Slot(CONFIGURATION, tuple(t.configuration.name for t in targets)))
+    slots += [Slot(name, tried) for name, tried in values.items() if len(tried) > 1]
+    return DecisionSpace(
+        space=Space(tuple(_named(slots))),
+        grouping=grouping,
+        by=by,
+        backends=backends,
+        kinds=kinds,
+        targets=targets,
+        options=values,
+    )
+
+
+def _targets(lab: Lab) -> tuple[Target, ...]:
+    """The targets of one kind: all of the only runtime with several backends, else all that take a model whole."""
+    several = [t for t in lab.targets if len(InsidePlacer(lab, t).backends) > 1]
+    runtimes = list(dict.fromkeys(t.runtime.name for t in several))
+    if len(runtimes) > 1:
+        raise UsageError(
+            f"{' and '.join(runtimes)} have several backends each, and a space is of one runtime",
+            hint=f"Name it: --runtime {runtimes[0]}.",
+        )
+    if not several:
+        return lab.targets
+    for target in lab.targets:
+        if target not in several:
+            reason = f"the space is that of {runtimes[0]}, which has several backends"
+            hint = f"For a space of its own: --runtime {target.runtime.name}."
+            lab.missing.append(Missing(name=target.configuration.name, reason=reason, hint=hint))
+    return tuple(several)
+
+
+def _known(name: str, targets: Sequence[Target]) -> Tuning:
+    """The tuning of that name, which the runtimes of all targets must have."""
+    for runtime in {t.runtime.name: t.runtime for t in targets}.values():
+        known = tunings(runtime)
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise UsageError(
+                f"{runtime.name} has no option {name!r}",
+                hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
+            )
+    return tunings(targets[0].runtime)[name]
+
+
+def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...]) -> list[Slot]:
+    """A slot for each group, with the backends that take all of its operators."""
+    taken = target.support.operators
+    slots = []
+    for group in grouping.groups:
+        choices = tuple(b for b in backends if taken[b].issuperset(group.operators))
+        if not choices:
+            raise UsageError(
+                f"no backend of {target.configuration.name} takes all operators of '{group.name}'",
+                hint="Choose finer slots: --by operator.",
+            )
+        slots.append(Slot(group.name, choices))
+    return slots
+
+
+def _named(slots: Sequence[Slot]) -> list[Slot]:
+    """The slots, a name that is there already getting a number: operators are named by whoever made the model."""
+    seen: dict[str, int] = {}
+    made = []
+    for slot in slots:
+        count = seen[slot.name] = seen.get(slot.name, 0) + 1
+        name = slot.name
+        while count > 1 and (name == slot.name or name in seen):
+            name = f"{slot.name} #{count}"
+            count += 1
+        seen.setdefault(name, 1)
+        made.append(slot if name == slot.name else Slot(name, slot.choices))
+    return made
+
+
+_VISITS = 3
+_UNKNOWN = "it ran, but does not tell {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What an assignment costs by the wall's clock, and by CPU time where that is the time of its calls.
+
+    `single` names the single backend that it is, None for a mix.
+    """
+
+    assignment: Assignment
+    wall: Cost
+    cpu: Cost | None = None
+    single: Hashable | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Evaluator:
+    """Runs assignments of a space in a lab. What the record holds is not run again.
+
+    `clock` is that of the costs it answers with, which all are compared by: the first run that succeeded decides, None
+    until then; wall time where some choice lets several threads work. `failures` tells why assignments failed;
+    `replayed` counts those that the record held. `unmeasured` are those of `failures` that were never run to an end, so
+    that nothing is known of them.
+    """
+
+    lab: Lab
+    space: DecisionSpace
+    goals: Sequence[Goal]
+    clock: Clock | None = None
+    failures: dict[Assignment, str] = field(default_factory=dict)
+    measured: dict[Assignment, Measured] = field(default_factory=dict)
+    replayed: int = 0
+    unmeasured: set[Assignment] = field(default_factory=set)
+
+    def __call__(self, assignment: Assignment) -> Cost | None:
+        """What an assignment costs in each objective; None if it failed or does not tell."""
+        candidate = self.candidate(self.space.contender(self.lab, assignment))
+        before = len(self.lab.runner.known(candidate.key).runs)
+        found = self.lab.runner.measure("search", [candidate], self.effort())[candidate.key]
+        self.replayed += before > 0 and len(found.runs) == before
+        self.measured[assignment] = found
+        if not found.ok:
+            failure = found.failure or _vanished()
+            self.failures[assignment] = describe(failure)
+            if failure.kind == "unmeasured":
+                self.unmeasured.add(assignment)
+            return None
+        cost = cost_of(self.goals, found, self._clock(found))
+        if cost is None:
+            lacking = [g.name for g in self.goals if g.value(found, self._clock(found)) is None]
+            why = untold(found.runs) if ENERGY in lacking else ""
+            self.failures[assignment] = _UNKNOWN.format(" and ".join(lacking)) + (f": {why}" if why else "")
+        return cost
+
+    def samples(self, told: Sequence[Told]) -> tuple[Sample, ...]:
+        """The results that did not fail, by each clock; by the cost alone where nothing was run of one."""
+        return tuple(self._sample(t, self.measured.get(t.assignment)) for t in told if t.cost is not None)
+
+    def again(self, samples: Sequence[Sample]) -> dict[Assignment, Sample]:
+        """The same assignments in one more fresh process each; without those that did not run this time."""
+        contenders = {s.assignment: self.space.contender(self.lab, s.assignment) for s in samples}
+        candidates = {a: replace(c.candidate, key=f"again/{c.key}") for a, c in contenders.items()}
+        # Slow ones get all their visits: it is their noise that is asked for.
+        effort = replace(self.effort(), laggard=1e9)
+        measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
+        found = {a: measured[c.key] for a, c in candidates.items()}
+        costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in found.items()}
+        return {a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in found.items() if costs[a] is not None}
+
+    def clock_of(self, assignment: Assignment, found: Measured) -> Clock:
+        """The clock of an assignment alone: CPU time where one thread works and it tells, else wall time."""
+        threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
+        return "cpu" if not threaded and cpu_tells(found.runs) else "wall"
+
+    def _sample(self, told: Told, found: Measured | None) -> Sample:
+        cost, cpu = told.cost or (), None
+        if found is not None:
+            wall = cost_of(self.goals, found, "wall")
+            if self.clock_of(told.assignment, found) == "cpu":
+                cpu = cost_of(self.goals, found, "cpu")
+            cost = cost if wall is None else wall
+        return Sample(assignment=told.assignment, wall=cost, cpu=cpu, single=self.space.single(told.assignment))
+
+    def candidate(self, contender: Contender) -> Candidate:
+        """What is measured of a contender while searching."""
+        return replace(contender.candidate, key=f"search/{contender.key}")
+
+    def effort(self) -> Effort:
+        """One fresh process, few visits: what is worth more is measured again in the proof."""
+        effort = self.lab.request.effort
+        return replace(effort, processes_least=1, processes_most=1, rounds=min(effort.rounds, _VISITS))
+
+    def dump_rows(self) -> list[tuple[Assignment, float, int]]:
+        """Latency in seconds and peak memory in bytes of each assignment that tells both, in order."""
+        rows = []
+        for assignment, found in self.measured.items():
+            if found.ok:
+                cost = cost_of((GOALS[LATENCY], GOALS[MEMORY]), found, self._clock(found))
+                if cost is not None:
+                    rows.append((assignment, cost[0], int(cost[1])))
+        return rows
+
+    def _clock(self, found: Measured) -> Clock:
+        if self.clock is None:
+            self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [found])
+        # Where the CPU time of a later one does not tell all, its wall time stands for it.
+        return self.clock if cpu_tells(found.runs) else "wall"
+
+
+def _vanished() -> Failure:
+    return Failure(stage="run", kind="unmeasured", transient=True, message="no run of it succeeded")

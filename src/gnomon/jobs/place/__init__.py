@@ -1,0 +1,1 @@
+"""`gnomon place` and `gnomon profile`: which backend takes which operator."""

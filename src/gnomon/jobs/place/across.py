@@ -1,0 +1,549 @@
+"""Placement across runtimes: blocks of a model are slots, runtimes (in a configuration) are the choices.
+
+A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
+buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/place.md.
+
+Blocks of a model: stretches between narrow cuts, which are the slots of placement across runtimes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.cost import CostModel, Objective, PairCost
+from gnomon.core.price import Array, SegmentPrices, SegmentTime, segment_prices
+from gnomon.core.sample import Run
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.space import Slot, Space
+from gnomon.core.stats import quantile
+from gnomon.errors import ModelError
+from gnomon.measure.campaign import Candidate
+from gnomon.measure.effort import QUANTILE, Clock, Effort
+from gnomon.models.cut import Cutter, Segment
+from gnomon.models.cutters import open_cutter
+from gnomon.runtimes.base import Configuration, PlacedModel, Runtime
+from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
+from gnomon.session.kernels import Kernel, kernels
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Places in the cutter's order where the model is cut: block k is [places[k], places[k + 1])."""
+
+    places: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many blocks there are."""
+        return len(self.places) - 1
+
+
+def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> Blocks:
+    """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
+
+    `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
+    live tensor, or with as few as give two blocks for each one wanted, up to four. Places in `split` would cut
+    through a kernel, and are taken only where there is no other.
+    """
+    total = max(float(sum(weight)), 1e-12)
+    before = np.concatenate([[0.0], np.cumsum(weight)]) / total
+    candidates: list[int] = []
+    for live in range(1, 5):
+        candidates = [p for p in cutter.cut_points(live) if 0.02 < before[p] < 0.98]
+        if len(candidates) >= 2 * most:
+            break
+    size = {p: sum(t.size_bytes or 0 for t in cutter.live(p)) for p in candidates}
+    largest = max(size.values(), default=1) or 1
+    places: list[int] = []
+    for number in range(1, most):
+        wanted = number / most
+        near = [p for p in candidates if abs(before[p] - wanted) < 0.5 / most and p not in places]
+        near = [p for p in near if p not in split] or near
+        if near:
+            places.append(min(near, key=lambda p: (abs(before[p] - wanted) * most + 0.5 * size[p] / largest, p)))
+    return Blocks(places=(0, *sorted(places), len(cutter.order)))
+
+
+def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
+    """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
+
+    A kernel that computes several nodes gives its time to them in proportion to their multiply-accumulates. Time
+    of kernels that the runtime added itself (reorders) goes to the node whose kernel ran before it.
+    """
+    place = {index: k for k, index in enumerate(cutter.order)}
+    times = [0.0] * len(cutter.order)
+    last = 0
+    for kernel in kernels:
+        known = [place[i] for i in kernel.operators or kernel.named if i in place]
+        if not known:
+            times[last] += kernel.time_s
+            continue
+        macs = [float(cutter.graph.operators[cutter.order[k]].macs or 0) + 1.0 for k in known]
+        for k, share in zip(known, macs, strict=True):
+            times[k] += kernel.time_s * share / sum(macs)
+        last = max(known)
+    return times
+
+
+def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, int, float]]:
+    """For each kernel the first and last node that its time can belong to, in the cutter's order, and its seconds.
+
+    These are the operators that the runtime named, and others of multiply-accumulates that the kernel computes. A
+    kernel that the runtime added itself belongs to the one before it or to the one after it, nobody knows to which.
+    """
+    place = {index: k for k, index in enumerate(cutter.order)}
+    operators = cutter.graph.operators
+    known = [
+        [place[i] for i in place if i in k.named or (i in k.operators and (not k.named or operators[i].macs != 0))]
+        for k in kernels
+    ]
+    spans: list[tuple[int, int, float]] = []
+    for number, kernel in enumerate(kernels):
+        before = next((nodes for nodes in reversed(known[: number + 1]) if nodes), [0])
+        after = next((nodes for nodes in known[number:] if nodes), [len(cutter.order) - 1])
+        spans.append((min(*before, *after), max(*before, *after), kernel.time_s))
+    return spans
+
+
+def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
+    """The places in the cutter's order where a cut would go through a kernel; one of the whole model does not count."""
+    place = {index: k for k, index in enumerate(cutter.order)}
+    found: set[int] = set()
+    for kernel in kernels:
+        nodes = [place[i] for i in kernel.operators if i in place]
+        if nodes and len(nodes) < len(place):
+            found.update(range(min(nodes) + 1, max(nodes) + 1))
+    return found
+
+
+def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
+    """Seconds that each block takes at least: of the kernels that are surely within it, see `kernel_spans`."""
+    return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
+
+
+class SegmentFiles:
+    """Segment models on disk and on the device, cut when first asked for.
+
+    `made` collects the host's path of each by its file name.
+    """
+
+    def __init__(
+        self, cutter: Cutter, blocks: Blocks, folder: Path, push: Callable[[Path, str], str], made: dict[str, Path]
+    ) -> None:
+        self.cutter, self.blocks = cutter, blocks
+        self._folder, self._push, self._files = folder, push, made
+        self._made: dict[tuple[int, int], tuple[Segment, str]] = {}
+
+    def segment(self, first: int, last: int) -> tuple[Segment, str]:
+        """The segment of blocks [first, last) and its path on the device."""
+        key = (first, last)
+        if key not in self._made:
+            path = self._folder / f"segment-{first}-{last}.{self.cutter.graph.format}"
+            made = self.cutter.segment(self.blocks.places[first], self.blocks.places[last], path)
+            self._files[path.name] = path
+            self._made[key] = (made, self._push(path, path.name))
+        return self._made[key]
+
+    def agent_segment(
+        self, first: int, last: int, runtime: Runtime, configuration: Configuration, *, chained: bool
+    ) -> dict[str, Any]:
+        """What the agent loads for a segment in a configuration; a chain's sessions share their arena."""
+        segment, path = self.segment(first, last)
+        placed = PlacedModel(
+            graph=self.cutter.graph,
+            path=path,
+            inputs=tuple(t.name for t in segment.inputs),
+            outputs=tuple(t.name for t in segment.outputs),
+        )
+        made = runtime.segment(placed, configuration, {})
+        if chained:
+            made["options"] = {**made["options"], "shared_arena": True}
+        return made
+
+    def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, dict[str, Any]]:
+        """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
+        outer = {*whole.inputs, *whole.outputs}
+        last_use: dict[str, int] = {}
+        for k, (first, last) in enumerate(chain):
+            for tensor in self.segment(first, last)[0].inputs:
+                last_use[tensor.name] = k
+        tensors: dict[str, dict[str, Any]] = {}
+        free: list[int] = []
+        busy: dict[str, int] = {}
+        slabs = 0
+        for k, (first, last) in enumerate(chain):
+            for tensor in self.segment(first, last)[0].outputs:
+                if tensor.name in outer or tensor.name in tensors:
+                    continue
+                slab = free.pop() if free else slabs
+                slabs = max(slabs, slab + 1)
+                busy[tensor.name] = slab
+                tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype, "slab": slab}
+            for name in [n for n, _ in busy.items() if last_use.get(n, k) <= k]:
+                free.append(busy.pop(name))
+        return tensors
+
+
+def random_chains(
+    blocks: int, backends: int, count: int, rng: np.random.Generator, *, most_segments: int = 4
+) -> list[tuple[tuple[int, int, int], ...]]:
+    """Different random chains of at least two segments (first, last, backend), neighbours on unlike backends.
+
+    Drawn so that every cut is used about equally often in both directions.
+    """
+    chains: dict[tuple[tuple[int, int, int], ...], None] = {}
+    used = np.zeros(blocks + 1)
+    ceiling = min(count, _possible(blocks, backends))
+    for _ in range(50 * count):
+        if len(chains) >= ceiling:
+            break
+        cuts_wanted = int(rng.integers(1, min(most_segments, blocks)))
+        inner = np.arange(1, blocks)
+        weight = 1.0 / (1.0 + used[1:blocks]) ** 2
+        cuts = np.sort(rng.choice(inner, size=cuts_wanted, replace=False, p=weight / weight.sum()))
+        edges = [0, *(int(c) for c in cuts), blocks]
+        backend = int(rng.integers(backends))
+        chain = []
+        for first, last in pairwise(edges):
+            chain.append((first, last, backend))
+            backend = (backend + int(rng.integers(1, backends))) % backends
+        if tuple(chain) not in chains:
+            chains[tuple(chain)] = None
+            used[cuts] += 1
+    return list(chains)
+
+
+def _possible(blocks: int, backends: int) -> int:
+    return sum(
+        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts for cuts in range(1, min(4, blocks))
+    )
+
+
+_REFITS = 3
+
+Chain = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcrossResult:
+    """What pricing and solving across runtimes gave.
+
+    `names` are the configurations; `blocks`, `prices` and `solution` are None where nothing could be mixed, and
+    `why` says why not. `ideal_s` is what the best runtime of each block would take together if cuts were free, counting
+    only kernels that are surely within a block (at least so much); None where the profilers tell nothing of blocks.
+    """
+
+    names: tuple[str, ...]
+    contenders: tuple[Contender, ...]
+    clock: Clock
+    blocks: Blocks | None
+    prices: SegmentPrices | None
+    solution: Solution | None
+    ideal_s: float | None
+    why: str
+
+    __repr__ = brief
+
+
+class AcrossPlacer:
+    """Prices and solves the targets of a lab that take the model whole.
+
+    `folder` takes the segment files and must outlive their use; `priced` collects the chains that were run to price.
+    """
+
+    def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
+        self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
+        self.targets = tuple(targets)
+        self._files: SegmentFiles | None = None
+        self.priced: set[Chain] = set()
+
+    def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
+        """The whole model in one configuration."""
+        configuration = target.configuration
+        segment = target.runtime.segment(target.placed, configuration, {})
+        backends = {op.index: configuration.name for op in target.placed.graph.operators}
+        candidate = Candidate(
+            key=configuration.name,
+            job=self.lab.job([segment]),
+            environment=configuration.environment,
+            tolerance=self.lab.tolerance(configuration),
+        )
+        part = Part(target=target, operators=tuple(backends), backends=backends)
+        return Contender(
+            key=candidate.key,
+            label=configuration.name,
+            kind="single",
+            parts=(part,),
+            candidate=candidate,
+            predicted_s=predicted_s,
+        )
+
+    def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
+        """A chain of segments (first block, last block, target index)."""
+        parts, segments = [], []
+        for first, last, number in chain:
+            target = self.targets[number]
+            made = self.files.segment(first, last)[0]
+            backends = dict.fromkeys(made.operators, target.configuration.name)
+            parts.append(Part(target=target, operators=made.operators, backends=backends))
+            segments.append(self.files.agent_segment(first, last, target.runtime, target.configuration, chained=True))
+        spans = [(first, last) for first, last, _ in chain]
+        identity = json.dumps([self.files.blocks.places, chain, [t.configuration.name for t in self.targets]])
+        candidate = Candidate(
+            key="chain/" + hashlib.sha256(identity.encode()).hexdigest()[:12],
+            job=self.lab.job(segments, self.files.boundary(spans, self.lab.placed)),
+            environment=_merged(parts),
+            tolerance=max(self.lab.tolerance(part.configuration) for part in parts),
+        )
+        return Contender(
+            key=candidate.key,
+            label=label,
+            kind=kind,
+            parts=tuple(parts),
+            candidate=candidate,
+            predicted_s=predicted_s,
+        )
+
+    @property
+    def files(self) -> SegmentFiles:
+        """The segments, once the blocks are chosen."""
+        if self._files is None:
+            raise RuntimeError("the blocks are not chosen yet")
+        return self._files
+
+    def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
+        """Decide from the profiled wholes whether mixing can pay at all, and if so price chains and solve.
+
+        That it cannot is said from what each block takes at least, never from time that was shared out within a kernel.
+
+        `always` prices chains even where the times inside the graph say that it cannot pay.
+        """
+        self.targets = tuple(c.parts[0].target for c in alive)
+        wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
+        names = tuple(t.configuration.name for t in self.targets)
+        totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
+
+        def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
+            return AcrossResult(
+                names=names,
+                contenders=tuple(wholes),
+                clock=clock,
+                blocks=None,
+                prices=None,
+                solution=None,
+                ideal_s=ideal_s,
+                why=why,
+            )
+
+        mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
+        slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
+        mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
+        if len(mixable) < 2:
+            return unmixed("there are no two configurations that give right results and tell their times")
+        if len(self._of_equal_threads(mixable, wholes)) < 2:
+            return unmixed("no two configurations have as many threads as the fastest")
+        mixable = self._of_equal_threads(mixable, wholes)
+        wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
+        self.targets = tuple(self.targets[i] for i in mixable)
+        totals = totals[mixable]
+        try:
+            cutter = open_cutter(self.lab.source, self.lab.graph.format)
+        except ModelError as error:
+            return unmixed(error.message)
+        found = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
+        if found is None:
+            hidden = cutter.unknown()
+            if hidden is not None:
+                return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
+            return unmixed("the graph has no cut that is narrow enough")
+        prior, least = found
+        ideal = float(least.min(axis=1).sum())
+        if ideal > 0.98 * float(totals.min()) and not always:
+            return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
+        used_s = self.lab.request.used_s
+        if self.lab.runner.over("price chains", needs_s=used_s):  # the proof alone would take as long as what was done
+            return unmixed("too little of --max-time was left to price chains and prove them", ideal)
+        fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
+        anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
+        times = self.price_chains(anchor)
+        times += [
+            SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
+        ]
+        prices, solution = self._settle(prior, times, anchor)
+        extra = self._extra(prices, prior, solution)
+        return AcrossResult(
+            names=tuple(t.configuration.name for t in self.targets),
+            contenders=(*wholes, *extra),
+            clock=clock,
+            blocks=self.files.blocks,
+            prices=prices,
+            solution=solution,
+            ideal_s=ideal or None,
+            why="",
+        )
+
+    def _mixable(self, target: Target, whole: Contender) -> bool:
+        """Whether a part of the model can be given to it: what takes the model converted takes no part."""
+        as_it_is = target.placed is self.lab.placed and not target.configuration.environment
+        return as_it_is and self.lab.runner.known(trace_of(whole).key).ok
+
+    def _reports_parts(self, whole: Contender) -> bool:
+        """Whether its profiler tells parts of the model apart. Where not, chains alone could tell what they take, which
+        a configuration that has lost as a whole is not worth.
+        """
+        known = self.lab.runner.known(trace_of(whole).key)
+        return any(0 < len(kernel.named) < len(whole.backends) for kernel in kernels(self.lab.graph, known))
+
+    def _of_equal_threads(self, mixable: Sequence[int], wholes: Sequence[Contender]) -> list[int]:
+        """Those that have as many threads as the fastest: in one process they would wait for each other's threads."""
+        threads = [t.configuration.options.get("threads") for t in self.targets]
+        fastest = min(mixable, key=lambda i: wholes[i].predicted_s or 0.0)
+        return [i for i in mixable if threads[i] == threads[fastest]]
+
+    def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
+        """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
+
+        First as far as they can be told, a kernel that reaches over a cut shared out; then what they take at least.
+        """
+        found = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
+        per_node = np.asarray([node_times(cutter, k) for k in found])
+        scale = totals / np.maximum(per_node.sum(axis=1), 1e-12)
+        per_node *= scale[:, None]
+        split = {place for k in found for place in split_places(cutter, k)}
+        blocks = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
+        if blocks.count < 2:
+            return None
+        self._files = SegmentFiles(cutter, blocks, self.folder, self.lab.push, self.lab.cut_files)
+        sums = [per_node[:, a:b].sum(axis=1) for a, b in zip(blocks.places, blocks.places[1:], strict=False)]
+        least = np.asarray([least_times(kernel_spans(cutter, k), blocks.places) for k in found]) * scale[:, None]
+        return np.asarray(sums), least.T
+
+    def price_chains(self, anchor: Anchor, count: int | None = None) -> list[SegmentTime]:
+        """Times of segments inside random real chains, each in a process of its own."""
+        blocks = self.files.blocks.count
+        count = count or 3 * (blocks - 1) + 3
+        rng = np.random.default_rng([self.lab.request.seed, 7])
+        chains = random_chains(blocks, len(self.targets), count, rng)
+        self.priced.update(chains)
+        contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
+        return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
+
+    def _times(
+        self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
+    ) -> list[SegmentTime]:
+        """Times of the segments of chains, at the speed that the machine had while the anchor was profiled."""
+        wanted = [timed(c) for c in chains.values()]
+        measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
+        return [
+            replace(time, time_s=time.time_s * factor[candidate.key])
+            for chain, candidate in zip(chains, wanted, strict=True)
+            for run in measured[candidate.key].runs
+            for time in _segment_times(chain, run, anchor.clock)
+        ]
+
+    def _settle(self, prior: Array, times: list[SegmentTime], anchor: Anchor) -> tuple[SegmentPrices, Solution]:
+        """Solve, run the plan, add what its segments took, and solve again, until the plan stays.
+
+        The best of many plans by uncertain prices looks better than it is; its own run tells by how much.
+        """
+        tried: set[Chain] = set()
+        while True:
+            prices = segment_prices(prior, times)
+            solution = solve(self._model(prices))
+            chain = merge(solution.assignment)
+            if len(chain) < 2 or chain in tried or len(tried) == _REFITS:
+                return prices, solution
+            tried.add(chain)
+            self.priced.add(chain)
+            contender = self.chain("plan", "plan", chain, None)
+            again = self._times("refine", {chain: contender}, anchor, self._once(3))
+            times += [replace(t, weight=2.0) for t in again]
+
+    def _once(self, processes: int) -> Effort:
+        """The request's effort for runs that only price: no stop rule."""
+        effort = self.lab.request.effort
+        return replace(
+            effort, processes_least=processes, processes_most=processes, together=min(4, effort.together), laggard=1e9
+        )
+
+    def _model(self, prices: SegmentPrices) -> CostModel:
+        """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other."""
+        blocks = len(prices.block_s)
+        names = tuple(t.configuration.name for t in self.targets)
+        pairs = []
+        for cut in range(1, blocks):
+            cost = prices.leave_s[cut][:, None] + prices.enter_s[cut][None, :]
+            np.fill_diagonal(cost, 0.0)
+            pairs.append(PairCost(first=cut - 1, second=cut, cost=cost[:, :, None]))
+        return CostModel(
+            space=Space(slots=tuple(Slot(name=f"block {k}", choices=names) for k in range(blocks))),
+            objectives=(Objective(name="latency", unit="s"),),
+            slot_costs=tuple(row[:, None] for row in prices.block_s),
+            pairs=tuple(pairs),
+            charges=(),
+        )
+
+    def _extra(self, prices: SegmentPrices, prior: Array, solution: Solution) -> list[Contender]:
+        """The plan, and the greedy choice per block, where they really mix."""
+        made: list[Contender] = []
+        greedy = tuple(int(b) for b in prior.argmin(axis=1))
+        kinds: tuple[tuple[Kind, tuple[int, ...]], ...] = (("plan", solution.assignment), ("greedy", greedy))
+        for kind, assignment in kinds:
+            chain = merge(assignment)
+            if len(chain) < 2:
+                continue
+            predicted = sum(prices.segment_s(*link) for link in chain)
+            contender = self.chain(kind, f"{kind} of {len(chain)} segments", chain, predicted)
+            if contender.key not in {c.key for c in made}:
+                made.append(contender)
+        return made
+
+
+def merge(assignment: Sequence[int]) -> Chain:
+    """Neighbouring blocks of the same choice become one segment: a cut between them would cost for nothing."""
+    chain: list[tuple[int, int, int]] = []
+    for block, choice in enumerate(assignment):
+        if chain and chain[-1][2] == choice:
+            chain[-1] = (chain[-1][0], block + 1, choice)
+        else:
+            chain.append((block, block + 1, choice))
+    return tuple(chain)
+
+
+def timed(contender: Contender) -> Candidate:
+    """The same chain, each segment timed within it."""
+    return trace_of(contender)
+
+
+def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
+    """Times of a chain's segments: its total by the deciding clock, shared out as the segments' wall times are.
+
+    Segments are timed by wall clock alone; sharing out the total keeps what interrupted the calls out of them.
+    """
+    if run.samples is None or not run.operators:
+        return []
+    total = quantile(run.samples.cpu_s if clock == "cpu" else run.samples.wall_s, QUANTILE[clock])
+    wall = [quantile(row.wall_ns, 0.3) for row in run.operators]
+    return [
+        SegmentTime(first=first, last=last, backend=number, time_s=total * share / sum(wall))
+        for (first, last, number), share in zip(chain, wall, strict=True)
+    ]
+
+
+def _merged(parts: Sequence[Part]) -> Mapping[str, str]:
+    made: dict[str, str] = {}
+    for part in parts:
+        made.update(part.configuration.environment)
+    return made

@@ -1,0 +1,282 @@
+"""Placement inside one runtime: operators are slots, the backends of its process are the choices.
+
+Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
+from runs without tracing. See docs/place.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.cost import CostModel, Objective
+from gnomon.core.price import Array, Observation, operator_prices
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.space import Slot, Space
+from gnomon.core.stats import median, quantile, trimmed_mean
+from gnomon.errors import MeasurementError
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Clock
+from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import Missing, Target, describe
+
+_REFITS = 3
+_WORTH = 1.01
+"""The least predicted gain over the best single backend for which a plan is run: below, no run could tell it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsideResult:
+    """What pricing and solving inside one configuration gave.
+
+    `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
+    exact minimum over them. `refits` counts how often the plan was run and the prices fitted again. `why` says why the
+    minimum is not among the contenders, where it is not. The plan among them is the minimum, or where that promises
+    nothing a plan that was run and gained.
+    """
+
+    target: Target
+    backends: tuple[str, ...]
+    prices_s: Array
+    solution: Solution
+    contenders: tuple[Contender, ...]
+    refits: int
+    clock: Clock
+    why: str = ""
+
+    __repr__ = brief
+
+
+class InsidePlacer:
+    """Prices and solves one target of a lab."""
+
+    def __init__(self, lab: Lab, target: Target) -> None:
+        self.lab, self.target, self.graph = lab, target, target.placed.graph
+        support = target.support.operators
+        self.backends = tuple(b for b in target.configuration.backends if support.get(b))
+        self._check_all_taken(support)
+        self._observed: dict[tuple[int, ...], float] = {}
+
+    def _check_all_taken(self, support: Mapping[str, frozenset[int]]) -> None:
+        for operator in self.graph.operators:
+            if not any(operator.index in support[b] for b in self.backends):
+                raise MeasurementError(
+                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is taken by no backend of "
+                    f"{self.target.configuration.name}; tried {', '.join(self.target.configuration.backends)}",
+                    hint="Give --runtime another runtime, or replace the operator in the model.",
+                )
+
+    def single(self, backend: str) -> tuple[int, ...]:
+        """Everything that the backend takes on it, the rest on the first backend that takes it."""
+        support = self.target.support.operators
+        order = (backend, *(b for b in self.backends if b != backend))
+        return tuple(
+            self.backends.index(next(b for b in order if op.index in support[b])) for op in self.graph.operators
+        )
+
+    def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
+        """A contender for an assignment of backend indices."""
+        named = {index: self.backends[b] for index, b in enumerate(assignment)}
+        configuration = self.target.configuration
+        segment = self.target.runtime.segment(self.target.placed, configuration, named)
+        # By name: numbers of backends mean others where other backends are there.
+        identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
+        key = f"{configuration.name}/{identity}"
+        part = Part(target=self.target, operators=tuple(named), backends=named)
+        candidate = Candidate(
+            key=key,
+            job=self.lab.job([segment]),
+            environment=configuration.environment,
+            tolerance=self.lab.tolerance(configuration),
+        )
+        return Contender(key=key, label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
+
+    def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
+        """Price from the singles that were profiled, solve, and refit on the plan until it stays."""
+        observations = [
+            self._observe(c, self.lab.runner.known(c.key), clock, 1.0)
+            for c in alive
+            if self.lab.runner.known(trace_of(c).key).ok
+        ]
+        if not observations:
+            raise MeasurementError(
+                f"{self.target.configuration.name} left no trace of any single backend",
+                hint="The reasons are among what was left out; `gnomon profile` measures without a trace.",
+            )
+        best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
+        anchor = Anchor(candidate=best.candidate, clock=clock)
+        refits = 0
+        while True:
+            prices = self._allowed(operator_prices(observations, len(self.backends)))
+            solution = tried = solve(self._model(prices))
+            gain = self._gain(prices, solution, alive)
+            if gain < _WORTH and not refits:
+                # Where a neighbour slowed the runs without a trace, the constants that make up for it hide a gain among
+                # small operators. What the traces alone promise is run once, so that it is seen and not priced.
+                traced = self._allowed(self._traced_table(alive))
+                tried = solve(self._model(traced))
+                gain = self._gain(traced, tried, alive)
+            if tried.assignment in self._observed or refits == _REFITS or gain < _WORTH:
+                break
+            plan = self.contender("plan", "plan", tried.assignment, tried.value)
+            again, factor = self._refine(plan, anchor)
+            refits += 1
+            if not (again.ok and self.lab.runner.known(trace_of(plan).key).ok):
+                self.lab.missing.append(Missing(name="plan", reason=describe(again.failure)))
+                break
+            # The plan's own context counts more than those of the single backends.
+            observations.append(self._observe(plan, again, clock, 4.0, factor))
+        return self._result(alive, prices, solution, refits, clock)
+
+    def _gain(self, prices: Array, solution: Solution, alive: Sequence[Contender]) -> float:
+        """How many times as fast as the best single contender the solution is, by the prices."""
+        singles = ([self.backends.index(c.backends[i]) for i in range(len(prices))] for c in alive)
+        best = min(float(sum(prices[i, b] for i, b in enumerate(assignment))) for assignment in singles)
+        return best / solution.value if solution.value > 0 else 1.0
+
+    def singles(self) -> list[Contender]:
+        """A contender for each backend that takes anything, each assignment once."""
+        made: dict[str, Contender] = {}
+        name = self.target.configuration.name
+        for backend in self.backends:
+            assignment = self.single(backend)
+            others = sorted({self.backends[b] for b in assignment} - {backend})
+            strange = sum(1 for b in assignment if self.backends[b] != backend)
+            label = f"{name}:{backend}"
+            if others:
+                label += f" (+{','.join(others)} for {strange} of {len(assignment)})"
+            contender = self.contender("single", label, assignment, None)
+            made.setdefault(contender.key, contender)
+        return list(made.values())
+
+    def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
+        """Run the plan beside the best single backend, then traced; with the factor of the machine's drift."""
+        effort = self.lab.request.effort
+        effort = replace(effort, processes_most=effort.processes_least)
+        measured, factor = measure_beside(self.lab.runner, "refine", [plan.candidate], anchor, effort)
+        if measured[plan.key].ok:
+            self.lab.runner.measure("refine, traced", [trace_of(plan)], effort)
+        return measured[plan.key], factor[plan.key]
+
+    def _observe(
+        self, contender: Contender, whole: Measured, clock: Clock, weight: float, factor: float = 1.0
+    ) -> Observation:
+        total = level(whole, clock) * factor
+        times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.graph.operators))
+        assignment = tuple(self.backends.index(contender.backends[i]) for i in range(len(times)))
+        self._observed[assignment] = total
+        return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
+
+    def _allowed(self, prices: Array) -> Array:
+        """Infinity where the runtime said that a backend does not take an operator."""
+        support = self.target.support.operators
+        for column, backend in enumerate(self.backends):
+            for operator in self.graph.operators:
+                if operator.index not in support[backend]:
+                    prices[operator.index, column] = np.inf
+        return prices
+
+    def _model(self, prices: Array) -> CostModel:
+        """Backends of one process share their tensors here: there is no transfer to pay."""
+        slots = tuple(Slot(name=op.name, choices=self.backends) for op in self.graph.operators)
+        return CostModel(
+            space=Space(slots=slots),
+            objectives=(Objective(name="latency", unit="s"),),
+            slot_costs=tuple(row[:, None] for row in prices),
+            pairs=(),
+            charges=(),
+        )
+
+    def _result(
+        self,
+        alive: Sequence[Contender],
+        prices: Array,
+        solution: Solution,
+        refits: int,
+        clock: Clock,
+    ) -> InsideResult:
+        def predicted(assignment: Sequence[int]) -> float:
+            return float(sum(prices[i, b] for i, b in enumerate(assignment)))
+
+        singles = []
+        for contender in alive:
+            assignment = [self.backends.index(contender.backends[i]) for i in range(len(prices))]
+            singles.append(self.contender("single", contender.label, assignment, predicted(assignment)))
+        name = self.target.configuration.name
+        known = {c.key for c in singles}
+        extra = []
+        best, value, gain = solution.assignment, solution.value, self._gain(prices, solution, alive)
+        if gain < _WORTH:
+            best, value, gain = self._fastest_run(alive, clock) or (best, value, gain)
+        plan = self.contender("plan", f"{name}: plan", best, value)
+        if plan.key not in known and gain >= _WORTH:
+            extra.append(plan)
+        traced = self._traced_table(alive)
+        greedy = self.contender("greedy", f"{name}: greedy", tuple(int(b) for b in traced.argmin(axis=1)), None)
+        if greedy.key not in known | {plan.key} and gain >= _WORTH:
+            assignment = [self.backends.index(greedy.backends[i]) for i in range(len(prices))]
+            extra.append(self.contender("greedy", greedy.label, assignment, predicted(assignment)))
+        return InsideResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices,
+            solution=solution,
+            contenders=(*singles, *extra),
+            refits=refits,
+            clock=clock,
+            why=""
+            if gain >= _WORTH
+            else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could tell",
+        )
+
+    def _fastest_run(self, alive: Sequence[Contender], clock: Clock) -> tuple[tuple[int, ...], float, float] | None:
+        """The plan that was run as a whole and took least: its assignment, seconds, and gain over the best single.
+
+        None where no plan was run, or none gained. What was run needs no price to be worth a proof.
+        """
+        singles = {tuple(self.backends.index(b) for _, b in sorted(c.backends.items())) for c in alive}
+        plans = {taken_s: a for a, taken_s in self._observed.items() if a not in singles}
+        if not plans:
+            return None
+        taken_s = min(plans)
+        gain = min(level(self.lab.runner.known(c.key), clock) for c in alive) / taken_s
+        return (plans[taken_s], taken_s, gain) if gain >= _WORTH else None
+
+    def _traced_table(self, singles: Sequence[Contender]) -> Array:
+        """Traced times of the single backends alone: what a greedy choice per operator looks at."""
+        table = np.full((len(self.graph.operators), len(self.backends)), math.inf)
+        for contender in singles:
+            times = traced_times(self.lab.runner.known(trace_of(contender).key), len(table))
+            for index, time_s in enumerate(times):
+                column = self.backends.index(contender.backends[index])
+                table[index, column] = min(table[index, column], time_s)
+        return table
+
+
+def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
+    """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
+
+    A trace counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls
+    that something else interrupted. MeasurementError where the trace has no time for an operator.
+    """
+    found: list[list[float]] = [[] for _ in range(count)]
+    for run in traced.runs:
+        for row in run.operators:
+            for index in row.sources:
+                if 0 <= index < count and row.wall_ns:
+                    upper = quantile(row.wall_ns, 0.6)
+                    kept = [t for t in row.wall_ns if t <= upper]
+                    found[index].append(trimmed_mean(kept, proportion=0.05) * 1e-9)
+    for index, values in enumerate(found):
+        if not values:
+            raise MeasurementError(
+                f"the runtime's trace has no time for operator {index}",
+                hint="Start the command again; if it stays, the operator was folded away: report it.",
+            )
+    return tuple(median(values) for values in found)

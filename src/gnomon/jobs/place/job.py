@@ -1,0 +1,439 @@
+"""The main job: the proven-fastest assignment of a model's operators to backends. docs/place.md is its design.
+
+The measurement alone: a model whole on every backend, end to end and per operator.
+
+The operators of a placement, row by row: where each was planned, where it ran, what it takes elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.brief import brief
+from gnomon.core.graph import Graph
+from gnomon.core.solver.solve import Solution
+from gnomon.core.stats import Comparison, Summary, summarise
+from gnomon.errors import MeasurementError
+from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
+from gnomon.jobs.place.inside import InsideResult
+from gnomon.jobs.place.transfers import inside_placer
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock
+from gnomon.measure.environment import Doubt
+from gnomon.measure.progress import Watch
+from gnomon.session.contender import (
+    Contender,
+    blocks,
+    choose_clock,
+    cpu_summary,
+    fastest_of,
+    level,
+    profile_singles,
+    trace_of,
+    versus,
+)
+from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
+from gnomon.session.model_session import Lab, open_lab, stopped_doubts
+from gnomon.session.package import check_destination, write_package
+from gnomon.session.precision import clock_warnings, precision_hints
+from gnomon.session.prove import Verdict, Verified, prove, verify
+from gnomon.session.reference import Sensitivity, doubts, drift, reference
+from gnomon.session.request import Request, patiently, timed
+from gnomon.session.targets import Missing, describe
+from gnomon.system.process import guarded_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One way to run the whole model.
+
+    `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
+    quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
+    `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
+    `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
+    the largest one of the outputs from the reference.
+    """
+
+    label: str
+    level_s: float
+    against_fastest: Comparison | None
+    wall: Summary
+    cpu: Summary | None
+    load_s: float
+    first_call_s: float
+    peak_rss_bytes: int | None
+    difference: dict[str, float]
+    kernels: tuple[Kernel, ...]
+    breakdown: Breakdown
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What `profile` found: a column for each way to run the model that gives right outputs.
+
+    `clock` is what the columns are compared by, as in a placement.
+    """
+
+    model: Path
+    graph: Graph
+    device: str
+    versions: dict[str, str]
+    clock: Clock
+    columns: tuple[Column, ...]
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    campaign: str
+    resumed: bool
+    seconds: float
+    waited_s: float = 0.0
+
+    __repr__ = brief
+
+    @property
+    def fastest(self) -> Column:
+        """The fastest column by the clock, which others may equal."""
+        return next(c for c in self.columns if c.against_fastest is None)
+
+
+def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
+    """Measure the model whole on every backend; a device that vanishes is waited for.
+
+    Raises GnomonError; what was measured until then is in the record.
+    """
+    return patiently(lambda again: _profile(again, watch, tell), timed(request), tell)
+
+
+def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
+    with (
+        open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
+        guarded_folder("gnomon-segments-") as folder,
+    ):
+        sensitivity = reference(lab)
+        contenders = _contenders(lab, folder)
+        alive = profile_singles(lab, contenders, settle=True)
+        field = {c.label: lab.runner.known(c.key) for c in alive}
+        clock = choose_clock(lab, field.values())
+        best = fastest_of(field, clock)
+        columns = tuple(_column(lab, c, field[best], clock) for c in alive)
+        fastest = next(c for c in columns if c.against_fastest is None)
+        lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
+        return Profile(
+            model=request.model,
+            graph=lab.graph,
+            device=lab.device.name,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=clock,
+            columns=columns,
+            missing=tuple(lab.missing),
+            doubts=(
+                *stopped_doubts(request, lab.runner.stopped),
+                *clock_warnings(field, best, clock),
+                *doubts(lab, sensitivity),
+            ),
+            campaign=lab.runner.campaign.id,
+            resumed=lab.runner.resumed,
+            seconds=request.used_s,
+            waited_s=request.waited_s,
+        )
+
+
+def _contenders(lab: Lab, folder: Path) -> list[Contender]:
+    made: list[Contender] = []
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    placer = AcrossPlacer(lab, whole, folder)
+    for target in lab.targets:
+        made += [placer.whole(target)] if target in whole else inside_placer(lab, target).singles()
+    return made
+
+
+def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Column:
+    known = lab.runner.known(contender.key)
+    traced = lab.runner.known(trace_of(contender).key)
+    found = kernels(contender.graph, traced)
+    wall = summarise(blocks(known, "wall"))
+    return Column(
+        label=contender.label,
+        level_s=level(known, clock),
+        against_fastest=None if known.key == best.key else versus(known, best, clock),
+        wall=wall,
+        cpu=cpu_summary(known),
+        load_s=known.fact("load_ns") * 1e-9,
+        first_call_s=known.fact("first_call_ns") * 1e-9,
+        peak_rss_bytes=known.fact("peak_rss_bytes"),
+        difference=known.fact("difference"),
+        kernels=found,
+        breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One operator in the plan: seconds on each backend inside the whole graph (None: not taken, not seen, or within).
+
+    `within` names for each backend the operator with which it is computed there in one kernel, whose time has its own.
+    """
+
+    index: int
+    name: str
+    type: str
+    macs: int | None
+    planned: str
+    ran_on: str | None
+    times_s: dict[str, float | None]
+    within: dict[str, int]
+
+
+def breakdowns(
+    lab: Lab, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
+) -> dict[str, Breakdown]:
+    """By label, where the time of each contender goes that ran, by the clock that decided.
+
+    Of a runtime that takes the model whole, by its profiler, at the speed that the machine has had since; inside a
+    runtime, by the prices. A mix of runtimes is made
+    of its operators' times in the whole models; what its cuts cost is unattributed.
+    """
+    wholes_s = {p.contender.label: level(p.measured, verdict.clock) for p in verdict.proved if p.ok}
+    alive = [p.contender for p in verdict.proved if p.ok]
+    whole_models = {c.label for c in (across.contenders if across else ()) if c.kind == "single"}
+    found: dict[str, Breakdown] = {}
+    for contender in alive:
+        traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
+        if traced is not None and traced.ok:
+            # What was profiled is as fast as the machine was then: see the drift that the report warns of.
+            profiled_s = level(lab.runner.known(contender.key), verdict.clock)
+            whole_s = wholes_s[contender.label]
+            drift = whole_s / profiled_s if profiled_s > 0 else 1.0
+            timed = by_clock(kernels(contender.graph, traced), traced, verdict.clock)
+            timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
+            found[contender.label] = breakdown(contender.graph, timed, whole_s)
+    for contender in alive:
+        if contender.label in found:
+            continue
+        tables = _tables(contender.graph, found, inside, across)
+        times = {i: tables[name].get(i) for i, name in columns(contender, frozenset(tables)).items() if name in tables}
+        known = {i: time_s for i, time_s in times.items() if time_s is not None}
+        found[contender.label] = divided(known, (), wholes_s[contender.label])
+    return found
+
+
+def _tables(
+    graph: Graph, found: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
+) -> dict[str, dict[int, float]]:
+    """Seconds of the graph's operators in each place that was seen."""
+    tables: dict[str, dict[int, float]] = {}
+    several = len(inside) > 1
+    for result in (r for r in inside if r.target.placed.graph is graph):
+        for column, backend in enumerate(result.backends):
+            name = f"{result.target.configuration.name}:{backend}" if several else backend
+            tables[name] = {i: float(p[column]) for i, p in enumerate(result.prices_s) if p[column] != float("inf")}
+    for contender in across.contenders if across else ():
+        if contender.kind == "single" and contender.graph is graph and contender.label in found:
+            tables[contender.label] = dict(found[contender.label].times_s)
+    return tables
+
+
+def columns(contender: Contender, known: frozenset[str]) -> dict[int, str]:
+    """Operator index -> the name, of those known, under which the times on its backend are."""
+    made: dict[int, str] = {}
+    for part in contender.parts:
+        for index, backend in part.backends.items():
+            qualified = f"{part.configuration.name}:{backend}"
+            made[index] = qualified if qualified in known else backend
+    return made
+
+
+def operator_rows(
+    verdict: Verdict,
+    verified: Verified,
+    found: dict[str, Breakdown],
+    inside: list[InsideResult],
+    across: AcrossResult | None,
+) -> tuple[OperatorRow, ...]:
+    """A row for each operator that the chosen contender assigns, with its times wherever the same operator ran."""
+    graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
+    tables = _tables(graph, found, inside, across)
+    return tuple(
+        OperatorRow(
+            index=op.index,
+            name=op.name,
+            type=op.type,
+            macs=op.macs,
+            planned=planned.get(op.index, ""),
+            ran_on=verified.places.get(op.index),
+            times_s={name: table.get(op.index) for name, table in tables.items()},
+            within={
+                name: found[name].within[op.index]
+                for name in tables
+                if name in found and op.index in found[name].within
+            },
+        )
+        for op in graph.operators
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
+
+    `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
+    certificates, by configuration or "across". `inside` and `across` are the prices behind them. `fingerprint` is the
+    device's. `resumed` says that an interrupted campaign was taken up. `seconds` is what the job took, without
+    `waited_s` for its device.
+    """
+
+    model: Path
+    graph: Graph
+    device: str
+    fingerprint: Mapping[str, Any]
+    versions: dict[str, str]
+    clock: Clock
+    verdict: Verdict
+    verified: Verified
+    rows: tuple[OperatorRow, ...]
+    breakdowns: Mapping[str, Breakdown]
+    solutions: dict[str, Solution]
+    why_not_mixed: str
+    ideal_s: float | None
+    inside: tuple[InsideResult, ...]
+    across: AcrossResult | None
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    sensitivity: Sensitivity
+    package: Path
+    campaign: str
+    resumed: bool
+    seconds: float
+    waited_s: float = 0.0
+
+    __repr__ = brief
+
+
+def place(
+    request: Request,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Placement:
+    """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
+
+    `watch` is told of progress, `tell` gets sentences for people. A device that vanishes is waited for. Raises
+    GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
+    there.
+    """
+    check_destination(out, overwrite=overwrite)
+
+    began_without = not out.exists()
+
+    request = timed(request)
+
+    def once(again: Request) -> Placement:
+        # What lies there then was written before the device vanished.
+        return _place(again, out, overwrite=overwrite or began_without, watch=watch, tell=tell)
+
+    return patiently(once, request, tell)
+
+
+def _place(
+    request: Request, out: Path, *, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
+) -> Placement:
+    with ExitStack() as stack:
+        lab = stack.enter_context(open_lab(request, kind="place", question={}, watch=watch, tell=tell))
+        folder = stack.enter_context(guarded_folder("gnomon-segments-"))
+        sensitivity = reference(lab)
+        inside, across = _price(lab, folder)
+        clock = across.clock if across else inside[0].clock
+        contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ())
+        lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
+        priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
+        verdict = prove(lab, contenders, clock, priced=priced)
+        clock = verdict.clock
+        verdict, verified = _deploy(lab, verdict, out, overwrite=overwrite)
+        chosen = verdict.chosen.contender
+        lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
+        parts = breakdowns(lab, verdict, inside, across)
+        solutions = {r.target.configuration.name: r.solution for r in inside}
+        if across and across.solution:
+            solutions["across"] = across.solution
+        return Placement(
+            model=request.model,
+            graph=verdict.chosen.contender.graph,
+            device=lab.device.name,
+            fingerprint=lab.device.fingerprint,
+            versions={name: probe.version for name, probe in lab.probes.items()},
+            clock=clock,
+            verdict=verdict,
+            verified=verified,
+            rows=operator_rows(verdict, verified, parts, inside, across),
+            breakdowns=parts,
+            solutions=solutions,
+            why_not_mixed=across.why if across else next((r.why for r in inside if r.why), ""),
+            ideal_s=across.ideal_s if across else None,
+            inside=tuple(inside),
+            across=across,
+            missing=tuple(lab.missing),
+            doubts=_all_doubts(lab, request, verdict, sensitivity),
+            sensitivity=sensitivity,
+            package=out,
+            campaign=lab.runner.campaign.id,
+            resumed=lab.runner.resumed,
+            seconds=request.used_s,
+            waited_s=request.waited_s,
+        )
+
+
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None]:
+    """Profile all single contenders together; then place inside each configuration that has several backends, and
+    across those that take the model whole. One clock for all.
+    """
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    within = [inside_placer(lab, t) for t in lab.targets if t not in whole]
+    across = AcrossPlacer(lab, whole, folder)
+    singles = {placer: placer.singles() for placer in within}
+    wholes = [across.whole(target) for target in whole]
+    alive = profile_singles(lab, [c for group in (*singles.values(), wholes) for c in group])
+    clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    lab.doubts += precision_hints(lab, alive, clock)
+    results: list[InsideResult] = []
+    problems: list[MeasurementError] = []
+    for placer in within:
+        mine = [c for c in singles[placer] if c in alive]
+        try:
+            results += [placer.run(mine, clock)] if mine else []
+        except MeasurementError as error:  # one configuration that cannot be priced does not end the others
+            problems.append(error)
+            lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
+    wholes = [c for c in wholes if c in alive]
+    if problems and not results and not wholes:
+        raise problems[0]
+    return results, across.run(wholes, clock) if wholes else None
+
+
+def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified]:
+    """Write the winner's package and run it; a package that does not do what it should gives way to the next."""
+    order = [verdict.chosen, verdict.best_single]
+    for number, proved in enumerate(order):
+        write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
+        verified = verify(lab, out, proved.contender)
+        if verified.ok or verified.skipped or proved is verdict.best_single:
+            return replace(verdict, chosen=proved), verified
+        told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
+        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
+        single = verdict.best_single.contender.label
+        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused ({told}).")
+    raise AssertionError("unreachable")
+
+
+def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+    missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
+    stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
+    best = verdict.best_single
+    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
+    return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *([drifted] if drifted else []))

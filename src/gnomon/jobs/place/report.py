@@ -1,0 +1,546 @@
+"""The report of `gnomon place`, made from its JSON document alone.
+
+The report of `gnomon profile`, made from its JSON document alone.
+
+The report of `gnomon place` on several devices, made from its JSON document alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+from gnomon.report.parts import (
+    CLOCKS,
+    assignment_text,
+    bounds,
+    certainty,
+    closing,
+    counted,
+    doubts,
+    failure_text,
+    first_warnings,
+    missing,
+    model_line,
+    numbers,
+)
+
+_EXPENSIVE = 10
+
+
+def place_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
+    """Write the report: the answer first, then what it rests on, then what speaks against it.
+
+    `own_record` says that the record was named by an option, and must be named again to show it.
+    """
+    page.headline(document["decision"]["reason"])
+    speedup = document["decision"]["speedup_vs_best_single"]
+    if speedup:
+        page.line(f"95 % interval of the gain: {_times(speedup['low'])} to {_times(speedup['high'])} times as fast.")
+    first_warnings(document["doubts"], page)
+    page.line(model_line(document))
+    _contenders(document, page)
+    _prediction(document, page)
+    _plan(document, page)
+    _verified(document, page)
+    _unattributed(document, page)
+    missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
+    doubts(document["doubts"], page)
+    _files(document, page)
+    closing(document, page, own_record=own_record)
+
+
+def _times(value: float | None) -> str:
+    return "unknown" if value is None else units.digits(value)
+
+
+def _contenders(document: dict[str, Any], page: Page) -> None:
+    clock = document["clock"]
+    page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
+    main = "cpu" if clock == "cpu" else "measured"
+    columns = [
+        Column(title="way to run", number=False, least=20),
+        Column(title="CPU" if clock == "cpu" else "wall"),
+        Column(title="", number=False, least=16),
+        Column(title="ratio"),
+        Column(title="to the best single", number=False, least=21),
+        Column(title="predicted"),
+        Column(title="wall" if clock == "cpu" else "CPU"),
+        Column(title="peak memory"),
+        Column(title="outputs off by"),
+    ]
+    alive = [c for c in document["contenders"] if not c["failure"] and c[main]]
+    alive.sort(key=lambda c: c["level_s"])
+    chosen = frozenset(k for k, c in enumerate(alive) if c["label"] == document["decision"]["chosen"])
+    page.table(columns, [_row(contender, document) for contender in alive], split=5, bold=chosen)
+    kinds = {c["kind"] for c in document["contenders"]}
+    notes = ["> is the choice", "a ratio below 1 is faster"]
+    if "plan" in kinds:
+        notes.append("plan: the solver's")
+    if "greedy" in kinds:
+        notes.append("greedy: each part where it alone is fastest")
+    if clock == "wall":
+        notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
+    notes.append(counted([c[main] for c in alive]))
+    page.line("; ".join(notes) + ".", indent=1, style="dim")
+    best = document["decision"]["best_single"]
+    certainty([(c["label"], c["against_best"]) for c in alive], best, max(c[main]["processes"] for c in alive), page)
+    for contender in document["contenders"]:
+        if contender["failure"]:
+            page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
+    restless = [c["label"] for c in alive if c[main]["trend"]]
+    if restless:
+        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+
+
+def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    main, other = ("cpu", "measured") if document["clock"] == "cpu" else ("measured", "cpu")
+    found, ratio, label = contender[main], contender["against_best"], contender["label"]
+    best = label == document["decision"]["best_single"]
+    return [
+        ("> " if label == document["decision"]["chosen"] else "  ") + label,
+        units.time(found["median_s"]),
+        units.interval(found["low_s"], found["high_s"], found["median_s"]),
+        "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
+        "(is the best single)" if best else _verdict(ratio),
+        units.time(contender["predicted_s"]),
+        units.time(contender[other]["median_s"]) if contender[other] else "-",
+        units.mebibytes(contender["peak_rss_bytes"]),
+        units.small((contender["difference"] or {}).get("absolute")),
+    ]
+
+
+def _verdict(ratio: dict[str, Any] | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{bounds(ratio)} {ratio['verdict']}"
+
+
+def _prediction(document: dict[str, Any], page: Page) -> None:
+    mixes = [c for c in document["contenders"] if c["kind"] != "single" and c["prediction_error"] is not None]
+    # By wall time a prediction is of the lower fifth of the calls, which nothing else interrupted.
+    how = "" if document["clock"] == "cpu" else " in its undisturbed calls"
+    for contender in mixes:
+        predicted, took = units.time(contender["predicted_s"]), units.time(contender["level_s"])
+        page.line(
+            f"Prediction: {contender['label']} was predicted to take {predicted}; it took {took}{how} "
+            f"(prediction off by {units.percent(contender['prediction_error'])})."
+        )
+    if document["why_not_mixed"]:
+        ideal = document["ideal_s"]
+        told = f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal else ""
+        why = document["why_not_mixed"]
+        why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
+        page.line(f"{why}.{told}")
+    for name, solution in document["solutions"].items():
+        proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
+        page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
+
+
+def _plan(document: dict[str, Any], page: Page) -> None:
+    chosen = next(c for c in document["contenders"] if c["label"] == document["decision"]["chosen"])
+    page.heading("The choice, operator by operator")
+    page.line(assignment_text(chosen["assignment"]), indent=1)
+    columns = list(document["operators"][0]["times_s"]) if document["operators"] else []
+    if not columns:
+        return
+    used = set(chosen["assignment"])
+    first = sorted(columns, key=lambda name: name not in used and name.rpartition(":")[2] not in used)
+    shown = [name for name in columns if name in first[: 3 if page.width < 100 else 5]]
+    # Each with its time in the choice; a kernel of no operator has one only where the choice is the column's own.
+    rows: list[tuple[float, float, list[str]]] = [
+        (
+            time_s or 0.0,
+            time_s or 0.0,
+            [f"{row['index']} {row['name']}", row["type"], row["planned"] or "-", *(_cell(row, n) for n in shown)],
+        )
+        for row, time_s in zip(document["operators"], chosen["operators_s"], strict=True)
+    ]
+    own = _own_kernels(document, shown)
+    for label, kernel in own:
+        if kernel["operators"]:
+            continue  # of the whole model
+        cells = [units.time(kernel["time_s"]) if name == label else "-" for name in shown]
+        counted_s = kernel["time_s"] if label == chosen["label"] else 0.0
+        rows.append((kernel["time_s"], counted_s, [kernel["name"], "(no operator)", "-", *cells]))
+    mute = [label for label, kernel in own if kernel["operators"]]
+    if mute:
+        page.line(f"No times of operators are reported by {', '.join(mute)}.", indent=1)
+    top = sorted((row for row in rows if row[0] or not mute), key=lambda row: -row[0])[:_EXPENSIVE]
+    if not top:
+        return
+    whole_s = chosen["level_s"]
+    share = f", {units.share(sum(row[1] for row in top) / whole_s)} of the whole" if whole_s else ""
+    kind = "operators and kernels" if any(row[2][1] == "(no operator)" for row in top) else "operators"
+    page.heading(f"The {len(top)} most expensive {kind}{share} ({CLOCKS[document['clock']]})")
+    heads = [
+        Column(title="operator", number=False, least=16),
+        Column(title="type", number=False, most=20),
+        Column(title="planned", number=False, least=8, most=32),
+        *(Column(title=name) for name in shown),
+    ]
+    page.table(heads, [row[2] for row in top])
+    notes = ["traced by the runtimes, scaled to calls without profiler"]
+    if any(cell.startswith("with ") for row in top for cell in row[2][3:]):
+        notes.append("with 3: in one kernel with operator 3, whose time has its own")
+    if kind != "operators":
+        notes.append("(no operator): a kernel that belongs to no single operator of the model")
+    page.line("Times: " + "; ".join(notes) + ".", indent=1, style="dim")
+    if len(shown) < len(columns):
+        page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    other = row["within"].get(name)
+    return units.time(row["times_s"][name]) if other is None else f"with {other}"
+
+
+def _own_kernels(document: dict[str, Any], shown: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The kernels of no operator, by the column that they stand in."""
+    return [(c["label"], kernel) for c in document["contenders"] if c["label"] in shown for kernel in c["kernels"]]
+
+
+def _verified(document: dict[str, Any], page: Page) -> None:
+    found, operators = document["verified"], document["operators"]
+    page.heading("The package, run from its own files")
+    if found["failure"]:
+        page.item(f"It failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
+        return
+    if found["skipped"]:
+        page.line("It was not run: nothing was to be measured any more.", indent=1)
+        return
+    planned = [row for row in operators if row["planned"]]
+    good = len(planned) - len(found["moved"])
+    page.line(f"{good} of {len(planned)} operators ran where planned, by the runtime's own account.", indent=1)
+    if found["moved"]:
+        page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
+    off = found["difference"]
+    if off and off["absolute"] == 0:
+        page.line("Its outputs equal the reference.", indent=1)
+    elif off:
+        page.line(
+            f"Its outputs differ from the reference by at most {units.small(off['absolute'])}, which is "
+            f"{units.small(off['relative'])} of the largest.",
+            indent=1,
+        )
+    if document.get("reference"):
+        page.line(f"The reference: {document['reference']}.", indent=1)
+
+
+def _unattributed(document: dict[str, Any], page: Page) -> None:
+    found = [c for c in document["contenders"] if c["unattributed_s"] is not None]
+    if not found:
+        return
+    page.heading(f"Unattributed time ({CLOCKS[document['clock']]} in no operator and no kernel)")
+    heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
+    rows = [[c["label"], units.time(c["unattributed_s"]), units.time(c["profiler_overhead_s"] or None)] for c in found]
+    overhead = any(c["profiler_overhead_s"] for c in found)
+    kept = len(heads) if overhead else len(heads) - 1
+    page.table(heads[:kept], [row[:kept] for row in rows])
+    if overhead:
+        page.line("Operators that take longer with the profiler are scaled down.", indent=1, style="dim")
+
+
+def _files(document: dict[str, Any], page: Page) -> None:
+    page.heading("Written")
+    package, device = document["package"], document["device"]
+    if device != "local":
+        page.line(
+            f"To run it on {device}, copy the package there first. The Python there needs what the package's "
+            "README.txt names: what gnomon brought was for measuring.",
+            indent=2,
+        )
+    page.path("package", package)
+    page.path("run it", f"cd {shlex.quote(package)} && python gnomon-agent.pyz run plan.json --output out.npz")
+    for picture in document["pictures"]:
+        page.path("picture", picture)
+
+
+def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
+    """Write the report: the ways to run the model, then the most expensive kernels of each.
+
+    `own_record` says that the record was named by an option, and must be named again to show it.
+    """
+    columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
+    page.headline(_headline(columns, document["clock"]))
+    first_warnings(document["doubts"], page)
+    page.line(model_line(document))
+    page.heading("One inference (median, [95 % interval])")
+    heads = [
+        Column(title="way to run", number=False, least=20),
+        Column(title="wall"),
+        Column(title="", number=False, least=16),
+        Column(title="p10"),
+        Column(title="p90"),
+        Column(title="CPU"),
+        Column(title="load"),
+        Column(title="first call"),
+        Column(title="peak memory"),
+        Column(title="unattributed"),
+        Column(title="outputs off by"),
+    ]
+    page.table(heads, [_profile_text_row(column) for column in columns], split=6)
+    _compared(columns, document["clock"], page)
+    restless = [c["label"] for c in columns if c["wall"]["trend"]]
+    if restless:
+        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+    slowed = [c for c in columns if c["profiler_overhead_s"]]
+    if slowed:
+        told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
+        page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
+    for column in columns:
+        _kernels(column, document, page)
+    missing(document["missing"], page)
+    doubts(document["doubts"], page)
+    page.heading("Kept")
+    closing(document, page, own_record=own_record)
+
+
+def _headline(columns: list[dict[str, Any]], clock: str) -> str:
+    """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
+    fastest, *others = columns
+    took = f"{units.time(fastest['level_s'])} of {CLOCKS[clock]}"
+    if not others:
+        return f"{fastest['label']} takes {took}; nothing else ran."
+    ties = [c for c in others if _is_near(c["against_fastest"])]
+    if ties:
+        names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])
+        only = f", ratio {_ratio(ties[0]['against_fastest'])}" if len(ties) == 1 else ""
+        return f"No clear winner by {CLOCKS[clock]}: {names} are within the noise{only}."
+    nearest = min(others, key=lambda c: c["against_fastest"]["ratio"])
+    found = nearest["against_fastest"]
+    if found["verdict"] == "tie" or found["unit"] != "process":
+        return (
+            f"No certain winner of so few processes: {fastest['label']} takes {took}, {nearest['label']} "
+            f"{_ratio(found)} times as long."
+        )
+    gain = f"{units.digits(found['ratio'])} times as fast as {nearest['label']} {bounds(found)}"
+    return f"{fastest['label']} is fastest: {took}, {gain}."
+
+
+def _is_near(found: dict[str, Any]) -> bool:
+    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is no tie for that."""
+    return bool(found["verdict"] == "tie" and found["ratio"] < 1.5)
+
+
+def _ratio(found: dict[str, Any]) -> str:
+    return f"{units.digits(found['ratio'])} {bounds(found)}"
+
+
+def _compared(columns: list[dict[str, Any]], clock: str, page: Page) -> None:
+    fastest, *others = columns
+    if others:
+        page.heading(f"Against {fastest['label']}, by {CLOCKS[clock]} (a ratio above 1 is slower)")
+        heads = [
+            Column(title="way to run", number=False, least=20),
+            Column(title="ratio"),
+            Column(title="[95 % interval]", number=False, least=21),
+        ]
+        rows = [(c["label"], c["against_fastest"]) for c in others]
+        page.table(heads, [[label, units.digits(f["ratio"]), f"{bounds(f)} {f['verdict']}"] for label, f in rows])
+    page.line(f"{counted([c['wall'] for c in columns])}.", indent=1, style="dim")
+    compared = [(c["label"], c["against_fastest"]) for c in others]
+    certainty(compared, fastest["label"], max(c["wall"]["processes"] for c in columns), page)
+
+
+def _profile_text_row(column: dict[str, Any]) -> list[str]:
+    wall = column["wall"]
+    return [
+        column["label"],
+        units.time(wall["median_s"]),
+        units.interval(wall["low_s"], wall["high_s"], wall["median_s"]),
+        units.time(wall["p10_s"]),
+        units.time(wall["p90_s"]),
+        units.time(column["cpu"]["median_s"]) if column["cpu"] else "not told",
+        units.time(column["load_s"]),
+        units.time(column["first_call_s"]),
+        units.mebibytes(column["peak_rss_bytes"]),
+        units.time(column["unattributed_s"]),
+        units.small((column["difference"] or {}).get("absolute")),
+    ]
+
+
+def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> None:
+    kernels = column["kernels"]
+    total = sum(k["time_s"] for k in kernels)
+    if total <= 0:
+        return
+    top = sorted(kernels, key=lambda k: -k["time_s"])[:_EXPENSIVE]
+    page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
+    types = {row["index"]: row["type"] for row in document["operators"]}
+    heads = [
+        Column(title="kernel", number=False, least=20),
+        Column(title="time"),
+        Column(title="share"),
+        Column(title="operators", number=False),
+        Column(title="types", number=False),
+        Column(title="backend", number=False, least=8, most=24),
+    ]
+    rows = [
+        [
+            kernel["name"],
+            units.time(kernel["time_s"]),
+            units.share(kernel["time_s"] / total),
+            numbers(kernel["operators"], most=3) or "-",
+            ", ".join(dict.fromkeys(types[index] for index in kernel["operators"])) or "(no operator)",
+            kernel["backend"],
+        ]
+        for kernel in top
+    ]
+    kept = len(heads) if page.width >= 100 else len(heads) - 1
+    page.table(heads[:kept], [row[:kept] for row in rows])
+
+
+_TURNS = "A regret is of calls in turns with the device's own plan; compare regrets, not times of different tables."
+
+
+def fleet_report(document: dict[str, Any], page: Page) -> None:
+    """Write the report: a row a device, the plan for all, then what speaks against it and where the packages are."""
+    answered = [d for d in document["devices"] if d["placement"]]
+    page.headline(_fleet_text_headline(document, answered))
+    _devices(answered, page)
+    for device in document["devices"]:
+        if device["error"]:
+            page.item(f"{device['name']} has no plan: {device['error']['message']}", device["error"]["hint"])
+    if len(answered) > 1:
+        _common(document, page)
+    for proof in document["proofs"]:
+        _proof(proof, page)
+    _doubts(answered, page)
+    page.heading("Written")
+    for device in answered:
+        page.path("package", device["placement"]["package"])
+    page.path("record", document["record"])
+    page.line(f"Took {units.duration(document['seconds'])}.", indent=2)
+
+
+def _fleet_text_headline(document: dict[str, Any], answered: list[dict[str, Any]]) -> str:
+    asked, common = len(document["devices"]), document["common"]
+    have = f"{len(answered)} of {asked} devices have a plan"
+    if len(answered) < 2:
+        return f"{have}; a plan for all needs two."
+    if common["least_total"] is None:
+        return f"{have}; none runs on all of them."
+    option = common["options"][common["least_total"]]
+    if option["worst"] < 0.0005:
+        return f"{have}; {option['label']} is as good as its own on each of them."
+    return f"{have}; {option['label']} takes none of them more than {_percent(option['worst'])} longer."
+
+
+def _percent(part: float | None) -> str:
+    """A regret, where a thousandth of a per cent is none."""
+    return "?" if part is None else units.percent(0.0 if abs(part) < 1e-5 else part)
+
+
+def _devices(answered: list[dict[str, Any]], page: Page) -> None:
+    if not answered:
+        return
+    page.heading("Each device's own plan (median, [95 % interval])")
+    columns = [
+        Column(title="device", number=False, least=8, most=20),
+        Column(title="plan", number=False, least=12, most=32),
+        Column(title="time"),
+        Column(title="", number=False, least=14),
+        Column(title="gain"),
+        Column(title="proven"),
+        Column(title="doubts"),
+    ]
+    page.table(columns, [_fleet_text_row(device) for device in answered])
+    page.line(
+        "gain: how many times as fast as the best way there that does not mix; proven: operators that ran where "
+        "planned, by the runtime's own account.",
+        indent=1,
+        style="dim",
+    )
+
+
+def _fleet_text_row(device: dict[str, Any]) -> list[str]:
+    found = device["placement"]
+    decision = found["decision"]
+    chosen = next(c for c in found["contenders"] if c["label"] == decision["chosen"])
+    measured = chosen["cpu"] if found["clock"] == "cpu" else chosen["measured"]
+    gain = decision["speedup_vs_best_single"]
+    planned = [row for row in found["operators"] if row["planned"]]
+    moved = len(found["verified"]["moved"])
+    verified = found["verified"]
+    proven = f"{len(planned) - moved} of {len(planned)}"
+    if verified["failure"] or verified["skipped"]:
+        proven = "failed" if verified["failure"] else "not run"
+    return [
+        device["name"],
+        decision["chosen"],
+        units.time(measured["median_s"]),
+        units.interval(measured["low_s"], measured["high_s"], measured["median_s"]),
+        "-" if gain is None else units.digits(gain["ratio"]),
+        proven,
+        str(len(found["doubts"])) if found["doubts"] else "-",
+    ]
+
+
+def _common(document: dict[str, Any], page: Page) -> None:
+    common = document["common"]
+    page.heading("One plan for all (regret: how much longer than the device's own plan takes)")
+    if common["least_total"] is None:
+        page.line("There is none.", indent=1)
+    else:
+        option = common["options"][common["least_total"]]
+        if any(share["measured"] and _span(share) != "its own plan" for share in option["devices"].values()):
+            page.line(_TURNS, indent=1, style="dim")
+        _option(option, page)
+    for note in common["notes"]:
+        page.item(f"{note[:1].upper()}{note[1:]}.")
+
+
+def _option(option: dict[str, Any], page: Page) -> None:
+    count = len(option["devices"])
+    page.line(
+        f"{option['label']}: {_percent(option['worst'])} at worst, {_percent(option['total'] / count - 1)} on average.",
+        indent=1,
+        style="bold",
+    )
+    rows = [
+        [name, units.time(share["time_s"]), _percent(share["regret"]), _span(share)]
+        for name, share in option["devices"].items()
+    ]
+    columns = [
+        Column(title="device", number=False, least=8, most=24),
+        Column(title="time"),
+        Column(title="regret"),
+        Column(title="95 % interval", number=False, least=16),
+    ]
+    page.table(columns, rows)
+    certificate = option["certificate"]
+    if certificate and not certificate["optimal"]:
+        page.item("By the prices it may be improved: the solver ran out of time.")
+    if option["predicted_on"]:
+        page.item(f"It was not measured on {', '.join(option['predicted_on'])}: its figures there are the prices'.")
+
+
+def _span(share: dict[str, Any]) -> str:
+    """What is known of a regret beside its value."""
+    low, high = share["regret_low"], share["regret_high"]
+    if not share["measured"]:
+        return "predicted, not measured"
+    if low is None or high is None:
+        return "[unknown]"
+    return "its own plan" if low == high == 0 else f"[{_percent(low)}, {_percent(high)}]"
+
+
+def _proof(proof: dict[str, Any], page: Page) -> None:
+    page.heading(f"{proof['label']}, measured beside each device's own plan")
+    for name, share in proof["devices"].items():
+        regret = f"regret {_percent(share['regret'])}"
+        page.line(f"{name}: {units.time(share['time_s'])}, {regret} {_span(share)}.", indent=1)
+    for name, why in proof["failed"].items():
+        page.item(f"{name}: it could not be proven: {why}")
+
+
+def _doubts(answered: list[dict[str, Any]], page: Page) -> None:
+    rows = [(device["name"], doubt) for device in answered for doubt in device["placement"]["doubts"]]
+    if not rows:
+        return
+    page.heading("Doubts")
+    for name, doubt in rows:
+        page.item(f"{name}: {doubt['message']}.", doubt["hint"])

@@ -1,0 +1,214 @@
+"""Placement inside one runtime whose two backends do not share tensors: operators are slots, crossings are paid.
+
+A few placements are run, whole and step by step: the single backends, two in which nearly every tensor crosses, and
+some drawn from the request's seed. From them `core.transfers` fits what each operator takes on each side and what a
+crossing costs; the exact solver does the rest. See docs/ncnn.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.transfers import (
+    AWAY,
+    PlacedRun,
+    Sides,
+    TransferPrices,
+    alternating,
+    fit_transfers,
+    random_sides,
+    transfer_model,
+    wiring_of,
+)
+from gnomon.errors import MeasurementError
+from gnomon.jobs.place.inside import InsidePlacer, InsideResult, traced_times
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock, Effort
+from gnomon.session.contender import Anchor, Contender, Kind, level, measure_beside, trace_of
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import Missing, Target, describe
+
+DRAWN = 8
+"""Placements that are drawn and run whole beside the designed ones."""
+
+_REFITS = 3
+_WORTH = 1.01
+"""The least predicted gain over the best single backend for which a plan is run: below, no run could tell it."""
+_TRACED_CALLS = 3
+_PRICING_S = 30.0
+"""About how long the visits of the placements to price from may take together."""
+_CALLS_OF_A_VISIT = 3
+#: Layers that compute nothing on any backend: they hand on what they read.
+_FREE = frozenset({"Input", "Split"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferResult(InsideResult):
+    """What pricing and solving gave, with the prices of crossings in `transfers`; `prices_s` are the operators' own."""
+
+    transfers: TransferPrices
+
+
+class TransferPlacer(InsidePlacer):
+    """Prices and solves one target whose second backend has a memory of its own; the first one is home."""
+
+    def __init__(self, lab: Lab, target: Target) -> None:
+        super().__init__(lab, target)
+        if len(self.backends) > 2:
+            raise MeasurementError(
+                f"{target.configuration.name} has {len(self.backends)} backends with memories of their own",
+                hint="Name two with --backend.",
+            )
+        self.wiring = wiring_of(self.graph, _FREE)
+        self.movable = frozenset[int]()
+        if len(self.backends) == 2:
+            home, away = (target.support.operators[b] for b in self.backends)
+            self.movable = away & home
+            self._check_home(home)
+        self._runs: dict[Sides, PlacedRun] = {}
+
+    def _check_home(self, home: frozenset[int]) -> None:
+        for operator in self.graph.operators:
+            if operator.index not in home:
+                raise MeasurementError(
+                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
+                    f"{self.backends[0]}, where inputs and outputs lie",
+                    hint="Give --runtime another runtime.",
+                )
+
+    def run(self, alive: Sequence[Contender], clock: Clock) -> TransferResult:
+        """Price from the singles and from further placements, solve, and refit on the plan until it stays.
+
+        The prices hold for the clock. MeasurementError where too little of it ran.
+        """
+        best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
+        anchor = Anchor(candidate=best.candidate, clock=clock)
+        for contender in alive:
+            self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
+        self._measure(self._designed(), anchor, traced=True)
+        drawn = random_sides(self.wiring.count, self.movable, DRAWN, self.lab.request.seed) if self.movable else []
+        self._measure(drawn, anchor, traced=False)
+        refits = 0
+        while True:
+            prices = self._fit()
+            solution = solve(transfer_model([op.name for op in self.graph.operators], self._pair(), prices))
+            known = solution.assignment in self._runs
+            if known or refits == _REFITS or self._promise(prices, solution, alive) < _WORTH:
+                break
+            refits += 1
+            if not self._measure([solution.assignment], anchor, traced=True):
+                break
+        return self._made(alive, prices, solution, refits, clock)
+
+    def _promise(self, prices: TransferPrices, solution: Solution, alive: Sequence[Contender]) -> float:
+        """How many times as fast as the best single contender the solution is, by the prices."""
+        best = min(prices.total_s(self.sides(c)) for c in alive)
+        return best / solution.value if solution.value > 0 else 1.0
+
+    def sides(self, contender: Contender) -> Sides:
+        """The side of each operator in a contender."""
+        return tuple(self.backends.index(contender.backends[k]) for k in range(self.wiring.count))
+
+    def _pair(self) -> tuple[str, str]:
+        """The two backends; a stand-in, which no operator can be given, for the second where there is one only."""
+        return (self.backends[0], self.backends[1] if len(self.backends) == 2 else "none")
+
+    def _designed(self) -> list[Sides]:
+        if not self.movable:
+            return []
+        return [sides for sides in alternating(self.graph, self.movable) if AWAY in sides]
+
+    def _fit(self) -> TransferPrices:
+        runs = list(self._runs.values())
+        if not any(run.steps_s for run in runs):
+            raise MeasurementError(
+                f"{self.target.configuration.name} left no trace of any placement",
+                hint="The reasons are among what was left out.",
+            )
+        return fit_transfers(self.wiring, runs)
+
+    def _measure(self, wanted: Sequence[Sides], anchor: Anchor, *, traced: bool) -> bool:
+        """Run placements beside the anchor, and keep what they took; whether all of them ran."""
+        new = [sides for sides in dict.fromkeys(wanted) if sides not in self._runs]
+        if not new:
+            return True
+        contenders = [self.contender("plan", "a placement to price from", sides, None) for sides in new]
+        effort = self.effort(len(new))
+        candidates = [c.candidate for c in contenders]
+        if traced:
+            candidates += [replace(trace_of(c), calls_least=_TRACED_CALLS) for c in contenders]
+        measured, factors = measure_beside(self.lab.runner, "price transfers", candidates, anchor, effort)
+        failed = []
+        for contender in contenders:
+            found = measured[contender.key]
+            if found.ok:
+                self._note(contender, found, anchor.clock, factors[contender.key])
+            else:
+                failed.append(describe(found.failure))
+        if failed:
+            reason = f"{len(failed)} of {len(new)} placements to price from failed: {failed[0]}"
+            self.lab.missing.append(Missing(name=f"{self.target.configuration.name}, pricing", reason=reason))
+        return not failed
+
+    def effort(self, number: int) -> Effort:
+        """One process for each of a number of placements, visited as often as the time for pricing allows.
+
+        Many visits of few calls are what tells the machine's own speed from its neighbours'. None is spared any for
+        being slow, as all count for the prices.
+        """
+        effort = self.lab.request.effort
+        runs = [run.total_s for run in self._runs.values() if run.total_s is not None]
+        usual = max(sum(runs) / len(runs), 1e-9) if runs else 1e-9
+        rounds = int(_PRICING_S / (_CALLS_OF_A_VISIT * number * max(usual, effort.block_s)))
+        return replace(
+            effort,
+            processes_least=1,
+            processes_most=1,
+            rounds=max(2, min(effort.rounds, rounds)),
+            samples_least=effort.samples_least if rounds > 1 else 1,
+            laggard=1e9,
+        )
+
+    def _note(self, contender: Contender, whole: Measured, clock: Clock, factor: float) -> None:
+        """Keep what a placement took, brought to the speed that the machine had while the anchor was profiled."""
+        traced = self.lab.runner.known(trace_of(contender).key)
+        steps = tuple(t * factor for t in traced_times(traced, self.wiring.count)) if traced.ok else None
+        sides = self.sides(contender)
+        self._runs[sides] = PlacedRun(sides=sides, total_s=level(whole, clock) * factor, steps_s=steps)
+
+    def _made(
+        self, alive: Sequence[Contender], prices: TransferPrices, solution: Solution, refits: int, clock: Clock
+    ) -> TransferResult:
+        name = self.target.configuration.name
+
+        def contender(kind: Kind, label: str, sides: Sides) -> Contender:
+            return self.contender(kind, label, sides, prices.total_s(sides))
+
+        made = [contender("single", c.label, self.sides(c)) for c in alive]
+        promise = self._promise(prices, solution, alive)
+        if promise >= _WORTH:
+            greedy = tuple(int(row.argmin()) for row in prices.own_s)
+            for extra in (
+                contender("plan", f"{name}: plan", solution.assignment),
+                contender("greedy", f"{name}: greedy", greedy),
+            ):
+                made += [] if extra.key in {c.key for c in made} else [extra]
+        why = f"by its prices no mix gains more than {max(promise - 1, 0.0):.1%}, which no run could tell"
+        return TransferResult(
+            target=self.target,
+            backends=self.backends,
+            prices_s=prices.own_s[:, : len(self.backends)],
+            solution=solution,
+            contenders=tuple(made),
+            refits=refits,
+            clock=clock,
+            why="" if promise >= _WORTH else why,
+            transfers=prices,
+        )
+
+
+def inside_placer(lab: Lab, target: Target) -> InsidePlacer:
+    """What prices and solves a target of several backends: with transfers, where they have memories of their own."""
+    return TransferPlacer(lab, target) if target.configuration.transfers else InsidePlacer(lab, target)

@@ -1,0 +1,1 @@
+"""`gnomon runs`: what the record holds."""

@@ -1,0 +1,220 @@
+"""What the record holds: list campaigns, show one, export them for other tools."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from gnomon.core.brief import brief
+from gnomon.core.sample import Campaign, Event, Failure, Run
+from gnomon.core.stats import Block, Summary, blocks_of, summarise
+from gnomon.errors import RecordError
+from gnomon.report.page import clean
+from gnomon.store import codec
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, TallyQuery
+
+DECISION = "decision"
+"""The name of the event in which a job records what it decided."""
+
+CSV_COLUMNS = (
+    "campaign",
+    "kind",
+    "model",
+    "candidate",
+    "process",
+    "block",
+    "profiled",
+    "started_at_s",
+    "sample",
+    "wall_s",
+    "cpu_s",
+    "failure_stage",
+    "failure_kind",
+    "failure_message",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow:
+    """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
+
+    One that is not finished is `running` where a process that lives measures for it, and was interrupted otherwise.
+    """
+
+    campaign: Campaign
+    finished: bool
+    running: bool
+    candidates: int
+    runs: int
+    failures: int
+    decision: Mapping[str, Any] | None
+
+    __repr__ = brief
+
+    @property
+    def device(self) -> str:
+        """What the device calls itself."""
+        return str(self.campaign.context.device.get("cpu_model") or "unknown device")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow:
+    """One candidate of a campaign. `summary` is None where no end-to-end run of it succeeded."""
+
+    candidate: str
+    runs: int
+    failures: int
+    profiled_runs: int
+    summary: Summary | None
+    last_failure: Failure | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignDetail:
+    """A campaign with its candidates, the fastest first and the failed ones last, and its events."""
+
+    row: CampaignRow
+    candidates: tuple[CandidateRow, ...]
+    events: tuple[Event, ...]
+
+
+def list_campaigns(store: Store, *, query: CampaignQuery | None = None) -> Iterator[CampaignRow]:
+    """The campaigns of the record, the newest first, lazily."""
+    return (_row(store, campaign) for campaign in store.query(query or CampaignQuery()))
+
+
+def find_campaign(store: Store, prefix: str) -> Campaign:
+    """The campaign whose id is or begins with `prefix`; "last" is the newest. RecordError if none or
+    several do.
+    """
+    if prefix == "last":
+        newest = next(store.query(CampaignQuery()), None)
+        if newest is None:
+            raise RecordError("the record is empty", hint="Measure something first.")
+        return newest
+    if exact := next(store.query(CampaignQuery(id=prefix)), None):
+        return exact
+    found = [c for c in store.query(CampaignQuery()) if c.id.startswith(prefix)] if prefix else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        some = ", ".join(c.id for c in found[:5])
+        raise RecordError(f"{len(found)} campaigns begin with {prefix!r}", hint=f"Give more of the id: {some}.")
+    known = [c.id for _, c in zip(range(5), store.query(CampaignQuery()), strict=False)]
+    raise RecordError(
+        f"no campaign begins with {prefix!r}",
+        hint=f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first.",
+    )
+
+
+def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> CampaignDetail:
+    """The campaign with a summary of each of its candidates, by wall or by CPU time."""
+    found = [
+        _candidate(tally.candidate, store.query(RunQuery(campaign=campaign.id, candidate=tally.candidate)), clock)
+        for tally in store.query(TallyQuery(campaign=campaign.id))
+    ]
+    found.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
+    return CampaignDetail(
+        row=_row(store, campaign),
+        candidates=tuple(found),
+        events=tuple(store.query(EventQuery(campaign=campaign.id))),
+    )
+
+
+def export_json_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
+    """A JSON object a line, without line ends: each campaign, then its runs, then its events, in full.
+
+    Every object has "type" ("campaign", "run" or "event") and the id of its campaign; docs/record.md has
+    the fields.
+    """
+    for campaign in campaigns:
+        yield _line("campaign", campaign.id, campaign)
+        for run in store.query(RunQuery(campaign=campaign.id)):
+            yield _line("run", campaign.id, run)
+        for event in store.query(EventQuery(campaign=campaign.id)):
+            yield _line("event", campaign.id, event)
+
+
+def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
+    """CSV (RFC 4180) without line ends: the header, then a row a sample, and a row a failed run.
+
+    Control characters are escaped (``\\x1b``): names come from files of others, and CSV is shown on terminals.
+    """
+    yield _csv(CSV_COLUMNS)
+    for campaign in campaigns:
+        for run in store.query(RunQuery(campaign=campaign.id)):
+            own = (run.candidate, run.process, run.block, int(run.profiled), run.started_at_s)
+            start = (campaign.id, campaign.kind, campaign.context.model_name, *own)
+            if run.failure:
+                yield _csv((*start, "", "", "", run.failure.stage, run.failure.kind, run.failure.message))
+            elif run.samples:
+                for i, wall_s in enumerate(run.samples.wall_s):
+                    cpu_s = run.samples.cpu_s[i] if i < len(run.samples.cpu_s) else ""
+                    yield _csv((*start, i, wall_s, cpu_s, "", "", ""))
+
+
+def to_json(record: CampaignRow | CampaignDetail) -> dict[str, Any]:
+    """JSON values of a row or a detail; an interval that is not known has null as its upper bound."""
+    return dict(codec.to_json(_finite(record)))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _finite(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _row(store: Store, campaign: Campaign) -> CampaignRow:
+    tallies = list(store.query(TallyQuery(campaign=campaign.id)))
+    decision: Mapping[str, Any] | None = None
+    for event in store.query(EventQuery(campaign=campaign.id, name=DECISION)):
+        decision = event.data
+    return CampaignRow(
+        campaign=campaign,
+        finished=any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))),
+        running=any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True))),
+        candidates=len(tallies),
+        runs=sum(t.runs for t in tallies),
+        failures=sum(t.failures for t in tallies),
+        decision=decision,
+    )
+
+
+def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) -> CandidateRow:
+    blocks: list[Block] = []
+    count = failures = profiled = 0
+    last: Failure | None = None
+    for run in runs:  # one at a time: the traces of profiled runs may be large
+        count += 1
+        profiled += run.profiled
+        failures += run.failure is not None
+        last = run.failure or last
+        blocks.extend(blocks_of([run], clock=clock))
+    return CandidateRow(
+        candidate=name,
+        runs=count,
+        failures=failures,
+        profiled_runs=profiled,
+        summary=summarise(blocks) if any(b.values_s for b in blocks) else None,
+        last_failure=last,
+    )
+
+
+def _line(kind: str, campaign: str, record: Campaign | Run | Event) -> str:
+    values = {"type": kind, "campaign": campaign, **codec.to_json(record)}
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _csv(values: Iterable[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow([clean(v, lines=True) if isinstance(v, str) else v for v in values])
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""`gnomon solve` and `gnomon front`: problems whose prices are given."""

@@ -1,0 +1,118 @@
+"""The job `solve`: the exact minimum of a problem that is given as JSON.
+
+The job `front`: the Pareto front of a problem that is given as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.core.brief import brief
+from gnomon.core.cost import CostModel
+from gnomon.core.front.front import Front, exact_front
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.space import decimal
+from gnomon.errors import UsageError
+from gnomon.formats.problem import read_problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveReport:
+    """A solution and the wall time that reading the problem and solving it took."""
+
+    solution: Solution
+    seconds: float
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """The report as a JSON object; `code` is a text, as many readers of JSON round large integers."""
+        found = self.solution
+        return {
+            "assignment": list(found.choices),
+            "code": decimal(found.code),
+            "cost": list(found.cost),
+            "optimal": found.optimal,
+            "method": found.method,
+            "bound": found.bound if math.isfinite(found.bound) else None,
+            "width": found.width,
+            "seconds": self.seconds,
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON on one line; `bound` is in weighted units, null where none is proved."""
+        return json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
+
+
+def solve_problem(
+    text: str | bytes,
+    weights: Mapping[str, float] | None = None,
+    *,
+    method: str = "auto",
+    time_limit_s: float | None = None,
+) -> SolveReport:
+    """Read a problem and find an assignment of least weighted cost.
+
+    A problem with one objective needs no weights. Raises ProblemError for a malformed problem, InfeasibleError
+    where no assignment is allowed, and UsageError for weights or options that cannot be meant.
+    """
+    begin = time.perf_counter()
+    solution = solve(read_problem(text), weights, method=method, time_limit_s=time_limit_s)
+    return SolveReport(solution=solution, seconds=time.perf_counter() - begin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontReport:
+    """A front and the wall time that reading the problem and finding the front took."""
+
+    model: CostModel
+    front: Front
+    seconds: float
+
+    def document(self) -> dict[str, Any]:
+        """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
+        space = self.model.space
+        return {
+            "certificate": self.front.certificate.document(),
+            "objectives": [{"name": o.name, "unit": o.unit} for o in self.model.objectives],
+            "points": [
+                {
+                    "assignment": list(space.names(point.assignment)),
+                    "code": decimal(space.encode(point.assignment)),
+                    "cost": list(point.cost),
+                }
+                for point in self.front.points
+            ],
+            "seconds": self.seconds,
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON on one line."""
+        return json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
+
+
+def front_problem(
+    text: str | bytes,
+    *,
+    epsilon: float = 0.0,
+    time_limit_s: float | None = None,
+    watch: Callable[[Front], Any] | None = None,
+) -> FrontReport:
+    """Read a problem and find its Pareto front, or with an `epsilon` above 0 points that cover it within that factor.
+
+    After `time_limit_s` the search ends with what it has, and the certificate says what is proved. `watch` is given
+    fronts on the way. Raises ProblemError for a malformed problem, InfeasibleError where no assignment is allowed, and
+    UsageError for options that cannot be meant.
+    """
+    if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
+        raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
+    begin = time.perf_counter()
+    model = read_problem(text)
+    end = math.inf if time_limit_s is None else begin + time_limit_s
+    found = exact_front(model, epsilon=epsilon, out_of_time=lambda: time.perf_counter() > end, watch=watch)
+    return FrontReport(model=model, front=found, seconds=time.perf_counter() - begin)

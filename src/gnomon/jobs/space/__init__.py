@@ -1,0 +1,1 @@
+"""`gnomon space`: which building blocks are worth searching on a device."""

@@ -1,0 +1,446 @@
+"""The profile folder: what was asked, a journal of accuracies and one of latencies, and the published files beside.
+
+::
+
+    profile.json          what was asked; a folder that was made from another question is refused
+    accuracy.jsonl        a line a training (`AccuracyRow`)
+    latency.jsonl         a line a measurement (`LatencyRow`)
+    input.yaml            the config as it was given
+    checkpoints/          <id>.state_dict.pth, <id>.repr.txt; partial/ holds trainings under way
+    models/               <id>.onnx, and <toolchain>/<id>.onnx
+    log_files/            <id>.<step>.log
+
+Nothing of it is ever deleted but what lies in `checkpoints/partial`.
+
+A line of a profile's journals, read as what anybody may have written: every value of the kind that it must be.
+
+Under what a profile's networks were measured: latencies of unlike contexts do not stand in one profile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.errors import RecordError, UsageError
+from gnomon.formats.complaints import Complaints
+from gnomon.session import replay as recall
+from gnomon.session.request import Request
+from gnomon.system.files import Journal, read_journal
+
+HINT = "Give a folder that `gnomon space profile` made."
+_NAME = re.compile(r"[A-Za-z0-9_+-]{1,20000}", re.ASCII)
+_MOST = 1 << 53  # whole numbers up to here are exact as floats
+_MOST_S = 1e12
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and is_text(value)
+
+
+def _name(value: Any) -> bool:
+    """What may become a part of a file's name."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) <= _MOST
+
+
+def _share(value: Any) -> bool:
+    return _number(value) and 0 <= value <= 1
+
+
+def _seconds(value: Any) -> bool:
+    return _number(value) and 0 <= value <= _MOST_S
+
+
+def _time(value: Any) -> bool:
+    return _seconds(value) and value > 0
+
+
+def _all(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _scores(value: Any) -> bool:
+    return isinstance(value, dict) and all(one is None or _number(one) for one in value.values())
+
+
+Kind = tuple[str, Callable[[Any], bool]]
+_TEXT, _NAMED, _COUNT = ("a text", _text), ("a plain name", _name), ("a whole number from 0", _whole)
+_SHARE = ("a share from 0 to 1, or null", _or_none(_share))
+_SECONDS = ("seconds", _seconds)
+_TEXTS = ("a list of texts", _all(_text))
+_NAMES = ("a list of plain names", lambda value: _all(_name)(value) and bool(value))
+
+ACCURACY_KINDS: Mapping[str, Kind] = {
+    "key": _TEXT,
+    "network": _NAMED,
+    "primitives": _NAMES,
+    "method": _NAMED,
+    "stage": _NAMED,
+    "seed": _COUNT,
+    "epochs": _COUNT,
+    "validation": _SHARE,
+    "images": _COUNT,
+    "test": _SHARE,
+    "curve": ("a list of shares from 0 to 1", _all(_share)),
+    "samples": _COUNT,
+    "macs": _COUNT,
+    "seconds": _SECONDS,
+    "cpu_seconds": _SECONDS,
+    "score": ("numbers by name", _scores),
+    "at_s": _SECONDS,
+    "reason": _TEXT,
+    "notes": _TEXTS,
+}
+LATENCY_KINDS: Mapping[str, Kind] = {
+    "key": _TEXT,
+    "network": _NAMED,
+    "primitives": _NAMES,
+    "toolchain": _NAMED,
+    "call_s": ("a time above 0, or null", _or_none(_time)),
+    "low_s": ("a time from 0, or null", _or_none(_seconds)),
+    "high_s": ("a time from 0, or null", _or_none(_seconds)),
+    "processes": _COUNT,
+    "drift": ("a number above 0", _time),
+    "clock": _TEXT,
+    "artifact": _TEXT,
+    "steps": ("a list of objects", _all(lambda one: isinstance(one, dict))),
+    "correct": _SHARE,
+    "images": _COUNT,
+    "quantised": _SHARE,
+    "at_s": _SECONDS,
+    "reason": _TEXT,
+    "notes": _TEXTS,
+    "context": ("texts by name", lambda value: isinstance(value, dict) and all(map(_text, value.values()))),
+}
+
+
+def checked_row(document: Mapping[str, Any], kinds: Mapping[str, Kind], needed: tuple[str, ...], where: str) -> Any:
+    """The values of a line by name, lists as tuples. ProblemError with all that is wrong and its place."""
+    complaints = Complaints(what="profile", hint=HINT)
+    for name in needed:
+        if name not in document:
+            complaints.tell(where, f"{name} is missing")
+    for name, value in document.items():
+        if name not in kinds:
+            complaints.tell(where, f"{shown(name)} is none of a line's keys")
+        elif not kinds[name][1](value):
+            complaints.tell(where, f"{name}: {kinds[name][0]} expected, {shown(value)} found")
+    complaints.raise_any()
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
+
+
+MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
+_LOCK = ".lock"
+_LONGEST_NAME = 150  # of a network in a file's name
+_MOST_TOLD = 20
+FORMAT, VERSION = "gnomon-space-profile", 1
+_STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
+
+RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow:
+    """One training of one network, or why it failed (`reason`).
+
+    `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
+    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images
+    that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
+    """
+
+    key: str
+    network: str
+    primitives: tuple[str, ...]
+    method: str
+    stage: str
+    seed: int
+    epochs: int = 0
+    validation: float | None = None
+    images: int = 0
+    test: float | None = None
+    curve: tuple[float, ...] = ()
+    samples: int = 0
+    macs: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    score: Mapping[str, float | None] = field(default_factory=dict)
+    at_s: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyRow:
+    """One network measured as one toolchain made it, or why there is no time (`reason`).
+
+    `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
+    that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
+    values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
+    where and with what (see `space_context`).
+    """
+
+    key: str
+    network: str
+    primitives: tuple[str, ...]
+    toolchain: str
+    call_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    processes: int = 0
+    drift: float = 1.0
+    clock: str = ""
+    artifact: str = ""
+    steps: tuple[Mapping[str, Any], ...] = ()
+    correct: float | None = None
+    images: int = 0
+    quantised: float | None = None
+    at_s: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProfileFolder:
+    """A profile folder, open for adding; one process at a time has it.
+
+    `id` names this very profile, whatever its folder is called.
+    """
+
+    def __init__(self, path: Path, question: Mapping[str, Any], config: str) -> None:
+        """Make it, or open one that was made from the same question; the lines of both journals are read.
+
+        UsageError, with what differs, for another one and for a folder that holds something else; ProblemError for
+        journals that are damaged.
+        """
+        self.path = path
+        if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
+            raise UsageError(f"{path} is there and is no profile", hint="Give --profile-dir another path.")
+        with ExitStack() as stack:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(closing(_locked(path)))
+                # The manifest comes first: whatever ends this, what is there is then known as a profile.
+                if is_profile(path):
+                    check_question(path, question)
+                else:
+                    _write(path / MANIFEST, json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n")
+                if not (path / INPUT).is_file():
+                    _write(path / INPUT, config)
+                for name in ("checkpoints/partial", "models", "log_files"):
+                    (path / name).mkdir(parents=True, exist_ok=True)
+                self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
+                self._latency = stack.enter_context(closing(Journal(path / LATENCY)))
+            except OSError as error:
+                raise _refused(path, error) from error
+            self.id = str(_manifest_of(path).get("id", ""))
+            self.accuracy = {row.key: row for row in read_accuracy(path)}
+            self.latency = {row.key: row for row in read_latency(path)}
+            self._open = stack.pop_all()
+
+    def add(self, row: AccuracyRow | LatencyRow) -> None:
+        """Add a line, kept even if the next moment ends everything. RecordError where it cannot be written."""
+        accuracy = isinstance(row, AccuracyRow)
+        try:
+            (self._accuracy if accuracy else self._latency).append(asdict(row))
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        if isinstance(row, AccuracyRow):
+            self.accuracy[row.key] = row
+        else:
+            self.latency[row.key] = row
+
+    def close(self) -> None:
+        """Close both journals; another process may then add to them."""
+        self._open.close()
+
+
+def _foreign(path: Path) -> bool:
+    """Whether something in a folder is not the beginning of a profile that was ended at once."""
+    return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a folder; the kernel gives it up however this process ends. UsageError where another one has it."""
+    lock = (path / _LOCK).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise UsageError(
+            f"another gnomon adds to {path} now", hint="Wait until it has ended, or give another folder."
+        ) from error
+    return lock
+
+
+def is_profile(path: Path) -> bool:
+    """Whether a folder looks like a profile."""
+    return (path / MANIFEST).is_file()
+
+
+def read_question(path: Path) -> dict[str, Any]:
+    """What a profile was asked. UsageError where there is none, ProblemError for a malformed one."""
+    return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
+
+
+def _manifest_of(path: Path) -> dict[str, Any]:
+    if not is_profile(path):
+        raise UsageError(f"{path} is no profile", hint="Give the folder that `gnomon space profile` made.")
+    try:
+        document = _STRICT.object(_STRICT.parse((path / MANIFEST).read_bytes()), "$")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
+    if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
+    return dict(document)
+
+
+def check_question(path: Path, question: Mapping[str, Any]) -> None:
+    """UsageError, with all that differs, for a profile that was made from another question."""
+    known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
+    unlike = list(_unlike("", known, asked))
+    if unlike:
+        more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
+        raise UsageError(
+            f"{path} was made from another question ({'; '.join(unlike[:_MOST_TOLD])}{more})",
+            hint="Give --profile-dir another path, or ask as before: nothing there is deleted.",
+        )
+
+
+def _unlike(where: str, known: Any, asked: Any) -> Iterator[str]:
+    """What differs, each with its place."""
+    if isinstance(known, dict) and isinstance(asked, dict):
+        for name in sorted(known.keys() | asked.keys()):
+            yield from _unlike(f"{where}.{name}" if where else name, known.get(name), asked.get(name))
+    elif known != asked:
+        yield f"{where}: {_short(known)} there, {_short(asked)} now"
+
+
+def read_accuracy(path: Path) -> Iterator[AccuracyRow]:
+    """The lines of a profile's accuracies. ProblemError for one that is malformed."""
+    return _rows(path / ACCURACY, AccuracyRow)
+
+
+def read_latency(path: Path) -> Iterator[LatencyRow]:
+    """The lines of a profile's latencies. ProblemError for one that is malformed."""
+    return _rows(path / LATENCY, LatencyRow)
+
+
+def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
+    needed = tuple(one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
+    kinds = ACCURACY_KINDS if kind is AccuracyRow else LATENCY_KINDS
+    try:
+        for number, document in read_journal(path, _STRICT):
+            where = f"{path.name}, line {number}"
+            yield kind(**checked_row(_STRICT.object(document, where), kinds, needed, where))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
+
+
+def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What is written into a profile in this block; RecordError, with the reason, where it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def file_stem(network: str) -> str:
+    """A network's id as a part of a file's name: where that would be too long, its beginning and a digest."""
+    if len(network) <= _LONGEST_NAME:
+        return network
+    return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
+
+
+def _refused(path: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"the profile {path} cannot be written: {error.strerror}", hint="Make room, or give --profile-dir."
+    )
+
+
+def measuring_context(request: Request, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
+    """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
+
+    Of what is as usual nothing is said, so that a profile of an older day goes on.
+    """
+    wish = request.wish
+    said: dict[str, Any] = {
+        "device": server or request.device.name,
+        "threads": None if server else wish.threads,
+        "backends": list(wish.backends),
+        "precisions": list(wish.precisions),
+        "environments": [dict(one) for one in wish.environments],
+        "settings": {name: str(value) for name, value in settings.items()},
+        "of the device": recall.settings_of(request.device),
+    }
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for name, value in said.items()
+        if value
+    }
+
+
+def settings_in(context: Mapping[str, str]) -> dict[str, str]:
+    """The toolchain's settings in a context, to ask for the same again; none where they cannot be read."""
+    try:
+        found = json.loads(context.get("settings", "{}"))
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def check_context(rows: Iterable[LatencyRow], toolchain: str, context: Mapping[str, str]) -> None:
+    """UsageError, with all that differs, where a toolchain's networks were measured under another context."""
+    known = next((row.context for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
+    if known is None or dict(known) == dict(context):
+        return
+    unlike = [name for name in sorted({*known, *context}) if known.get(name) != context.get(name)]
+    told = "; ".join(
+        f"{name}: {known.get(name, 'as usual')} there, {context.get(name, 'as usual')} now" for name in unlike
+    )
+    raise UsageError(
+        f"networks of this profile were measured by {toolchain} otherwise ({told})",
+        hint="Give --profile-dir another path: times that were measured otherwise do not stand side by side.",
+    )

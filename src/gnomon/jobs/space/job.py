@@ -1,0 +1,295 @@
+"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/space.md.
+
+The published tables of a profile: accuracies and latencies of the single swaps, by their published names.
+
+Which trained weights a network is measured with.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.brief import brief
+from gnomon.devices.http import DpuServer
+from gnomon.errors import UsageError
+from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.formats.aw_nas.tables import write_flat_table
+from gnomon.jobs.space.estimates import accuracy_effects, latest, method_of, seen_networks, toolchains_of
+from gnomon.jobs.space.folder import ProfileFolder
+from gnomon.jobs.space.images import carried, open_calibration, open_images
+from gnomon.jobs.space.measuring import Measurer
+from gnomon.jobs.space.methods import METHODS, Budget, across_families, plan, recipes
+from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.jobs.space.training import Trainer, weights_path
+from gnomon.measure.progress import Watch
+from gnomon.session.request import Request
+from gnomon.spaces.cells.effects import balanced_design
+from gnomon.spaces.cells.space import State
+from gnomon.system.files import save_text
+from gnomon.toolchains.base import chosen_toolchain
+from gnomon.training.job import read_state
+from gnomon.training.recipe import check
+
+ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
+
+
+def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
+    """Write the tables of what the journals hold; returns sentences about what they lack.
+
+    `accuracy_table.yaml` is as published: a share of images by network. Networks that were trained have what was
+    measured of them, the others what is believed of them; none where nothing was trained. `latency_table.yaml` has the
+    milliseconds of the first toolchain, and `latency_table.<toolchain>.yaml` those of each.
+    """
+    notes = _accuracies(folder, study)
+    swaps = [n.id for family in study.families.values() for n in family.swaps()]
+    for number, toolchain in enumerate(toolchains_of(folder.latency.values())):
+        rows = latest(folder.latency.values(), toolchain)
+        table = {name: row.call_s * 1e3 for name in swaps if (row := rows.get(name)) and row.call_s is not None}
+        failed = [name for name in swaps if name not in table]
+        if failed:
+            notes.append(f"{toolchain}: {len(failed)} of {len(swaps)} single swaps have no latency ({failed[0]}, ..)")
+        if table:
+            _write(folder.path / f"latency_table.{toolchain}.yaml", write_flat_table(table))
+            if number == 0:
+                _write(folder.path / LATENCIES, write_flat_table(table))
+    return notes
+
+
+def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
+    try:
+        method = method_of(folder.accuracy.values(), None)
+    except UsageError:
+        return ["no network was trained: there is no table of accuracies"]
+    seen = seen_networks(study, folder.accuracy.values(), method)
+    table: dict[str, float] = {}
+    for family in study.families.values():
+        networks = family.swaps()
+        effects = accuracy_effects(family, seen)
+        if effects is None:
+            continue
+        believed = effects.predict([n.assignment for n in networks])[0]
+        for network, value in zip(networks, believed.tolist(), strict=True):
+            table[network.id] = seen[network.id].accuracy if network.id in seen else float(value)
+    if table and all(math.isfinite(value) for value in table.values()):
+        _write(folder.path / ACCURACIES, write_flat_table(table))
+    failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
+    return [f"{len(failed)} trainings failed: {failed[0].network}, {failed[0].reason}"] if failed else []
+
+
+def _write(path: Path, text: str) -> None:
+    save_text(text, path, option="--profile-dir")
+
+
+def trained_weights(folder: ProfileFolder) -> Callable[[Network], State | None]:
+    """Finds the weights of a network's best training by validation, by what the journal holds when it is asked.
+
+    None where none was kept.
+    """
+
+    def find(network: Network) -> State | None:
+        rows = [
+            row
+            for row in folder.accuracy.values()
+            if row.network == network.id and row.validation is not None and not row.reason
+        ]
+        for row in sorted(rows, key=lambda row: -(row.validation or 0.0)):
+            if weights_path(folder.path, row).is_file():
+                return read_state(weights_path(folder.path, row))
+        return None
+
+    return find
+
+
+MIXED = 12
+"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
+layers add up, and what each family costs in each cell group."""
+
+_DESIGNS = 50  # a design of a small space is single swaps for the most part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """What is profiled and where it goes.
+
+    `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
+    `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
+    `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. `toolchains` with their
+    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured beside single swaps.
+    """
+
+    config: Path
+    out: Path
+    request: Request
+    data: str | None = None
+    families: tuple[str, ...] = ()
+    numbering: str | None = None
+    blocks: tuple[str, ...] = ()
+    method: str | None = "balanced"
+    epochs: int | None = None
+    networks: int | None = None
+    seeds: int = 1
+    toolchains: tuple[str, ...] = ("onnxruntime",)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    mixed: int = MIXED
+    workers: int = 0
+    cluster: str | None = None
+    training_device: str = "cpu"
+    server: DpuServer | None = None
+    download: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """What a profile holds now; `seconds` are those of the wall by part of the work, this time."""
+
+    out: Path
+    study: Study
+    folder: Path
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values for reports."""
+        from gnomon.jobs.space.look import look
+
+        return {**look(self.out), "seconds": dict(self.seconds), "notes": list(self.notes)}
+
+
+def profile_space(
+    asked: ProfileRequest, *, watch: Watch | None = None, tell: Callable[[str], None] = lambda sentence: None
+) -> Profiled:
+    """Train and measure what the profile lacks, and write down each network as soon as it is done.
+
+    Whatever ends it, the same call goes on. Raises GnomonError.
+    """
+    _check_numbers(asked)
+    text = read_config(asked.config)
+    config, _ = read_aw_nas_config(text)
+    data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
+    blocks = _blocks(asked, config.gnomon.blocks)
+    study = open_study(text, data.shape, families=asked.families, numbering=asked.numbering, blocks=blocks)
+    toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
+    if asked.method is not None and asked.method not in METHODS:
+        raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join(METHODS)}.")
+    question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
+    folder = ProfileFolder(asked.out, question, text)
+    seconds: dict[str, float] = {}
+    try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
+        measurer = Measurer(
+            folder=folder,
+            study=study,
+            request=asked.request,
+            weights=trained_weights(folder),
+            data=data,
+            calibration=open_calibration(config.profiler.calib_data, asked.config.parent, data.shape),
+            server=asked.server,
+            watch=watch,
+            tell=tell,
+            seconds=seconds,
+        )
+        for toolchain in toolchains:
+            measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
+        start = time.monotonic()
+        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
+            trainer = Trainer(
+                folder=folder,
+                study=study,
+                data=images,
+                workers=workers_of(asked.workers),
+                cluster=asked.cluster,
+                device=asked.training_device,
+                watch=watch,
+                tell=tell,
+            )
+            if asked.method is not None:
+                _train(asked, trainer)
+        seconds["train"] = time.monotonic() - start
+        networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
+        for toolchain in toolchains:
+            measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
+        notes = write_tables(folder, study)
+    finally:
+        folder.close()
+    return Profiled(out=asked.out, study=study, folder=folder.path, notes=(*config.warnings, *notes), seconds=seconds)
+
+
+def _check_numbers(asked: ProfileRequest) -> None:
+    """UsageError with all numbers that cannot be meant."""
+    least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
+    found = {name: getattr(asked, name) for name in least}
+    wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
+    if wrong:
+        raise UsageError(f"numbers cannot be meant: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
+
+
+def read_config(path: Path) -> str:
+    """The text of a config. UsageError where it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
+
+
+def workers_of(asked: int) -> int:
+    """As many workers as are asked for, or as processors may be used."""
+    return asked or len(os.sched_getaffinity(0))
+
+
+def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
+    """The single swaps of all families, so many mixed networks of each, and as many of several families.
+
+    Of mixed ones those that were trained come first.
+    """
+    found: list[Network] = []
+    trained = trained_networks(study, folder)
+    for family in study.families.values():
+        single = family.swaps()
+        counts = [len(ones) for ones in family.space.choices]
+        known = {n.id for n in single}
+        more = {n.id: n for n in trained if n.family == family.name and n.id not in known}
+        wanted = min(mixed, math.prod(counts) - len(single))
+        for number in range(_DESIGNS):
+            if len(more) >= wanted:
+                break
+            drawn = (family.network(row) for row in balanced_design(counts, wanted, seed=seed + number))
+            more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
+        found += [*single, *list(more.values())[:wanted]]
+    across = [*(n for n in trained if not n.family), *across_families(study, mixed, seed=seed)]
+    return [*found, *list({n.id: n for n in across}.values())[:mixed]]
+
+
+def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
+    """The networks of the journal that were trained, each once, in the order of their first line."""
+    rows = [row for row in folder.accuracy.values() if row.validation is not None and not row.reason]
+    return list({row.network: study.mixed(row.primitives) for row in rows}.values())
+
+
+def _blocks(asked: ProfileRequest, config: Sequence[str]) -> tuple[str, ...]:
+    """The paths of files of blocks; those that the config names are beside it."""
+    if asked.blocks:
+        return tuple(str(Path(name).absolute()) for name in asked.blocks)
+    return tuple(str((asked.config.parent / name).absolute()) for name in config)
+
+
+def _train(asked: ProfileRequest, trainer: Trainer) -> None:
+    """The trainings of the method, as far as the journal lacks them."""
+    study = trainer.study
+    first, finetune = recipes(study, epochs=asked.epochs)
+    for recipe in (first, finetune):
+        check(recipe)
+    budget = Budget(
+        recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
+    )
+    planned = plan(str(asked.method), study, budget)
+    trainer.run(planned.method, planned.trainings)

@@ -1,0 +1,269 @@
+"""Many networks, given as ONNX files, measured on one device in one configuration of one runtime.
+
+All are measured beside one anchor, in processes that they share, in a random order; what is known of each is told as
+it comes. The record of measurements makes the same call go on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import DeviceError, GnomonError, UsageError
+from gnomon.measure.effort import Clock, Effort
+from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.progress import Steps, Watch
+from gnomon.models.load import load
+from gnomon.models.onnx.graph import load_outline
+from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge
+from gnomon.session.bench import Bench, Placed, open_bench
+from gnomon.session.request import Request, patiently
+from gnomon.spaces.unit import Trace, Unit
+
+NETWORK_EFFORT = Effort(
+    rounds=2,
+    block_s=0.003,
+    sample_s=2e-4,
+    samples_least=5,
+    warm_s=0.002,
+    rewarm_s=0.0005,
+    processes_least=6,
+    processes_most=6,
+    half_width=0.05,
+    laggard=1e9,
+    together=33,
+)
+"""What a network of a cell space is worth: six processes, shared by 32 networks and the anchor, two short visits in
+each; twice as many processes where the interval is wider than `half_width` to either side."""
+
+_COPIES, _COPY = 4, "/copy-"
+
+OnTimed = Callable[[str, Timed], None]
+"""Is told of each network, by its key, as soon as it is known; also of those that the record knew."""
+
+_trace = Trace(((1, 32, 24, 24),))
+_ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
+"""A convolution of about the size of a small network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRequest:
+    """Where and with what networks are measured (`request`), and what they belong to (`subject`).
+
+    `question` are JSON values that, with the subject and the device, name the campaign: the same question goes on where
+    it was interrupted, so that a job which measures anew puts into it what it is. With `finishes` False it is left
+    open: a later call with the same question measures more networks beside the same anchor, at the same speed.
+    `closely` are the keys of networks on which many predictions rest, such as the default one: each is loaded several
+    times in each process, as where its memory happens to lie moves a small network by some per cent.
+    """
+
+    request: Request
+    subject: str
+    question: Mapping[str, Any]
+    effort: Effort = NETWORK_EFFORT
+    finishes: bool = True
+    closely: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesMeasured:
+    """What networks took by key, in the order in which they were given; one that failed has its reason.
+
+    `overhead_s` is a call of the empty graph, which every call holds. `seconds` are those of the wall by part of the
+    work: "open", "read", "gauge", "measure".
+    """
+
+    timed: Mapping[str, Timed]
+    configuration: str
+    context: Mapping[str, Any]
+    clock: Clock
+    overhead_s: float
+    doubts: tuple[Doubt, ...]
+    campaign: str
+    seconds: Mapping[str, float]
+
+
+def measure_files(
+    asked: FilesRequest,
+    files: Mapping[str, Path],
+    *,
+    on_timed: OnTimed = lambda key, one: None,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> FilesMeasured:
+    """Measure networks; what fails is a row with its reason, and the others go on.
+
+    A file is known by its content: what was measured of it is not measured again, whatever its key. UsageError where no
+    file is given; other GnomonErrors for the device and the runtime, MeasurementError where not even the anchor runs.
+    """
+    if not files:
+        raise UsageError("there is no network to measure", hint="Give the ONNX file of at least one.")
+    told: set[str] = set()
+
+    def once(key: str, one: Timed) -> None:
+        # A job that was started again because its device vanished has told of some already.
+        if key not in told:
+            told.add(key)
+            on_timed(key, one)
+
+    return patiently(
+        lambda request: _measure(replace(asked, request=request), files, once, (watch, tell)), asked.request, tell
+    )
+
+
+@dataclass(slots=True)
+class _Clockwork:
+    """How long each part of the work took."""
+
+    at_s: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def part(self, name: str) -> None:
+        """What was done since the last call belongs to this part."""
+        now = time.monotonic()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.at_s
+        self.at_s = now
+
+
+def _measure(
+    asked: FilesRequest,
+    files: Mapping[str, Path],
+    on_timed: OnTimed,
+    told: tuple[Watch | None, Callable[[str], None] | None],
+) -> FilesMeasured:
+    clockwork, steps = _Clockwork(), Steps("networks", told[0])
+    request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
+    question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
+    with open_bench(
+        request, kind="networks", subject=asked.subject, question=question, watch=steps, tell=told[1]
+    ) as bench:
+        clockwork.part("open")
+        placed, timed = _placed(bench, files)
+        for key, failed in timed.items():
+            on_timed(key, failed)
+        clockwork.part("read")
+        gauge = gauge_of(bench, [_ANCHOR])
+        waiting: dict[str, list[Timed]] = {}
+        clockwork.part("gauge")
+        keys: dict[str, list[str]] = {}
+        for key, one in placed.items():
+            keys.setdefault(one.key, []).append(key)
+        todo = _shuffled(placed, asked)
+        steps.expect(len(todo))
+        for part in _parts(todo, request.effort.together - 1):
+            for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
+                for key in keys[name]:
+                    timed[key] = took
+                    on_timed(key, took)
+            steps.step(len(part))
+        clockwork.part("measure")
+        if asked.finishes:
+            bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
+        return FilesMeasured(
+            timed={key: timed[key] for key in files},
+            configuration=bench.configuration.name,
+            context=_context(bench),
+            clock=gauge.clock,
+            overhead_s=gauge.overhead_s,
+            doubts=tuple(worst(bench.runner.environments)),
+            campaign=bench.runner.campaign.id,
+            seconds=clockwork.seconds,
+        )
+
+
+def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
+    """The files on the device, by key; those that cannot be read or brought there, each with its reason."""
+    placed: dict[str, Placed] = {}
+    failed: dict[str, Timed] = {}
+    seen: dict[str, Placed] = {}
+    for key, path in files.items():
+        try:
+            # What is inside a file does not count where the runtime loads it as it is.
+            model = (load_outline(path) if "onnx" in bench.runtime.formats else None) or load(path)
+            name = f"network-{model.graph.digest[:16]}"
+            if name not in seen:
+                seen[name] = bench.put(name, model, path)
+            placed[key] = seen[name]
+        except DeviceError:
+            raise
+        except GnomonError as error:
+            failed[key] = Timed(reason=error.message, at_s=time.time(), samples={})
+    return placed, failed
+
+
+def _shuffled(placed: Mapping[str, Placed], asked: FilesRequest) -> list[Placed]:
+    """Each network once, those that count for many several times, in a random order that a repeated call has again."""
+    found: dict[str, Placed] = {}
+    for key, one in placed.items():
+        for copy in range(_COPIES if key in asked.closely else 1):
+            name = f"{one.key}{_COPY}{copy}" if copy else one.key
+            found[name] = replace(one, key=name, candidate=replace(one.candidate, key=name))
+    ordered = [found[name] for name in sorted(found)]
+    random.Random(asked.request.seed).shuffle(ordered)  # noqa: S311  # an order, no secret
+    return ordered
+
+
+def _whole(
+    found: Mapping[str, Timed], todo: Sequence[Placed], waiting: dict[str, list[Timed]]
+) -> Iterator[tuple[str, Timed]]:
+    """The networks of which the last copy was found, by name; `waiting` holds the copies of the others."""
+    for name, one in found.items():
+        own = name.partition(_COPY)[0]
+        seen = waiting.setdefault(own, [])
+        seen.append(one)
+        if len(seen) == sum(placed.key.partition(_COPY)[0] == own for placed in todo):
+            yield own, together(seen)
+
+
+def together(copies: Sequence[Timed]) -> Timed:
+    """What copies of one network took, as one: their geometric mean, with the interval of independent copies."""
+    failed = next((one for one in copies if one.reason), None)
+    if failed is not None or len(copies) == 1:
+        return failed or copies[0]
+    call_s = math.exp(sum(math.log(one.call_s) for one in copies) / len(copies))
+    half = math.sqrt(sum(one.half_width**2 for one in copies)) / len(copies)
+    return Timed(
+        at_s=max(one.at_s for one in copies),
+        call_s=call_s,
+        low_s=call_s * math.exp(-half) if math.isfinite(half) else None,
+        high_s=call_s * math.exp(half) if math.isfinite(half) else None,
+        drift=math.exp(sum(math.log(one.drift) for one in copies) / len(copies)),
+        processes=min(one.processes for one in copies),
+        samples={f"{number}/{block}": v for number, one in enumerate(copies) for block, v in one.samples.items()},
+    )
+
+
+def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str, Timed]:
+    """What networks take; those that are not known well enough are seen in twice as many processes."""
+    found = measure_beside_gauge(bench, gauge, "networks", placed)
+    effort = bench.request.effort
+    more = [one for one in placed if _shaky(found[one.key], effort)]
+    return found | measure_beside_gauge(bench, gauge, "networks again", more, again=True)
+
+
+def _shaky(one: Timed, effort: Effort) -> bool:
+    """Whether a network that runs is not known well enough, and was seen in the first processes alone."""
+    return not one.reason and one.half_width > effort.half_width and one.processes <= effort.processes_least
+
+
+def _parts(placed: Sequence[Placed], room: int) -> Iterator[Sequence[Placed]]:
+    """The networks in as few groups of about equal size as fit beside the anchor."""
+    count = -(-len(placed) // max(1, room))
+    return (placed[k::count] for k in range(count))
+
+
+def _context(bench: Bench) -> dict[str, Any]:
+    """What must be equal for times to stand in one table."""
+    return {
+        "device": dict(bench.device.fingerprint),
+        "runtime": bench.runtime.name,
+        "version": bench.probe.version,
+        "configuration": bench.configuration.name,
+        "options": dict(bench.configuration.options),
+        "environment": dict(bench.configuration.environment),
+    }

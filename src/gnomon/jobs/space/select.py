@@ -1,0 +1,288 @@
+"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured.
+
+The options of the Pareto rule, those that are left out as they usually are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.aw_nas.tables import write_lookup
+from gnomon.jobs.space.estimates import (
+    Seen,
+    accuracy_effects,
+    latest,
+    method_of,
+    predictors,
+    seen_networks,
+    standard_error,
+    toolchain_of,
+)
+from gnomon.jobs.space.folder import LatencyRow
+from gnomon.jobs.space.look import read_rows, study_of
+from gnomon.jobs.space.predict import SpacePredictor
+from gnomon.jobs.space.study import Study
+from gnomon.spaces.cells.effects import Evidence
+from gnomon.spaces.cells.primitives import published_primitives
+from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
+from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
+from gnomon.system.files import save_text
+
+Rule = Literal["pareto", "relative", "published"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+OUTPUT, SELECTION = "output.yaml", "selection.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRequest:
+    """What to select by. `method` and `toolchain` say whose accuracies and latencies; None: the first there are.
+
+    `options` are for the rule "pareto"; the other rules have theirs in the config. `output` is where the config with
+    the selection filled in goes (None: into the profile).
+    """
+
+    profile: Path
+    rule: Rule = "pareto"
+    method: str | None = None
+    toolchain: str | None = None
+    options: ParetoOptions = field(default_factory=ParetoOptions)
+    output: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Selected:
+    """The primitives that each cell group keeps, in the numbering of the config, and what speaks for them."""
+
+    asked: SelectRequest
+    study: Study
+    method: str
+    toolchain: str
+    groups: tuple[tuple[str, ...], ...]
+    family: str | None
+    details: Mapping[str, Any]
+    output: Path
+    lookup: Path | None
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values for reports."""
+        families = self.study.families
+        counts = [len(one.primitives) for name, one in families.items() if self.family in (None, name)]
+        before = sum(counts) ** self.study.layout.group_count
+        return {
+            "profile": str(self.asked.profile),
+            "rule": self.asked.rule,
+            "method": self.method,
+            "toolchain": self.toolchain,
+            "numbering": self.study.numbering,
+            "family": self.family,
+            "groups": [list(names) for names in self.groups],
+            "meanings": {name: one.meaning for name, one in self.study.primitives.items()},
+            "unlike_aw_nas": unlike_aw_nas(self.study, self.groups),
+            "networks_before": str(before),
+            "networks_after": str(math.prod(map(len, self.groups))),
+            "output": str(self.output),
+            "lookup": None if self.lookup is None else str(self.lookup),
+            **self.details,
+        }
+
+
+def select_primitives(asked: SelectRequest) -> Selected:
+    """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
+
+    UsageError for what the profile lacks, ProblemError for values that no rule can use.
+    """
+    if asked.rule not in RULES:
+        raise UsageError(f"there is no rule {asked.rule!r}", hint=f"Rules: {', '.join(RULES)}.")
+    study = study_of(asked.profile)
+    accuracies, latencies = read_rows(asked.profile, study)
+    method = method_of(accuracies, asked.method)
+    toolchain = toolchain_of(latencies, asked.toolchain)
+    seen = seen_networks(study, accuracies, method)
+    rows = latest(latencies, toolchain)
+    if asked.rule == "pareto":
+        found = select_pareto(
+            mixed_space(study), accuracy_evidence(study, seen), latency_evidence(study, rows), asked.options
+        )
+        groups, family, details = found.groups, found.family, _pareto_details(found)
+    else:
+        groups, family, details = _by_published_rule(study, seen, rows, asked.rule)
+    output = asked.output or asked.profile / OUTPUT
+    text = study.document.output(groups)
+    mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
+    save_text(mark + _remark(asked.rule, study.numbering) + text[len(mark) :], output, option="--output-yaml")
+    lookup = _write_lookup(asked.profile, toolchain, study, groups, predictors(study, rows))
+    selected = Selected(
+        asked=asked,
+        study=study,
+        method=method,
+        toolchain=toolchain,
+        groups=groups,
+        family=family,
+        details=details,
+        output=output,
+        lookup=lookup,
+    )
+    text = json.dumps(selected.document(), indent=1, allow_nan=False) + "\n"
+    save_text(text, asked.profile / SELECTION, option="--profile-dir")
+    return selected
+
+
+def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
+    """The kept primitives whose names stand for other blocks, or for none, in the search framework's own numbering."""
+    theirs = published_primitives("aw_nas")
+    kept = sorted({name for names in groups for name in names})
+    return [name for name in kept if name not in theirs or theirs[name].digest != study.primitives[name].digest]
+
+
+def _remark(rule: Rule, numbering: str) -> str:
+    return f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
+
+
+def mixed_space(study: Study) -> Space:
+    """The space in which each cell group chooses from the primitives of all families."""
+    names = tuple(study.primitives)
+    return Space(tuple(Slot(f"cell{g}", names) for g in range(study.layout.group_count)))
+
+
+def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
+    """Networks of any families with their accuracies, as indices in the space of all primitives."""
+    place = {name: index for index, name in enumerate(study.primitives)}
+    ones = list(seen.values())
+    return Evidence(
+        assignments=np.array([[place[name] for name in one.network.primitives] for one in ones]),
+        values=np.array([one.accuracy for one in ones]),
+        errors=np.array([one.error for one in ones]),
+    )
+
+
+def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
+    """Networks of any families with their latencies in seconds, as indices in the space of all primitives."""
+    place = {name: index for index, name in enumerate(study.primitives)}
+    ones = [row for row in rows.values() if row.call_s is not None and all(name in place for name in row.primitives)]
+    if not ones:
+        raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
+    return Evidence(
+        assignments=np.array([[place[name] for name in row.primitives] for row in ones]),
+        values=np.array([row.call_s for row in ones], np.float64),
+        errors=np.array([standard_error(row) for row in ones]),
+    )
+
+
+def published_tables(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> NetworkTables:
+    """The single swaps of all families, with what was measured of each, or else what is believed of its accuracy."""
+    accuracies, latencies = {}, {}
+    for name, family in study.families.items():
+        effects = accuracy_effects(family, seen)
+        networks = family.swaps()
+        if effects is None:
+            continue
+        believed = effects.predict([n.assignment for n in networks])[0].tolist()
+        for network, value in zip(networks, believed, strict=True):
+            row = rows.get(network.id)
+            if row is None or row.call_s is None:
+                continue
+            accuracies[name, network.assignment] = seen[network.id].accuracy if network.id in seen else value
+            latencies[name, network.assignment] = row.call_s * 1e3
+    return NetworkTables(
+        primitives={name: tuple(one.name for one in family.primitives) for name, family in study.families.items()},
+        accuracies=accuracies,
+        latencies=latencies,
+        defaults={name: family.defaults for name, family in study.families.items()},
+    )
+
+
+def _by_published_rule(
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], rule: Literal["relative", "published"]
+) -> tuple[tuple[tuple[str, ...], ...], str, dict[str, Any]]:
+    own = study.config.profiler
+    constants = PublishedRule(
+        accuracy_threshold=own.accuracy_threshold,
+        accuracy_cost_scale=own.accuracy_cost_scale,
+        latency_cost_coeff=own.latency_cost_coeff,
+        select_ss_threshold=own.select_ss_threshold,
+    )
+    found = select_published(published_tables(study, seen, rows), constants, mode=rule)
+    walked = [
+        {"id": study.families[family].network(assignment).id, "cost": cost}
+        for (family, assignment), cost in zip(found.networks, found.costs, strict=True)
+    ]
+    return found.groups, found.family, {"networks": walked, "counts": found.counts}
+
+
+def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
+    return {
+        "why": found.why,
+        "share_kept": [found.share_kept, found.share_low, found.share_high],
+        "primitives": [
+            [
+                {
+                    "name": one.name,
+                    "frequency": one.frequency,
+                    "low": one.low,
+                    "high": one.high,
+                    "stays": one.stays,
+                    "layout": one.layout,
+                }
+                for one in group
+            ]
+            for group in found.primitives
+        ],
+        "contenders": [
+            {"family": one.family, "expected": one.expected, "measured": one.measured} for one in found.contenders
+        ],
+    }
+
+
+def _write_lookup(
+    profile: Path,
+    toolchain: str,
+    study: Study,
+    groups: Sequence[Sequence[str]],
+    known: Mapping[str, SpacePredictor],
+) -> Path | None:
+    """The milliseconds of each layer under each kept primitive, in the output's order; None where one is missing."""
+    rows: list[list[float]] = []
+    for layer, group in enumerate(study.layout.groups):
+        row = []
+        for name in groups[group]:
+            one = study.primitives[name]
+            if one.family not in known:
+                return None
+            costs = known[one.family].costs
+            column = costs.cells.choices[group].index(name)
+            row.append(float(costs.spread()[layer][column]) * 1e3)
+        rows.append(row)
+    try:
+        text = write_lookup(rows)
+    except ProblemError:
+        return None  # a swap that did not run has no latency
+    path = profile / f"lookup_table.{toolchain}.txt"
+    save_text(text, path, option="--profile-dir")
+    return path
+
+
+def pareto_options(families: str | None, most_share: float | None, threshold: float | None, seed: int) -> ParetoOptions:
+    """The options by what was given. UsageError for a share and a threshold together."""
+    if most_share is not None and threshold is not None:
+        raise UsageError("a share and a threshold contradict each other", hint="Give --most-share or --threshold.")
+    given: dict[str, Any] = {"seed": seed}
+    if families is not None:
+        given["families"] = families
+    if threshold is not None:
+        given |= {"threshold": threshold, "most_share": None}
+    elif most_share is not None:
+        given["most_share"] = most_share
+    return ParetoOptions(**given)

@@ -1,0 +1,273 @@
+"""The traces that `stab` keeps, named ``<package>_<backend>_<threads>``: written from a campaign, checked when read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Origin, Run, Spread, Trace, TraceOperator
+from gnomon.core.stab import OP_LIST, PERMUTE
+from gnomon.errors import ModelError, PackageError, ProblemError
+from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
+from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
+from gnomon.jobs.place.job import Placement
+from gnomon.measure.environment import Doubt
+from gnomon.models.model import Model, read_regular
+from gnomon.session.contender import Contender, trace_of
+from gnomon.store.base import RunQuery, Store
+
+_MEASURE = "Measure again without --no-profile, or give the folder of the right traces with --traces."
+_APART_S = 86_400.0
+_SEVERAL = {
+    "ArgMinMax",
+    "BinaryArithmetic",
+    "Comparison",
+    "ElementwiseActivation",
+    "ElementwiseBinary",
+    "ElementwiseUnary",
+    "Pool2D",
+    "Reduce",
+}
+"""IR opcodes of several operations, each of which a trace names by its own name ("Add", "AvgPool2D")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSet:
+    """Traces of one model by the backend that each was taken for, their files, and what speaks against them."""
+
+    traces: Mapping[str, Trace]
+    files: Mapping[str, Path]
+    doubts: tuple[Doubt, ...] = ()
+
+
+def trace_name(package: str, backend: str, threads: int) -> str:
+    """The file name of a trace, as stab gives it."""
+    return f"{package}_{backend}_{threads}"
+
+
+def read_traces(folder: Path, package: str, threads: int, model: Model) -> TraceSet:
+    """The traces of a package in a folder, which must be the model's own.
+
+    ProblemError where there is none, where one is malformed, or where one is of another model, of other threads or of
+    another device than the rest. A trace that does not say where it comes from is a doubt.
+    """
+    graph = model.graph
+    files = _found(folder, package, threads)
+    if not files:
+        raise ProblemError(
+            f"there is no trace of {package} with {threads} threads in {folder}",
+            hint=f"It would be named {trace_name(package, 'cpu', threads)}. {_MEASURE}",
+        )
+    traces: dict[str, Trace] = {}
+    for backend, path in files.items():
+        traces[backend] = _read(path)
+        _check_origin(traces[backend], path, backend, threads, graph)
+        _check_operators(traces[backend], path, graph)
+    _check_together(traces)
+    return TraceSet(traces=traces, files=files, doubts=tuple(_doubts(traces, files, model)))
+
+
+def traces_of(placement: Placement, store: Store, threads: int) -> dict[str, Trace]:
+    """The traces of the single backends that a placement inside onert was priced from, cpu first."""
+    made: dict[str, Trace] = {}
+    machine = str(placement.fingerprint.get("cpu_model") or placement.fingerprint.get("machine") or "")
+    for result in placement.inside:
+        if result.target.configuration.environment:
+            continue
+        for contender in result.contenders:
+            if contender.kind != "single":
+                continue
+            backend = backend_of(contender)
+            key = trace_of(contender).key
+            runs = [r for r in store.query(RunQuery(campaign=placement.campaign, candidate=key)) if r.operators]
+            origin = Origin(
+                model_sha256=placement.graph.digest,
+                device=f"{placement.device} ({machine})" if machine else placement.device,
+                backend=backend,
+                threads=threads,
+                runtime=f"onert {placement.versions.get('onert', 'unknown')}",
+                taken_at_s=max((r.started_at_s for r in runs), default=0.0),
+                runs=sum(len(r.operators[0].wall_ns) for r in runs),
+            )
+            trace = trace_from_runs(runs, origin)
+            if trace is not None:
+                made[backend] = trace
+    return {b: made[b] for b in sorted(made, key=lambda b: (b != "cpu", b))}
+
+
+def backend_of(contender: Contender) -> str:
+    """The backend that a single contender is of: what follows the configuration's name in its label."""
+    name = contender.parts[0].configuration.name
+    return contender.label.removeprefix(f"{name}:").partition(" ")[0]
+
+
+def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
+    """One trace of all the profiled runs together, in whole microseconds as onert writes; None if they are empty."""
+    times: dict[tuple[int, str, str], list[int]] = {}
+    whole: list[int] = []
+    for run in runs:
+        whole += [] if run.samples is None else [t // run.samples.inner for t in run.samples.wall_ns]
+        for row in run.operators:
+            for index in row.sources:
+                times.setdefault((index, row.name, row.backend), []).extend(row.wall_ns)
+    operators = tuple(
+        TraceOperator(index=index, type=name, backend=backend, time=_spread(found), subgraph=0)
+        for (index, name, backend), found in sorted(times.items())
+        if found
+    )
+    if not operators:
+        return None
+    return Trace(operators=operators, graph=_spread(whole) if whole else None, origin=origin)
+
+
+def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
+    """Write the traces under their names, each whole or not at all; returns their files. PackageError if that fails."""
+    files: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for backend, trace in traces.items():
+            files[backend] = folder / trace_name(package, backend, threads)
+            partial = folder / f".{files[backend].name}.partial"
+            partial.write_text(write_trace(trace), encoding="utf-8")
+            partial.replace(files[backend])
+    except OSError as error:
+        raise PackageError(
+            f"the traces cannot be written to {folder}: {error.strerror or error}",
+            hint="Give another folder with --traces.",
+        ) from error
+    return files
+
+
+def _spread(times_ns: Sequence[int]) -> Spread:
+    return Spread(
+        avg_us=sum(times_ns) // (len(times_ns) * 1000),
+        min_us=min(times_ns) // 1000,
+        max_us=max(times_ns) // 1000,
+    )
+
+
+def _found(folder: Path, package: str, threads: int) -> dict[str, Path]:
+    pattern = re.compile(re.escape(package) + r"_([A-Za-z][A-Za-z0-9_]*)_" + str(threads))
+    try:
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        raise ProblemError(f"the folder of traces {folder} cannot be read: {error.strerror}", hint=_MEASURE) from error
+    found = {match[1]: path for path in paths if (match := pattern.fullmatch(path.name))}
+    order = ["cpu", *OP_LIST]
+    return {b: found[b] for b in sorted(found, key=lambda b: (order.index(b) if b in order else len(order), b))}
+
+
+def _read(path: Path) -> Trace:
+    try:
+        return read_trace(read_regular(path, MOST_LETTERS, "give the trace.json of fewer operators"))
+    except ProblemError as error:
+        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
+    except ModelError as error:
+        raise ProblemError(error.message, hint=_MEASURE) from error
+
+
+def _check_origin(trace: Trace, path: Path, backend: str, threads: int, graph: Graph) -> None:
+    origin = trace.origin
+    if origin is None:
+        return
+    wrong = ""
+    if origin.model_sha256 != graph.digest:
+        wrong = f"of another model: SHA-256 {origin.model_sha256[:12]}.. and not {graph.digest[:12]}.."
+    elif origin.threads != threads:
+        wrong = f"of runs with {origin.threads} threads and not {threads}"
+    elif origin.backend != backend:
+        wrong = f"of the backend {origin.backend} and not {backend}"
+    if wrong:
+        raise ProblemError(f"the trace {path} is {wrong}", hint=_MEASURE)
+
+
+def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
+    """ProblemError unless the trace's main graph has exactly the model's operators, each of the model's type."""
+    if len(trace.sessions) > 1:
+        raise ProblemError(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's", hint=_MEASURE)
+    types = {op.index: op.type for op in trace.main if op.type != PERMUTE}
+    for operator in graph.operators:
+        told = types.pop(operator.index, None)
+        if told is None:
+            raise ProblemError(
+                f"the trace {path} has no time for operator {operator.index} ({operator.type}): it is of another model",
+                hint=_MEASURE,
+            )
+        if not same_operation(told, operator.type):
+            raise ProblemError(
+                f"operator {operator.index} is {told} in the trace {path} and {operator.type} in the model",
+                hint=_MEASURE,
+            )
+    if types:
+        index, told = min(types.items())
+        raise ProblemError(
+            f"the trace {path} has an operator {index} ({told}), which the model has not: it has "
+            f"{len(graph.operators)} operators",
+            hint=_MEASURE,
+        )
+
+
+def same_operation(told: str, type_: str) -> bool:
+    """Whether a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
+
+    Where one IR opcode stands for several operations, any name that is no other opcode's is taken.
+    """
+    opcode = ir_opcode(type_)
+    plain, known = _plain(told), {_plain(o) for o in IR_OPCODES.values()}
+    if opcode is None or plain in {_plain(opcode), _plain(type_)}:
+        return True
+    return opcode in _SEVERAL and plain not in known - {_plain(o) for o in _SEVERAL}
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _check_together(traces: Mapping[str, Trace]) -> None:
+    origins = {b: t.origin for b, t in traces.items() if t.origin is not None}
+    for what in ("device", "runtime"):
+        told = {getattr(origin, what): backend for backend, origin in origins.items()}
+        if len(told) > 1:
+            (one, first), (other, second) = list(told.items())[:2]
+            raise ProblemError(
+                f"the traces are not comparable: that of {first} is from {one}, that of {second} from {other}",
+                hint=_MEASURE,
+            )
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model) -> list[Doubt]:
+    found = []
+    nameless = [files[b].name for b, t in traces.items() if t.origin is None]
+    if nameless:
+        found.append(
+            Doubt(
+                kind="origin",
+                message=f"nothing says of which model, device and time these traces are: {', '.join(nameless)}; "
+                "their operators fit the model",
+                hint="Measure again without --no-profile: gnomon's own traces say where they come from.",
+            )
+        )
+    source = model.package.models[0] if model.package else model.path
+    older = [files[b].name for b, t in traces.items() if t.origin is None and _changed_s(files[b]) < _changed_s(source)]
+    if older:
+        message = f"the model's file is younger than these traces, which may be of an earlier one: {', '.join(older)}"
+        found.append(Doubt(kind="older", message=message, hint="Measure again without --no-profile."))
+    taken = [t.origin.taken_at_s for t in traces.values() if t.origin is not None]
+    if taken and max(taken) - min(taken) > _APART_S:
+        hours = (max(taken) - min(taken)) / 3600
+        message = f"the traces were taken {hours:.0f} hours apart, and machines drift"
+        found.append(Doubt(kind="apart", message=message, hint="Measure again without --no-profile."))
+    if "cpu" not in traces:
+        message = "there is no trace of cpu, which others are compared with"
+        found.append(Doubt(kind="no-cpu", message=message, hint="Measure again without --no-profile."))
+    return found

@@ -1,0 +1,1 @@
+"""`gnomon table`: latency tables of blocks."""

@@ -1,0 +1,189 @@
+"""Tables of nnabla-nas's SNPE profiler in and out: csv or json, and the .meta beside it."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gnomon
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.complaints import Complaints
+from gnomon.formats.snpe.meta import SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.table import (
+    KEYS,
+    LOOKUP,
+    Number,
+    SnpeTable,
+    scan_nnabla_csv,
+    scan_snpe_csv,
+    scan_snpe_json,
+    write_snpe_csv,
+    write_snpe_json,
+)
+from gnomon.jobs.table.folder import context_document, read_table, write_table
+from gnomon.spaces.latency_table import Manifest, Row, Table
+from gnomon.spaces.loading import load_space
+from gnomon.spaces.uid import uid, unit_of_uid
+from gnomon.spaces.unit import Unit
+from gnomon.system.files import save_text
+
+_US, _MS = 1e-6, 1e-3
+_STATISTICS = ("Min_Time", "Avg_Time", "Max_Time")
+
+
+def import_table(
+    file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
+) -> tuple[Table, tuple[str, ...]]:
+    """Make a table at `out` of a csv or json; returns it, and what of the file was left out, in sentences.
+
+    UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
+    """
+    if key not in KEYS:
+        raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
+    found, complaints = _read(file)
+    name = _runtime(found, runtime)
+    rows = []
+    for text, runtimes in found.entries.items():
+        try:
+            unit = unit_of_uid(text)
+        except ProblemError as error:
+            complaints.tell(text[:80], error.message)
+            continue
+        if name not in runtimes:
+            rows.append(Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {name} of it"))
+            continue
+        rows.append(_row(unit, runtimes[name], key))
+    if not rows:
+        complaints.raise_any()
+        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
+    meta = file.with_suffix(".meta")
+    lines = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
+    manifest = Manifest(
+        space=load_space(space).name,
+        context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": lines}),
+        clock="wall",
+        overhead_s=0.0,
+        notes=lines,
+        created_at_s=time.time(),
+        gnomon_version=gnomon.__version__,
+    )
+    table = Table(manifest=manifest, rows=tuple(rows))
+    write_table(table, out)
+    return table, tuple(complaints.told)
+
+
+def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Write a table as csv or json, by the ending of `out`, with a .meta beside it.
+
+    Returns the files, and the units that were left out as they have no time, a sentence each.
+    UsageError for another ending, or for a table of fused units, which nnabla-nas has no names for.
+    """
+    if out.suffix not in (".csv", ".json"):
+        raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
+    table = read_table(path)
+    chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
+    if chains:
+        raise UsageError(
+            f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
+            hint="Build one of single operators: gnomon table build SPACE --fuse none.",
+        )
+    names = _uids(load_space(space or table.manifest.space).name)
+    context = table.manifest.context
+    runtime = str(context.get("backend") or context.get("runtime", "CPU"))
+    entries = {names(row.unit): {runtime: _statistics(row, table)} for row in table.rows if row.status != "failed"}
+    if not entries:
+        raise UsageError(f"no unit of {path} has a time", hint="See why with `gnomon table check`.")
+    found = SnpeTable(entries=entries)
+    text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
+    meta = out.with_suffix(".meta")
+    save_text(text, out)
+    save_text(write_snpe_meta(SnpeMeta(values=_meta(table))), meta)
+    return (out, meta), tuple(f"{row.unit.label}: {row.reason}" for row in table.failed)
+
+
+def _read(file: Path) -> tuple[SnpeTable, Complaints]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="Give a csv or json.") from error
+    if file.suffix == ".json":
+        return scan_snpe_json(data)
+    first = data.split(b"\n", 1)[0].decode("utf-8", "replace")
+    if [len(row) for row in csv.reader([first.strip()])] == [3]:
+        plain, complaints = scan_nnabla_csv(data)
+        told = {
+            unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
+            for unit, times in plain.entries.items()
+        }
+        return SnpeTable(entries=told), complaints
+    return scan_snpe_csv(data)
+
+
+def _runtime(found: SnpeTable, asked: str | None) -> str:
+    known = found.runtimes
+    if asked is None and len(known) == 1:
+        return known[0]
+    if asked not in known:
+        what = "the file has several runtimes" if asked is None else f"the file has no runtime {asked!r}"
+        raise UsageError(what, hint=f"Name one with --runtime: {', '.join(known) or 'none'}.")
+    return asked
+
+
+def _row(unit: Unit, keys: Mapping[str, Mapping[str, Number]], key: str) -> Row:
+    """The row of a unit; its figures are kept as the file tells them, so that they are written back alike."""
+    average = keys.get(key, {}).get(LOOKUP[1])
+    if not average:
+        return Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {key}, {LOOKUP[1]} of it")
+    return Row(
+        unit=unit,
+        status="ok",
+        at_s=time.time(),
+        call_s=average * _US,
+        reported={f"{k}/{statistic}": value for k, values in keys.items() for statistic, value in values.items()},
+    )
+
+
+def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
+    """The figures of a row by key and statistic, in microseconds: as they were read, else from the samples."""
+    made: dict[str, dict[str, Number]] = {}
+    for name, value in row.reported.items():
+        key, _, statistic = name.partition("/")
+        made.setdefault(key, {})[statistic] = value if row.drift == 1 else round(value * row.drift, 3)
+    if made or row.call_s is None:
+        return made
+    values = [s for block in row.samples.values() for s in block] or [row.call_s]
+    overhead = table.manifest.overhead_s
+    calls = (min(values) * row.drift, row.call_s, max(values) * row.drift)
+    own = [max(call - overhead, 1e-3 * call) for call in calls]
+    whole = {s: round(call / _US, 3) for s, call in zip(_STATISTICS, calls, strict=True)}
+    return {
+        "Total Inference Time": whole,
+        "Layers Time": {s: round(one / _US, 3) for s, one in zip(_STATISTICS, own, strict=True)},
+    }
+
+
+def _uids(space: str) -> Any:
+    """What spells a unit's UID: as the tool's own space has it, where it is that."""
+    if space == "mobilenetv2-cifar10":
+        from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
+        from gnomon.spaces.fuse import UNFUSED
+
+        own = {unit: text for text, unit in module_uids(load_space(space).tables(UNFUSED).units).items()}
+        return lambda unit: own.get(unit) or uid(unit)
+    return uid
+
+
+def _meta(table: Table) -> dict[str, str]:
+    if table.manifest.notes:
+        # One of the keys ends in a colon itself.
+        return dict(read_snpe_meta("\n".join(table.manifest.notes)).values)
+    context = table.manifest.context
+    device = context.get("device") or {}
+    return {
+        "ro.product.model": str(device.get("cpu_model") or device.get("machine") or "unknown"),
+        "Date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(table.manifest.created_at_s)),
+        "Devices": str(context.get("configuration", "")),
+    }

@@ -1,0 +1,143 @@
+"""Which chains of operators a runtime runs as one: by its own trace of whole nets, else by timing a, b and ab."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gnomon.errors import DeviceError, GnomonError
+from gnomon.measure.campaign import Measured
+from gnomon.models.units import write_net
+from gnomon.session.baseline import clock_of, placed_unit, timed
+from gnomon.session.bench import Bench, Placed, net_digest
+from gnomon.session.contender import traced_candidate
+from gnomon.session.kernels import kernels
+from gnomon.spaces.fuse import (
+    UNFUSED,
+    Chain,
+    Evidence,
+    FusionRules,
+    Timed,
+    Verdict,
+    candidates,
+    from_groups,
+    from_times,
+    fuse,
+    rules,
+    rules_of,
+)
+from gnomon.spaces.latency_table import Table
+from gnomon.spaces.loading import SearchSpace, draw
+from gnomon.spaces.unit import Net, Unit, empty
+
+_NETS = 2
+"""Whole nets that are traced: together they have nearly all kinds of neighbours of a space."""
+
+_PAIRS = 3
+"""Different units that are timed for each chain, where no trace tells."""
+
+_ROUNDS = 4
+"""The longest chain that times are asked for grows by one layer a round."""
+
+
+def fused_chains(
+    bench: Bench, space: SearchSpace, asked: FusionRules | None, known: Table | None
+) -> tuple[FusionRules, list[dict[str, Any]]]:
+    """The chains that run as one, and why: as the user says, as a table has it, or as the runtime shows."""
+    if asked is not None:
+        return asked, [{"source": "the user"}]
+    if known is not None:
+        return rules(known.manifest.rules), [dict(e) for e in known.manifest.evidence]
+    nets = [space.net(a.tolist()) for a in draw(space.tables(UNFUSED), _NETS, seed=bench.request.seed)]
+    traced = list(_traced(bench, nets))
+    evidence = together(traced) if traced else _timed(bench, nets)
+    return rules_of(evidence), [one.document() for one in evidence]
+
+
+def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]:
+    """What the runtime's trace of each net tells; nothing of nets that fail or leave no trace."""
+    for net in nets:
+        key = f"trace-{net_digest(net)}"
+        path = bench.folder / f"{key}.onnx"
+        write_net(net, path, seed=bench.request.seed)
+        try:
+            placed = bench.place(key, path)
+        except DeviceError:
+            raise
+        except GnomonError:
+            continue
+        effort = replace(bench.request.effort, processes_least=1, processes_most=1)
+        candidate = replace(traced_candidate(placed.candidate, len(placed.graph.operators)), process=None)
+        bench.runner.sources = placed.sources
+        found = bench.runner.measure("fusion", [candidate], effort)[candidate.key]
+        grouped = _groups(placed, found, {name for name, _, _ in net.layer_names()}) if found.ok else []
+        if len(grouped) > 1:
+            yield from_groups(net, grouped)
+
+
+def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[list[str]]:
+    """The layers of each kernel, by name. Of a layer that was written as several operators the main one counts."""
+    names = [operator.name for operator in placed.graph.operators]
+    made = [[names[i] for i in kernel.operators if names[i] in layers] for kernel in kernels(placed.graph, found)]
+    return [group for group in made if group]
+
+
+def together(found: Sequence[Sequence[Evidence]]) -> list[Evidence]:
+    """What several nets tell of each chain, added up."""
+    seen: dict[Chain, list[Evidence]] = {}
+    for evidence in found:
+        for one in evidence:
+            seen.setdefault(one.chain, []).append(one)
+    made = []
+    for chain, ones in sorted(seen.items()):
+        places, fused = sum(e.seen for e in ones), sum(e.fused for e in ones)
+        verdict: Verdict = "fused" if 2 * fused >= places else "not fused"
+        made.append(replace(ones[0], chain=chain, seen=places, fused=fused, verdict=verdict))
+    return made
+
+
+def _timed(bench: Bench, nets: Sequence[Net]) -> list[Evidence]:
+    """What the times of a, b and ab tell, chains growing by a layer a round."""
+    found: list[Evidence] = []
+    asked: set[Chain] = set()
+    for _ in range(_ROUNDS):
+        in_force = rules_of(found)
+        new = {c: t[:_PAIRS] for c, t in candidates(fuse(n, in_force) for n in nets).items() if c not in asked}
+        if not new:
+            break
+        asked |= new.keys()
+        times = _times(bench, {unit for triples in new.values() for triple in triples for unit in triple})
+        for chain, triples in sorted(new.items()):
+            told = [[times[unit] for unit in triple] for triple in triples if all(unit in times for unit in triple)]
+            ones = [from_times(chain, *three) for three in told]
+            if ones:
+                # The middle one by what is saved: one unlucky triple decides nothing.
+                found.append(sorted(ones, key=lambda e: e.saved or 0.0)[len(ones) // 2])
+    return found
+
+
+def _times(bench: Bench, units: Collection[Unit]) -> dict[Unit, Timed]:
+    """What the units that run take without the overhead of a call, each with its interval."""
+    first = placed_unit(bench, empty((1, 1, 1, 1)), "fusion-empty")
+    placed: dict[Unit, Placed] = {}
+    for unit in sorted(units, key=lambda unit: unit.id):
+        try:
+            placed[unit] = placed_unit(bench, unit, f"fusion-{unit.id}")
+        except DeviceError:
+            raise
+        except GnomonError:
+            continue  # it has no time, and its chain no evidence
+    effort = bench.request.effort
+    found = bench.runner.measure("fusion", [first.candidate, *(p.candidate for p in placed.values())], effort)
+    if not found[first.key].ok:
+        return {}
+    clock = clock_of(bench, list(found.values()))
+    overhead = timed(found[first.key], clock).call_s
+    made = {}
+    for unit, one in placed.items():
+        told = timed(found[one.key], clock)
+        if not told.reason and told.low_s is not None and told.high_s is not None:
+            low, mid, high = (max(0.0, end - overhead) for end in (told.low_s, told.call_s, told.high_s))
+            made[unit] = Timed(low_s=low, mid_s=mid, high_s=high)
+    return made

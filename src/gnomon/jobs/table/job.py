@@ -1,0 +1,264 @@
+"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/table.md."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gnomon
+from gnomon.core.brief import brief
+from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.jobs.table.folder import TableFolder, context_document, is_table, read_table
+from gnomon.jobs.table.fusion import fused_chains
+from gnomon.jobs.table.look import table_document
+from gnomon.measure.effort import Effort
+from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.progress import Steps, Watch
+from gnomon.session import replay as recall
+from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
+from gnomon.session.bench import Bench, Placed, open_bench
+from gnomon.session.request import Request, patiently
+from gnomon.spaces.fuse import FusionRules
+from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
+from gnomon.spaces.loading import SearchSpace
+from gnomon.spaces.unit import Unit
+
+EFFORT = Effort(
+    rounds=3,
+    block_s=0.005,
+    warm_s=0.006,
+    rewarm_s=0.001,
+    samples_least=4,
+    processes_least=6,
+    processes_most=6,
+    laggard=1e9,
+    together=33,
+)
+"""What a unit is worth: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
+many where that is not enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRequest:
+    """Which space is measured, where and with what (`request`), and where the table goes.
+
+    `rules` are chains that run as one, as the user says; None asks the runtime. `again` measures also what the table
+    holds already; without it a table of the same context is completed. `effort` is what a unit is worth; the timeout
+    is the request's.
+    """
+
+    request: Request
+    space: SearchSpace
+    out: Path
+    rules: FusionRules | None = None
+    again: bool = False
+    effort: Effort = EFFORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The table as it is now, how many of its units were measured this time, and what speaks against it."""
+
+    table: Table
+    path: Path
+    measured: int
+    complaints: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+    campaign: str
+    seconds: float
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values for reports."""
+        document = table_document(self.table, self.path, list(self.complaints))
+        doubts = [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in self.doubts]
+        more = {"measured": self.measured, "seconds": self.seconds, "campaign": self.campaign, "doubts": doubts}
+        return {**document, **more}
+
+
+def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Built:
+    """Measure the units of a space that the table lacks, and write them down one by one.
+
+    What is written stays, whatever ends the build: the same command goes on. Raises GnomonError.
+    """
+    return patiently(lambda request: _build(replace(asked, request=request), watch, tell), asked.request, tell)
+
+
+def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None] | None) -> Built:
+    start = time.monotonic()
+    steps = Steps("units", watch)
+    request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
+    question = {"space": asked.space.name, "protocol": _protocol(asked.effort), "again": asked.again}
+    with open_bench(
+        request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=tell
+    ) as bench:
+        known = read_table(asked.out) if is_table(asked.out) else None
+        if known is not None:
+            _check_context(known.manifest, asked, bench)
+        rules, evidence = fused_chains(bench, asked.space, asked.rules, known)
+        units = asked.space.tables(rules).units
+        have = (
+            set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
+        )
+        todo = [unit for unit in units if unit not in have]
+        measured = 0
+        if todo or known is None:
+            gauge = gauge_of(bench, units, known)
+            manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
+            if known is not None:
+                check_same(known.manifest, manifest, asked.out)
+                manifest = known.manifest
+            folder = TableFolder(asked.out, manifest)
+            try:
+                steps.expect(len(todo))
+                for row in _rows(bench, gauge, todo, steps):
+                    folder.append(row)
+            finally:
+                folder.close()
+            measured = len(todo)
+        bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
+        table = read_table(asked.out)
+        return Built(
+            table=table,
+            path=asked.out,
+            measured=measured,
+            complaints=tuple(complaints(table, units)),
+            doubts=tuple(worst(bench.runner.environments)),
+            campaign=bench.runner.campaign.id,
+            seconds=time.monotonic() - start,
+        )
+
+
+def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Iterator[Row]:
+    """The rows of these units, in a random order and a few at a time beside the anchor.
+
+    What is not known well enough then has a second row, of twice as many processes.
+    """
+    order = list(todo)
+    random.Random(bench.request.seed).shuffle(order)  # noqa: S311  # an order, no secret
+    once = bench.request.effort.processes_least
+    placed: dict[Unit, Placed] = {}
+    shaky: list[Unit] = []
+    for part in _parts(order, bench):
+        for unit in part:
+            try:
+                placed[unit] = placed_unit(bench, unit, f"unit-{unit.id}")
+            except DeviceError:
+                raise
+            except GnomonError as error:
+                yield Row(unit=unit, status="failed", at_s=time.time(), reason=error.message)
+        here = [unit for unit in part if unit in placed]
+        found = measure_beside_gauge(bench, gauge, "units", [placed[unit] for unit in here])
+        for unit in here:
+            row = row_of(unit, found[placed[unit].key])
+            if row.status == "unstable" and row.processes <= once:
+                shaky.append(unit)
+            yield row
+        steps.step(len(part))
+    for part in _parts(shaky, bench):
+        found = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
+        for unit in part:
+            yield row_of(unit, found[placed[unit].key])
+
+
+def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
+    """The units in as few groups of about equal size as fit beside the anchor."""
+    room = max(1, bench.request.effort.together - 1)
+    count = -(-len(units) // room)
+    return (units[k::count] for k in range(count))
+
+
+def _wants_more(bench: Bench, row: Row) -> bool:
+    """Whether a build ended before it came back to a unit that is not known well enough."""
+    return row.status == "unstable" and 0 < row.processes <= bench.request.effort.processes_least
+
+
+def row_of(unit: Unit, one: Timed) -> Row:
+    """The row of a unit that was measured."""
+    if one.reason:
+        return Row(unit=unit, status="failed", at_s=one.at_s, reason=one.reason)
+    return Row(
+        unit=unit,
+        status="ok" if one.half_width <= STABLE else "unstable",
+        at_s=one.at_s,
+        call_s=one.call_s,
+        low_s=one.low_s,
+        high_s=one.high_s,
+        drift=one.drift,
+        processes=one.processes,
+        samples=one.samples,
+    )
+
+
+def context_of(bench: Bench, effort: Effort = EFFORT) -> dict[str, Any]:
+    """What must be equal for rows to stand in one table."""
+    return context_document(
+        {
+            "device": _device_of(bench),
+            "settings": recall.settings_of(bench.request.device),
+            "runtime": bench.runtime.name,
+            "version": bench.probe.version,
+            "configuration": bench.configuration.name,
+            "options": dict(bench.configuration.options),
+            "environment": dict(bench.configuration.environment),
+            "dtype": bench.configuration.precision,
+            "protocol": _protocol(effort),
+        }
+    )
+
+
+def _device_of(bench: Bench) -> dict[str, Any]:
+    """What of a machine makes times on another one unlike, and stays as it is while it is the same machine.
+
+    Its system's name changes with every update. How many cores this process may use matters to several threads alone,
+    and the governor that was set where gnomon sets none.
+    """
+    fingerprint = bench.device.fingerprint
+    named = ["machine", "cpu_model", "soc", "libc"]
+    named += [] if bench.request.wish.threads == 1 else ["cores"]
+    named += [] if bench.request.device.governor else ["governor"]
+    return {name: fingerprint[name] for name in named if name in fingerprint}
+
+
+def _manifest(
+    asked: TableRequest, bench: Bench, gauge: Gauge, rules: tuple[str, ...], evidence: Sequence[dict[str, Any]]
+) -> Manifest:
+    return Manifest(
+        space=asked.space.name,
+        context=context_of(bench, asked.effort),
+        clock=gauge.clock,
+        overhead_s=gauge.overhead_s,
+        anchor=gauge.unit.id,
+        anchor_calls_s=gauge.reference_s,
+        rules=rules,
+        evidence=tuple(evidence),
+        created_at_s=time.time(),
+        gnomon_version=gnomon.__version__,
+    )
+
+
+def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
+    """MeasurementError, before anything is measured, for a table of another space or context."""
+    now = replace(known, space=asked.space.name, context=context_of(bench, asked.effort))
+    if asked.rules is not None:
+        now = replace(now, rules=tuple(asked.rules.document()))
+    check_same(known, now, asked.out)
+
+
+def check_same(known: Manifest, now: Manifest, path: Path) -> None:
+    """MeasurementError, with all reasons, where rows measured now do not belong into the table at a path."""
+    reasons = unlike(known, now)
+    if reasons:
+        raise MeasurementError(
+            f"{path} was measured otherwise (there and now): " + "; ".join(reasons),
+            hint="Give --out another path: rows of unlike contexts do not stand in one table.",
+        )
+
+
+def _protocol(effort: Effort) -> dict[str, Any]:
+    return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}

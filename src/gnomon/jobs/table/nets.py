@@ -1,0 +1,159 @@
+"""The job `estimator measure`: whole nets of a space, measured as the table of that space was.
+
+Files of nets, and what measuring them told, as documents.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.brief import brief
+from gnomon.core.space import Space
+from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.formats.nets_csv import NetRow, write_nets
+from gnomon.jobs.table.job import EFFORT, context_of
+from gnomon.measure.effort import Clock
+from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.progress import Steps, Watch
+from gnomon.models.units import write_net
+from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
+from gnomon.session.bench import Bench, Placed, net_digest, open_bench
+from gnomon.session.request import Request, patiently
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.latency_table import Table, different
+from gnomon.spaces.loading import SearchSpace
+from gnomon.system.files import save_text
+
+NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=9)
+"""What a whole net is worth: an estimator rests on few of them. Eight share a process, as all lie in its memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetsMeasured:
+    """Nets with what was measured of them: None where one failed, for the reason in `failures`.
+
+    `unlike` says how this was measured otherwise than the table, in sentences.
+    """
+
+    rows: tuple[NetRow, ...]
+    failures: tuple[tuple[int, str], ...]
+    unlike: tuple[str, ...]
+    clock: Clock
+    doubts: tuple[Doubt, ...]
+    seconds: float
+
+    __repr__ = brief
+
+
+def measure_nets(
+    request: Request,
+    space: SearchSpace,
+    table: Table,
+    nets: Sequence[tuple[int, ...]],
+    *,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> NetsMeasured:
+    """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
+
+    MeasurementError where none runs; other GnomonErrors for the device and the runtime.
+    """
+    return patiently(lambda again: _measure(again, space, table, nets, (watch, tell)), request, tell)
+
+
+def _measure(
+    request: Request,
+    space: SearchSpace,
+    table: Table,
+    nets: Sequence[tuple[int, ...]],
+    told: tuple[Watch | None, Callable[[str], None] | None],
+) -> NetsMeasured:
+    start = time.monotonic()
+    steps = Steps("nets", told[0])
+    request = replace(request, effort=replace(NET_EFFORT, timeout_s=request.effort.timeout_s))
+    question = {"space": space.name, "anchor": table.manifest.anchor}
+    with open_bench(request, kind="nets", subject=space.name, question=question, watch=steps, tell=told[1]) as bench:
+        gauge = gauge_of(bench, space.tables(rules(table.manifest.rules)).units, table)
+        steps.expect(len(nets))
+        rows: dict[int, NetRow] = {}
+        failures: list[tuple[int, str]] = []
+        room = max(1, bench.request.effort.together - 1)
+        for first in range(0, len(nets), room):
+            part = range(first, min(first + room, len(nets)))
+            placed: dict[int, Placed] = {}
+            for index in part:
+                try:
+                    placed[index] = _placed(bench, space, nets[index])
+                except DeviceError:
+                    raise
+                except GnomonError as error:
+                    failures.append((index, error.message))
+            found = _measured(bench, gauge, list({one.key: one for one in placed.values()}.values()))
+            for index, one in placed.items():
+                if found[one.key].reason:
+                    failures.append((index, found[one.key].reason))
+                else:
+                    rows[index] = _row(nets[index], found[one.key])
+            steps.step(len(part))
+        if not rows:
+            reasons = "; ".join(dict.fromkeys(reason for _, reason in failures))
+            raise MeasurementError(f"no net ran ({reasons})", hint="Try another runtime with --runtime.")
+        bench.runner.finish({"reason": f"{len(nets)} nets of {space.name}"})
+        return NetsMeasured(
+            rows=tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets)),
+            failures=tuple(failures),
+            unlike=tuple(_unlike(bench, table, gauge.clock)),
+            clock=gauge.clock,
+            doubts=tuple(worst(bench.runner.environments)),
+            seconds=time.monotonic() - start,
+        )
+
+
+def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str, Timed]:
+    """What nets take; those that are not known well enough are seen in twice as many processes."""
+    found = measure_beside_gauge(bench, gauge, "nets", placed)
+    once = bench.request.effort.processes_least
+    more = [one for one in placed if shaky(found[one.key], once)]
+    return found | measure_beside_gauge(bench, gauge, "nets again", more, again=True)
+
+
+def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
+    made = space.net(net)
+    key = f"net-{net_digest(made)}"
+    path = bench.folder / f"{key}.onnx"
+    if not path.exists():
+        write_net(made, path, seed=bench.request.seed)
+    return bench.place(key, path)
+
+
+def _row(net: tuple[int, ...], one: Timed) -> NetRow:
+    return NetRow(assignment=tuple(net), latency_s=one.call_s, low_s=one.low_s, high_s=one.high_s)
+
+
+def _unlike(bench: Bench, table: Table, clock: Clock) -> list[str]:
+    """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
+    told = different(table.manifest.context, context_of(bench))
+    if clock != table.manifest.clock:
+        told.append(f"clock: {table.manifest.clock} and {clock}")
+    return told
+
+
+def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
+    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
+    save_text(write_nets(rows, space, measured=measured), path)
+
+
+def measured_document(found: NetsMeasured) -> dict[str, Any]:
+    """What measuring nets told, as JSON values."""
+    return {
+        "clock": found.clock,
+        "nets": [{"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s} for r in found.rows],
+        "failures": [{"net": index, "reason": reason} for index, reason in found.failures],
+        "unlike": list(found.unlike),
+        "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in found.doubts],
+        "seconds": found.seconds,
+    }

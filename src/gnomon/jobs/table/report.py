@@ -1,0 +1,159 @@
+"""The reports of `gnomon table`, made from their JSON documents alone.
+
+The report of `gnomon table blocks`, made from its JSON document alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+
+_ROWS = 20
+_LABEL = 58
+
+
+def table_report(document: dict[str, Any], page: Page) -> None:
+    """What a table holds: the dearest units, and what speaks against it."""
+    counts = document["counts"]
+    total = sum(counts.values())
+    bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
+    vague = any(row["relative_half_width"] is None for row in document["units"] if row["status"] == "ok")
+    fine = "of unknown precision" if vague else "all known well"
+    page.headline(f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + ".")
+    page.line(_measured_with(document["context"], document["clock"]))
+    if document["overhead_s"] > 0:
+        page.line(f"A call of the empty graph takes {units.time(document['overhead_s'])}; it is taken off each unit.")
+    else:
+        page.line("The times are of the layers alone, without the call around them.")
+    fused = document["fused"]
+    page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
+    _units(document["units"], page)
+    if document["complaints"]:
+        page.heading("Doubts")
+        for told in document["complaints"]:
+            page.item(told + ".")
+    if document.get("doubts"):
+        page.heading("While it was measured")
+        for doubt in document["doubts"]:
+            page.item(doubt["message"], doubt["hint"])
+    page.line("")
+    if "seconds" in document:
+        page.line(f"{document['measured']} units measured in {units.duration(document['seconds'])}.")
+    page.path("table", document["table"])
+
+
+def _measured_with(context: dict[str, Any], clock: str) -> str:
+    device = context.get("device") or {}
+    where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
+    version = context.get("version") or ""
+    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
+    threads = (context.get("options") or {}).get("threads")
+    told = f"{name} {version}".strip() + f" on {where}"
+    return told + (f", {threads} thread{'' if threads == 1 else 's'}" if threads else "") + f", by {clock} time."
+
+
+def _units(rows: list[dict[str, Any]], page: Page) -> None:
+    page.heading("The dearest units")
+    shown = [row for row in rows if row["status"] != "failed"][:_ROWS]
+    columns = [
+        Column(title="unit", number=False, most=60),
+        Column(title="adds"),
+        Column(title="a call"),
+        Column(title="known within"),
+        Column(title="", number=False),
+    ]
+    page.table(columns, [_cells(row) for row in shown])
+    hidden = len(rows) - len(shown)
+    if hidden > 0:
+        page.line(f"and {hidden} more: --json has all of them", indent=1, style="dim")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    width = row["relative_half_width"]
+    known = "-" if width is None else f"{100 * width:.1f} %"
+    mark = "" if row["status"] == "ok" else row["status"]
+    label = row["label"] if len(row["label"]) <= _LABEL else row["label"][: _LABEL - 3] + "..."
+    return [label, units.time(row["time_s"]), units.time(row["call_s"]), known, mark]
+
+
+def difference_report(document: dict[str, Any], page: Page) -> None:
+    """How two tables differ."""
+    found = document["units"]
+    ratio = document["ratio"]
+    if ratio is None:
+        page.headline("The tables have no unit in common.")
+    else:
+        page.headline(
+            f"{len(found)} units in both: the second takes {ratio:.3g} times as long (geometric mean); "
+            f"{document['apart']} differ by more than noise."
+        )
+    for told in document["unlike"]:
+        page.item(f"unlike: {told}.")
+    for path, only in zip(document["tables"], document["only"], strict=True):
+        if only:
+            page.item(f"{len(only)} units only in {path}, such as {only[0]}.")
+    if found:
+        page.heading("What differs most")
+        columns = [
+            Column(title="unit", number=False, most=60),
+            Column(title="first"),
+            Column(title="second"),
+            Column(title="ratio"),
+            Column(title="", number=False),
+        ]
+        page.table(
+            columns,
+            [
+                [
+                    row["label"][:_LABEL],
+                    units.time(row["times_s"][0]),
+                    units.time(row["times_s"][1]),
+                    f"{row['ratio']:.2f}",
+                    "" if row["apart"] else "within noise",
+                ]
+                for row in found[:_ROWS]
+            ],
+        )
+
+
+def spaces_report(document: dict[str, Any], page: Page) -> None:
+    """The search spaces that are known by name."""
+    page.table(
+        [Column(title="space", number=False), Column(title="nets"), Column(title="units")],
+        [[row["name"], _big(row["nets"]), str(row["units"])] for row in document["spaces"]],
+    )
+    page.line("")
+    page.line("Another one: FILE.py:ATTRIBUTE; docs/spaces.md shows how to write it.")
+
+
+def _big(digits: str) -> str:
+    return digits if len(digits) <= 7 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
+
+
+_NAME = 100
+
+
+def blocks_report(document: dict[str, Any], page: Page) -> None:
+    """The blocks, the dearest first, and the sum of those that were named."""
+    rows = sorted(document["blocks"], key=lambda row: -row["mean_s"])
+    total = document["sum"]
+    page.headline(
+        f"{total['blocks']} block{'' if total['blocks'] == 1 else 's'}: {units.time(total['mean_s'])}."
+        if total
+        else f"{len(rows)} block{'' if len(rows) == 1 else 's'}."
+    )
+    columns = [
+        Column(title="block", number=False, most=_NAME),
+        Column(title="mean"),
+        Column(title="deviation"),
+    ]
+    page.table(columns, [_blocks_text_cells(row) for row in rows])
+    for told in document["left_out"]:
+        page.item(f"left out: {told}")
+
+
+def _blocks_text_cells(row: dict[str, Any]) -> list[str]:
+    name = row["name"] if len(row["name"]) <= _NAME else row["name"][: _NAME - 3] + "..."
+    return [name, units.time(row["mean_s"]), "-" if row["std_s"] is None else units.time(row["std_s"])]

@@ -1,0 +1,1 @@
+"""`gnomon tune` and `gnomon exec`: tuned kernels of a network on a device."""

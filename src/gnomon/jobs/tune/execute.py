@@ -1,0 +1,243 @@
+"""The job of `gnomon exec`: a compiled network, or records compiled again, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
+from gnomon.core.sample import Failure
+from gnomon.core.strict_json import shown
+from gnomon.errors import MeasurementError, UsageError
+from gnomon.formats.complaints import Complaints
+from gnomon.formats.tuning.records import MOST_LAYER_LETTERS, Fields, as_argument
+from gnomon.jobs.tune.folder import (
+    best_choice,
+    companions,
+    model_file,
+    read_description,
+    read_logs,
+    replayable,
+    tune_folder,
+)
+from gnomon.jobs.tune.job import device_document
+from gnomon.jobs.tune.networks import CallTimes, compile_network, failure_document, measure_calls
+from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, held_device, open_device
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
+from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.tvm import Workshop
+
+_NETWORK = ""
+_MOST_LAYERS = 1 << 16
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecRequest:
+    """A compiled network (.so) or records (.json, a database's folder) to be measured on a device.
+
+    `model` is the network's own file, where records are compiled and no copy was kept. `layers` measures each layer
+    apart, too.
+    """
+
+    source: Path
+    device: DeviceWish = field(default_factory=DeviceWish)
+    model: Path | None = None
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    layers: bool = True
+    care: Care = field(default_factory=Care)
+    out: Path | None = None
+
+
+def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> dict[str, Any]:
+    """Measure a compiled network on a device and compare its outputs; the document that `gnomon exec --json` prints.
+
+    Raises GnomonError; what fails on the device is in the document.
+    """
+    request.care.check()
+    if request.source.suffix != ".so":
+        return _replayed(request, watch, tell)
+    if not request.source.is_file():
+        raise UsageError(f"there is no {request.source}", hint="gnomon view lists what is compiled here.")
+    described = _described(request.source)
+    with Workshop() as shop, held_device(request.device, tell):
+        on = open_device(shop, request.device, described.device)
+        return _measured(request, described, request.source, on, watch)
+
+
+def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str, Any]:
+    """Compile the best configuration of each layer for the device that is meant."""
+    (records,) = read_logs([request.source])
+    replayable([request.source], [records])
+    folder = tune_folder(request.out)
+    path = model_file(folder, records.model, request.model)
+    with Workshop() as shop, held_device(request.device, tell):
+        known = None if request.device.key not in (None, records.device.key) else records.device
+        device, bench = open_device(shop, request.device, known)
+        network = Network(shop, Source(path=path, dtype=records.model.dtype, shapes=request.shapes))
+        network.layers(device.target)
+        library = folder.library(device, records.model, choice="" if records.host == device.key else records.host)
+        made = compile_network(
+            network, device, best_choice(records), library, model=records.model, seed=request.care.seed
+        )
+        if isinstance(made, Failure):
+            raise MeasurementError(
+                f"{request.source} cannot be compiled for {device.key}: {made.message}",
+                hint="Records of another model or another version of TVM do not fit; tune again with gnomon tune.",
+            )
+        document = _measured(request, _described(library), library, (device, bench), watch)
+        return {**document, "source": str(request.source), "library": str(made.library)}
+
+
+def _measured(
+    request: ExecRequest,
+    described: Described,
+    library: Path,
+    on: tuple[TunedDevice, Bench],
+    watch: Watch | None,
+) -> dict[str, Any]:
+    model, (device, bench) = described.model, on
+    beside = companions(library)
+    reference = beside["outputs"] if beside["outputs"].is_file() else None
+    calls: dict[str, NetworkCall | LayerCall] = {
+        _NETWORK: NetworkCall(library=library, inputs=beside["inputs"], reference=reference)
+    }
+    layers = described.layers if request.layers and beside["layers"].is_file() else ()
+    calls |= {
+        layer.name: LayerCall(
+            library=beside["layers"],
+            function=layer.name,
+            arguments=layer.arguments,
+            outputs=(len(layer.arguments) - 1,),
+        )
+        for layer in layers
+    }
+    meter = Meter("calls", len(calls) * request.care.processes, watch)
+    loop, care = request.care.loop(model.dtype), request.care
+    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
+    return _document(request, described, device, found, layers, reference)
+
+
+def _document(
+    request: ExecRequest,
+    described: Described,
+    device: TunedDevice,
+    found: Mapping[str, CallTimes],
+    layers: Sequence[TuningLayer],
+    reference: Path | None,
+) -> dict[str, Any]:
+    whole = found[_NETWORK]
+    network = whole.summary()
+    rows, total = [], 0.0
+    for layer in layers:
+        times = found[layer.name]
+        summary = times.summary()
+        spent = layer.weight * summary["median_s"] if summary else None
+        total += spent or 0.0
+        rows.append(
+            {
+                "name": layer.name,
+                "weight": layer.weight,
+                "time": summary,
+                "share": spent / network["median_s"] if spent and network else None,
+                "failure": None if times.failure is None else failure_document(times.failure),
+            }
+        )
+    complete = bool(rows) and all(row["time"] for row in rows)
+    return {
+        "model": {"name": described.model.name, "sha256": described.model.sha256, "dtype": described.model.dtype},
+        "device": device_document(device),
+        "source": str(request.source),
+        "built_for": dict(described.device.target),
+        "network": network,
+        "max_error": whole.error,
+        "compared_with": None if reference is None else described.reference_by or "the untuned network",
+        "layers": sorted(rows, key=lambda row: -(row["share"] or 0.0)),
+        "layers_sum_s": total if complete else None,
+        "unaccounted_s": network["median_s"] - total if complete and network else None,
+        "failure": None if whole.failure is None else failure_document(whole.failure),
+        "notes": _notes(rows, reference),
+    }
+
+
+def _notes(rows: Sequence[Mapping[str, Any]], reference: Path | None) -> list[str]:
+    made = []
+    if rows:
+        made.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
+    if reference is None:
+        made.append("There are no reference outputs beside the library: what it computes was not checked.")
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What the description beside a compiled network says: what it is, for what, and who made its reference outputs."""
+
+    device: TunedDevice
+    model: TunedModel
+    layers: tuple[TuningLayer, ...]
+    reference_by: str
+
+
+def _described(library: Path) -> Described:
+    """The description of a compiled network. UsageError where there is none, or its inputs are missing.
+
+    ProblemError where it is damaged; it may come from anywhere.
+    """
+    told, beside = read_description(library), companions(library)
+    if not told:
+        raise UsageError(
+            f"nothing beside {library} says what goes into it",
+            hint=f"Copy {beside['description'].name} and its neighbours along with it.",
+        )
+    if not beside["inputs"].is_file():
+        raise UsageError(
+            f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} along with it."
+        )
+    complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
+    fields = Fields(data=told, place="$", complaints=complaints)
+    device, model = fields.inner("device"), fields.inner("model")
+    rows = told.get("layers")
+    if not isinstance(rows, list) or len(rows) > _MOST_LAYERS:
+        fields.tell("layers", "a list expected")
+        rows = []
+    made = Described(
+        device=TunedDevice(
+            key=device.text("key", most=200),
+            target=device.inner("target").data,
+            linker=device.text("linker", default=""),
+        ),
+        model=TunedModel(
+            name=model.text("name"), sha256=model.text("sha256", default=""), dtype=model.text("dtype", default="")
+        ),
+        layers=tuple(_layer(row, number, complaints) for number, row in enumerate(rows)),
+        reference_by="" if told.get("reference_by") is None else fields.text("reference_by", default=""),
+    )
+    if made.model.dtype not in TOLERANCES:
+        model.tell("dtype", f"the data type {shown(made.model.dtype)} is unknown")
+    if len({layer.name for layer in made.layers}) < len(made.layers):
+        fields.tell("layers", "two of them have one name")
+    complaints.raise_any()
+    return made
+
+
+def _layer(row: Any, number: int, complaints: Complaints) -> TuningLayer:
+    place = f"$.layers[{number}]"
+    if not isinstance(row, dict):
+        complaints.tell(place, f"an object expected, {shown(row)} found")
+        row = {"name": f"layer {number}", "arguments": []}
+    fields = Fields(data=row, place=place, complaints=complaints)
+    found = row.get("arguments")
+    arguments = [as_argument(item) for item in found] if isinstance(found, list) else []
+    if not arguments or None in arguments:
+        fields.tell("arguments", "data types and shapes expected")
+    return TuningLayer(
+        layer=fields.text("layer", most=MOST_LAYER_LETTERS, default=""),
+        name=fields.text("name"),
+        weight=fields.whole("weight", least=1, default=1),
+        arguments=tuple(one for one in arguments if one is not None),
+    )

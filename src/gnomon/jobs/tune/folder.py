@@ -1,0 +1,329 @@
+"""Where the files of tuning are: records, compiled networks, and the networks that they are of.
+
+Reads tuning records from files and folders, of any tuner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.strict_json import Strict
+from gnomon.devices.config import user_folder
+from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError
+from gnomon.formats.tuning.logs import FOLDER_FILES, NOTHING, Told, read_tuning_log, replay_problem
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.tune.records import best_trial, pooled_trials
+from gnomon.system.files import save_text
+
+_MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
+_PARTS = (".layers.so", ".untuned.so")
+_SAFE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneFolder:
+    """The folder: `models`, `records` and `libraries` are in it."""
+
+    root: Path
+
+    @property
+    def models(self) -> Path:
+        """Copies of networks, by digest, so that records can be compiled again."""
+        return self.root / "models"
+
+    @property
+    def records(self) -> Path:
+        """Record files."""
+        return self.root / "records"
+
+    @property
+    def overlays(self) -> Path:
+        """Record files of what was chosen for all devices."""
+        return self.root / "overlay"
+
+    @property
+    def libraries(self) -> Path:
+        """Compiled networks, with what belongs to each."""
+        return self.root / "libraries"
+
+    def record(self, device: TunedDevice, model: TunedModel) -> Path:
+        """The record file of a device and a model."""
+        return self.records / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
+
+    def collected(self, device: TunedDevice, host: str, model: TunedModel) -> Path:
+        """The record file of what was found on another device."""
+        return self.records / f"{safe(device.key)}_{safe(host)}.{safe(model.name)}.{model.dtype}.json"
+
+    def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
+        """The record file of what was chosen for all devices, with the times of one."""
+        return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
+
+    def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
+        """A compiled network; `choice` says of whose configurations, where they are not the device's own."""
+        middle = f"_{safe(choice)}" if choice else ""
+        return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
+
+    def keep_model(self, path: Path, digest: str) -> None:
+        """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written."""
+        place = self.models / f"{digest}{path.suffix.lower()}"
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        try:
+            if place.is_file() and file_digest(place) == digest:
+                return
+            self.models.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copyfile(path, part)
+                part.replace(place)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            raise RecordError(
+                f"{path} cannot be copied to {self.models}: {error.strerror or error}",
+                hint="Make room, or give --out a folder that can be written.",
+            ) from error
+
+    def find_model(self, model: TunedModel) -> Path | None:
+        """The copy of a model, if there is one that is still what it was."""
+        for place in sorted(self.models.glob(f"{model.sha256}.*")) if model.sha256 else []:
+            with contextlib.suppress(OSError):
+                if file_digest(place) == model.sha256:
+                    return place
+        return None
+
+
+def tune_folder(out: Path | None) -> TuneFolder:
+    """The folder that is meant: the user's own unless one is given."""
+    # Absolute, because what compiles has a folder of its own.
+    return TuneFolder(root=(user_folder() / "tune" if out is None else out).absolute())
+
+
+def safe(name: str) -> str:
+    """A name as a part of a file's name. UsageError where nothing is left of it."""
+    made = _SAFE.sub("-", name).strip("-")[:80]
+    if not made:
+        raise UsageError(f"{name!r} cannot be a part of a file's name", hint="Give letters or digits.")
+    return made
+
+
+def given_model(path: Path, dtype: str) -> TunedModel:
+    """What a network's file is called in records, and its digest.
+
+    ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
+    """
+    try:
+        digest = file_digest(path)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}", hint="Give a file that can be read.") from error
+    name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
+    safe(name)
+    return TunedModel(name=name, sha256=digest, dtype=dtype)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def companions(library: Path) -> dict[str, Path]:
+    """What belongs to a compiled network: its description, its inputs, reference outputs, its layers apart."""
+    stem = library.with_suffix("")
+    return {
+        "description": Path(f"{stem}.so.json"),
+        "inputs": Path(f"{stem}.in.npz"),
+        "outputs": Path(f"{stem}.out.npz"),
+        "layers": Path(f"{stem}.layers.so"),
+    }
+
+
+def write_description(library: Path, document: Mapping[str, Any]) -> None:
+    """Say beside a compiled network what it is."""
+    save_text(json.dumps(document, indent=1, allow_nan=False) + "\n", companions(library)["description"])
+
+
+def read_description(library: Path) -> Mapping[str, Any]:
+    """What a compiled network is; empty where nothing says so. ProblemError for a damaged description."""
+    path = companions(library)["description"]
+    if not path.exists():
+        return {}
+    try:
+        return _MANIFEST.object(_MANIFEST.parse(path.read_bytes()), "$")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}", hint="Compile it again.") from error
+
+
+def view(out: Path | None = None) -> dict[str, Any]:
+    """What there is: a document of `gnomon view`. Files that cannot be read are in it with the `problem`."""
+    folder = tune_folder(out)
+    return {
+        "folder": str(folder.root),
+        "models": [{"name": path.name, "path": str(path), "bytes": _size(path)} for path in _files(folder.models, "*")],
+        "records": [_record(path) for place in (folder.records, folder.overlays) for path in _files(place, "*.json")],
+        "libraries": [_library(path) for path in _files(folder.libraries, "*.so") if not path.name.endswith(_PARTS)],
+    }
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in sorted(folder.glob(pattern)) if path.is_file() and ".part" not in path.suffixes]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it went away at this moment
+        return 0
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        found = read_tuning_records(path.read_bytes())
+    except (GnomonError, OSError) as error:
+        nothing = dict.fromkeys(("device", "found_on", "model", "dtype"), "unknown")
+        return {"path": str(path), **nothing, "layers": 0, "trials": 0, "problem": str(error)}
+    return {
+        "path": str(path),
+        "device": found.device.key,
+        "found_on": found.host,
+        "model": found.model.name,
+        "dtype": found.model.dtype,
+        "layers": len(found.layers),
+        "trials": len(found.trials),
+    }
+
+
+def _library(path: Path) -> dict[str, Any]:
+    made = {"path": str(path), "bytes": _size(path), "device": "unknown", "model": "unknown"}
+    try:
+        told = read_description(path)
+    except GnomonError as error:
+        return {**made, "problem": str(error)}
+    for part, field in (("device", "key"), ("model", "name")):
+        inner = told.get(part)
+        if isinstance(inner, dict) and isinstance(inner.get(field), str) and inner[field]:
+            made[part] = inner[field]
+    return made
+
+
+_MARGIN = 0.98
+_MOST_BYTES = 4 << 30
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
+
+
+def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:
+    """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError."""
+    return [_read(path, told) for path in paths]
+
+
+def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
+    """ProblemError, with the reason, for records that no TVM of today can compile."""
+    for path, one in zip(paths, records, strict=True):
+        if (problem := replay_problem(one)) is not None:
+            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="gnomon overlay analyze compares it.")
+
+
+def one_model(records: Sequence[TuningRecords]) -> TunedModel:
+    """The model that all record sets are of. UsageError where they are of several."""
+    models = {(one.model.sha256 or one.model.name, one.model.dtype): one.model for one in records}
+    if len(models) != 1:
+        names = ", ".join(f"{model.name} ({model.dtype})" for model in models.values())
+        raise UsageError(f"these records are of several models: {names}", hint="Give records of one at a time.")
+    return next(iter(models.values()))
+
+
+def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
+    """The layers that are meant: a text that a layer's name holds, or its number from 0. UsageError for none."""
+    made: dict[str, TuningLayer] = {}
+    for name in names:
+        if name.isdecimal() and int(name) < len(layers):
+            found = [layers[int(name)]]
+        else:
+            found = [layer for layer in layers if name and name in layer.name]
+        if not found:
+            known = ", ".join(f"{i} {layer.name}" for i, layer in enumerate(layers[:20]))
+            raise UsageError(f"there is no layer {name!r}", hint=f"The layers are: {known}.")
+        made |= {layer.layer: layer for layer in found}
+    return tuple(made.values()) if names else tuple(layers)
+
+
+def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
+    """Record sets of the layers that are meant (see `chosen_layers`), numbered as they are met in all of the sets."""
+    met: dict[str, TuningLayer] = {}
+    for one in records:
+        for layer in one.layers:
+            met.setdefault(layer.layer, layer)
+    wanted = {layer.layer for layer in chosen_layers(list(met.values()), names)}
+    return [replace(one, layers=tuple(layer for layer in one.layers if layer.layer in wanted)) for one in records]
+
+
+def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
+    """The network's own file: the one given, else the copy that tuning kept. UsageError where there is none."""
+    path = given or folder.find_model(model)
+    if given is not None and model.sha256 and given.is_file() and file_digest(given) != model.sha256:
+        raise UsageError(
+            f"{given} is not the network that these records are of",
+            hint=f"Its SHA-256 begins with {model.sha256[:16]}.",
+        )
+    if path is None:
+        raise UsageError(
+            f"the network {model.name} itself is not in {folder.models}, and records hold layers only",
+            hint="Give --model FILE, or --out of the folder that tuning wrote to.",
+        )
+    return path
+
+
+def best_of(records: TuningRecords, layer: TuningLayer, count: int | None) -> list[TuningTrial]:
+    """The configurations of a layer that were timed, the fastest first, and so many of them at most."""
+    pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer and t.trace is not None)
+    timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
+    return timed[:count]
+
+
+def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
+    """The layers whose best configuration is faster than none, with its trace.
+
+    By 2 % at least: the least of many noisy times is nearly always below one that was taken once.
+    """
+    made = []
+    for layer in records.layers:
+        pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer)
+        best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
+        slow = None if untuned is None else untuned.time_s
+        if best is not None and best.time_s is not None and (slow is None or best.time_s < _MARGIN * slow):
+            made.append((layer, best.trace))
+    return made
+
+
+def tuner_versions() -> dict[str, str]:
+    """The versions of the tuner's packages, as records name them; those that are not installed are left out."""
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _read(path: Path, told: Told) -> TuningRecords:
+    try:
+        if path.is_dir():
+            files = {name: _bytes(path / name) for name in FOLDER_FILES if (path / name).is_file()}
+            return read_tuning_log(str(path), files, told)
+        return read_tuning_log(str(path), _bytes(path), told)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon view lists the records here.") from error
+
+
+def _bytes(path: Path) -> bytes:
+    if path.stat().st_size > _MOST_BYTES:
+        raise ProblemError(f"{path} is larger than {_MOST_BYTES >> 30} GiB", hint="Give a record file.")
+    return path.read_bytes()

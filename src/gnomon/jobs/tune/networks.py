@@ -1,0 +1,241 @@
+"""Whole networks measured side by side on a device: fresh processes, in random order, outputs compared.
+
+Networks compiled with a choice of configurations, with what is needed to run and to check them anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
+from gnomon.core.sample import Failure
+from gnomon.core.stats import Block, Comparison, compare, summarise
+from gnomon.errors import RecordError
+from gnomon.jobs.tune.folder import companions, write_description
+from gnomon.jobs.tune.request import Care
+from gnomon.measure.progress import Meter, Watch
+from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall
+from gnomon.tuning.networks import CompiledNetwork, Network
+
+
+@dataclass(slots=True, kw_only=True)
+class CallTimes:
+    """What came of one call: a block of times a process, the largest difference of outputs, a failure."""
+
+    blocks: list[Block] = field(default_factory=list)
+    error: float | None = None
+    failure: Failure | None = None
+
+    def summary(self) -> dict[str, Any] | None:
+        """The median with its interval, samples and processes; None where it failed or was not measured."""
+        return None if self.failure is not None or not self.blocks else summary_of(self.blocks)
+
+
+def measure_calls(
+    bench: Bench,
+    calls: Mapping[str, NetworkCall | LayerCall],
+    loop: Loop,
+    *,
+    processes: int,
+    seed: int,
+    meter: Meter,
+) -> dict[str, CallTimes]:
+    """Measure all calls in each of so many fresh processes of the device, in another order each time.
+
+    What failed once is not called again. Steps the meter once a call. DeviceError where the device cannot be had.
+    """
+    made = {name: CallTimes() for name in calls}
+    rng = random.Random(seed)  # noqa: S311 - an order, no secret
+    for process in range(processes):
+        bench.fresh()
+        names = list(calls)
+        rng.shuffle(names)
+        for name in names:
+            one = made[name]
+            if one.failure is None:
+                said = bench.call(calls[name], loop)
+                if isinstance(said, Failure):
+                    one.failure = said
+                else:
+                    one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
+                    one.error = _larger(one.error, said.error)
+            meter.step()
+    return made
+
+
+def summary_of(blocks: list[Block]) -> dict[str, Any]:
+    """A summary as documents have it; bounds that are unknown are null."""
+    found = summarise(blocks)
+    return {
+        "median_s": found.median_s,
+        "low_s": found.low_s if math.isfinite(found.high_s) else None,
+        "high_s": found.high_s if math.isfinite(found.high_s) else None,
+        "samples": found.n,
+        "processes": found.processes,
+    }
+
+
+def ratio_of(a: CallTimes, b: CallTimes) -> dict[str, Any] | None:
+    """Time of a over time of b, paired by process, as documents have it; None where one has no times."""
+    if a.failure is not None or b.failure is not None or not a.blocks or not b.blocks:
+        return None
+    found: Comparison = compare(a.blocks, b.blocks)
+    bounded = math.isfinite(found.high) and found.low > 0
+    return {
+        "ratio": found.ratio,
+        "low": found.low if bounded else None,
+        "high": found.high if bounded else None,
+    }
+
+
+def failure_document(failure: Failure) -> dict[str, Any]:
+    """A failure as documents have it."""
+    return {
+        "stage": failure.stage,
+        "kind": failure.kind,
+        "transient": failure.transient,
+        "message": failure.message,
+    }
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    known = [x for x in (a, b) if x is not None]
+    return max(known, default=None)
+
+
+Choice = Sequence[tuple[TuningLayer, Any]]
+"""Layers with the trace of the configuration that each is compiled with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A network compiled for a device: the tuned library, the same untuned for comparison, and its inputs.
+
+    `reference_by` says who computed the reference outputs ("" where there are none but the untuned network's own).
+    """
+
+    library: Path
+    untuned: Path
+    network: CompiledNetwork
+    inputs: Path
+    outputs: Path
+    reference_by: str
+
+
+def compile_network(
+    network: Network, device: TunedDevice, choice: Choice, library: Path, *, model: TunedModel, seed: int
+) -> Compiled | Failure:
+    """Compile a network with a choice, and untuned; write beside it what `gnomon exec` needs elsewhere.
+
+    RecordError where the folder cannot be written.
+    """
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{library.parent}: {error.strerror or error}", hint="Give another --out.") from error
+    beside = companions(library)
+    made = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
+    if isinstance(made, Failure):
+        return made
+    untuned = library.with_suffix(".untuned.so")
+    plain = network.compile(device, (), untuned)
+    if isinstance(plain, Failure):
+        return plain
+    by = network.reference(beside["inputs"], beside["outputs"])
+    if isinstance(by, Failure):
+        beside["outputs"].unlink(missing_ok=True)
+    write_description(library, _description(device, model, made, network.layers(device.target), by))
+    return Compiled(
+        library=library,
+        untuned=untuned,
+        network=made,
+        inputs=beside["inputs"],
+        outputs=beside["outputs"],
+        reference_by="" if isinstance(by, Failure) else by,
+    )
+
+
+def prove_network(
+    network: Network,
+    bench: Bench,
+    compiled: Compiled | Failure,
+    care: Care,
+    *,
+    model: TunedModel,
+    watch: Watch | None,
+) -> dict[str, Any]:
+    """The compiled network beside the untuned one on the device, interleaved, as documents have it."""
+    if isinstance(compiled, Failure):
+        return _no_network(compiled)
+    loop = care.loop(model.dtype)
+    if not compiled.outputs.exists():
+        said = _own_reference(bench, compiled, loop)
+        if isinstance(said, Failure):
+            return _no_network(said)
+    calls = {
+        name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
+        for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
+    }
+    meter = Meter("whole networks", len(calls) * care.processes, watch)
+    found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
+    failure, slow = found["tuned"].failure, found["untuned"].failure
+    return {
+        "untuned": found["untuned"].summary(),
+        "tuned": found["tuned"].summary(),
+        "ratio": ratio_of(found["untuned"], found["tuned"]),
+        "max_error": found["tuned"].error,
+        "compared_with": compiled.reference_by or "the untuned network on this device",
+        "scheduled": compiled.network.scheduled,
+        "functions": compiled.network.functions,
+        "failure": None if failure is None else failure_document(failure),
+        "untuned_failure": None if slow is None else failure_document(slow),
+    }
+
+
+def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | None:
+    """Without other software the untuned network's outputs are the reference."""
+    call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
+    said = bench.call(call, loop)
+    return said if isinstance(said, Failure) else None
+
+
+def _no_network(failure: Failure) -> dict[str, Any]:
+    nothing = dict.fromkeys(("untuned", "tuned", "ratio", "max_error", "compared_with"))
+    return {**nothing, "scheduled": 0, "functions": 0, "failure": failure_document(failure), "untuned_failure": None}
+
+
+def _description(
+    device: TunedDevice,
+    model: TunedModel,
+    made: CompiledNetwork,
+    layers: Sequence[TuningLayer],
+    by: str | Failure,
+) -> Mapping[str, Any]:
+    return {
+        "gnomon": "compiled network",
+        "version": 1,
+        "device": {
+            "key": device.key,
+            "target": dict(device.target),
+            "linker": device.linker,
+            "threads": device.threads,
+        },
+        "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
+        "functions": made.functions,
+        "scheduled": made.scheduled,
+        "reference_by": None if isinstance(by, Failure) else by,
+        "layers": [
+            {
+                "name": layer.name,
+                "layer": layer.layer,
+                "weight": layer.weight,
+                "arguments": [[dtype, list(shape)] for dtype, shape in layer.arguments],
+            }
+            for layer in layers
+        ],
+    }

@@ -1,0 +1,411 @@
+"""The reports of `gnomon tune`, `exec` and `view`, made from their JSON documents alone.
+
+Words that the reports of tuning and of overlays have in common: times side by side, outputs, failures, places.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Column, Page, shorten
+from gnomon.report.parts import listed, percent, say, sentence
+
+_FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_FARTHEST = 1e3
+"""From how many times apart on two times are told each in its own unit."""
+
+_ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
+_ROUNDING_OF_OTHERS = 1e-3
+"""Up to which difference, relative to the largest output, outputs are called equal: another order of the sums."""
+
+_MOST_FAILURES = 8
+_MOST_MESSAGE = 200
+
+
+def named(text: Any, most: int = 48) -> str:
+    """A name from outside, cleaned and short."""
+    return shorten(str(text), most)
+
+
+def device_key(device: Any) -> str:
+    """The key of a device, given as its document or as its key."""
+    return named(device["key"] if isinstance(device, Mapping) else device, 40)
+
+
+def target_words(target: Mapping[str, Any] | None) -> str:
+    """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
+    if not target:
+        return ""
+    known = (target.get(name) for name in ("kind", "mcpu", "arch", "model", "tag"))
+    return ", ".join([named(one, 40) for one in known if one][:2])
+
+
+def device_words(device: Any) -> str:
+    """A device with what is compiled for it: "phone (llvm, cortex-a72, 4 threads)"."""
+    if not isinstance(device, Mapping):
+        return device_key(device)
+    threads = device.get("threads") or 0
+    told = [words for words in (target_words(device.get("target")),) if words]
+    told += [many(threads, "thread")] if threads else []
+    return f"{device_key(device)} ({', '.join(told)})" if told else device_key(device)
+
+
+def many(count: int, name: str, several: str = "") -> str:
+    """A count of things: "1 layer", "2 layers"."""
+    return f"{count} {name if count == 1 else several or name + 's'}"
+
+
+def like(seconds: float | None, other_s: float | None) -> str:
+    """A time in the unit of a longer one, so that both can be compared at sight: "0.601 ms" beside "11.6 ms"."""
+    if seconds is None or other_s is None or not math.isfinite(seconds) or not math.isfinite(other_s):
+        return units.time(seconds)
+    if seconds >= other_s or seconds * _FARTHEST < other_s:
+        return units.time(seconds)
+    unit = units.time(other_s).rpartition(" ")[2]
+    return f"{units.digits(seconds / _FACTORS[unit])} {unit}"
+
+
+def median_of(summary: Mapping[str, Any] | None) -> float | None:
+    """The median of a summary; None where there is none."""
+    return None if summary is None else summary["median_s"]
+
+
+def interval_of(summary: Mapping[str, Any] | None) -> str:
+    """The interval of a summary in the unit of its median: "[590, 612]"; "-" without a summary."""
+    if summary is None or summary["median_s"] is None:
+        return "-"
+    return units.interval(summary["low_s"], summary["high_s"], summary["median_s"])
+
+
+def outputs(max_error: float | None, dtype: str) -> str:
+    """What is known of the outputs: "outputs equal within 1.5e-08"."""
+    if max_error is None or math.isnan(max_error):
+        return "outputs not compared"
+    if max_error == 0:
+        return "outputs equal"
+    if max_error <= _ROUNDING.get(dtype, _ROUNDING_OF_OTHERS):
+        return f"outputs equal within {units.small(max_error)}"
+    return f"but its outputs are off by up to {units.small(max_error)}, more than rounding explains"
+
+
+def wrong(max_error: float | None, dtype: str) -> bool:
+    """Whether outputs are further off than rounding explains."""
+    return max_error is not None and max_error > _ROUNDING.get(dtype, _ROUNDING_OF_OTHERS)
+
+
+def metric(value: float | None) -> str:
+    """A value of M: "0.012", "3.141", "271"; "-" where there is none."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if 0 < value < 0.0005:
+        return "<0.001"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def loss(regret: float | None) -> str:
+    """What is lost against the best: "1.2 %", "230 %"; from ten times as long on "11.4 times"; "-" where unknown."""
+    if regret is None or not math.isfinite(regret):
+        return "-"
+    if regret >= 9.995:
+        return f"{units.digits(1 + regret)} times"
+    return percent(regret) if regret < 0.9995 else f"{100 * regret:.0f} %"
+
+
+def failure_words(failure: Mapping[str, Any]) -> str:
+    """A failure in one line: "hang at build: took longer than 20 s"."""
+    told = f"{named(failure['kind'])} at {named(failure['stage'])}"
+    message = named(failure.get("message") or "", _MOST_MESSAGE)
+    return f"{told}: {message}" if message.strip() else told
+
+
+def failure_items(rows: Sequence[Mapping[str, Any]], title: str, page: Page) -> None:
+    """Failures that were counted, the most frequent first, under a title; nothing where there are none."""
+    if not rows:
+        return
+    page.heading(title)
+    ordered = sorted(rows, key=lambda row: -row["count"])
+    for row in ordered[:_MOST_FAILURES]:
+        page.item(f"{row['count']} times {sentence(failure_words(row))}")
+    more = ordered[_MOST_FAILURES:]
+    if more:
+        told = f"and {sum(row['count'] for row in more)} more of {many(len(more), 'other kind')}: --json has them"
+        page.line(told, indent=1, style="dim")
+
+
+def notes(rows: Sequence[str], page: Page) -> None:
+    """Notes as a list; nothing where there are none."""
+    if not rows:
+        return
+    page.heading("Notes")
+    for row in rows:
+        page.item(sentence(named(row, 2 * _MOST_MESSAGE)))
+
+
+def largest_first(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Layers by their share of the time, the largest first; those without one last, in their order."""
+    return sorted(rows, key=lambda row: -1.0 if row["share"] is None else row["share"], reverse=True)
+
+
+def share_of(value: float | None) -> str:
+    """A share: "82 %", "0.4 %"; "-" where unknown."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return units.share(value) if value >= 0.0995 else f"{100 * value:.1f} %"
+
+
+def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """How many layers a table leaves out, and how much of the time they take; nothing where there are none."""
+    if rows:
+        known = [row["share"] for row in rows if row["share"] is not None]
+        told = f" with {share_of(sum(known))} of the time" if known else ""
+        page.line(f"and {many(len(rows), 'more layer', 'more layers')}{told}: --json has all", indent=1, style="dim")
+
+
+_MOST_LAYERS = 40
+_MOST_FILES = 100
+_STOPPED = {
+    "trials": "all trials that were asked for are made",
+    "plateau": "nothing better was found any more",
+    "budget": "the time was up",
+    "exhausted": "there was no further configuration",
+}
+
+
+def tune_report(document: Mapping[str, Any], page: Page) -> None:
+    """What tuning brought: the network's times first, then its layers, what failed, and where everything is.
+
+    The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
+    """
+    say(page, _tuned(document), answer=True)
+    say(page, _spent(document))
+    if by := (document["network"] or {}).get("compared_with"):
+        say(page, f"Outputs compared with: {named(by, 200).rstrip('.')}.")
+    _tuned_layers(document["layers"], page)
+    failure_items(document["failures"], "Failed trials", page)
+    notes(document["notes"], page)
+    _tuned_files(document, page)
+
+
+def _tuned(document: Mapping[str, Any]) -> str:
+    """The answer in one sentence."""
+    where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
+    network, layers = document["network"], document["layers"]
+    found = [layer for layer in layers if layer["best"] is not None]
+    if network is not None and network["failure"] is not None:
+        return f"{where}: the tuned network failed, {failure_words(network['failure'])}."
+    tuned = None if network is None else median_of(network["tuned"])
+    if network is None or tuned is None:
+        told = f"{where}: {len(found)} of {many(len(layers), 'layer')} tuned; the whole network was not measured"
+        return f"{told}{_layer_sums(layers)}."
+    error = outputs(network["max_error"], document["model"]["dtype"])
+    untuned = median_of(network["untuned"])
+    if untuned is None:
+        return f"{where}: {units.time(tuned)} tuned, untuned not measured, {error}."
+    times = f"{like(tuned, untuned)} tuned, {like(untuned, tuned)} untuned"
+    slower, words = _speed(network["ratio"], tuned, untuned)
+    return f"{where}: {'tuning made it slower, ' if slower else ''}{times} ({words}), {error}."
+
+
+def _speed(ratio: Mapping[str, Any] | None, tuned_s: float, untuned_s: float) -> tuple[bool, str]:
+    """Whether tuning surely made it slower, and how many times as fast it is, in words that claim no more."""
+    if ratio is None or ratio["low"] is None or ratio["high"] is None:
+        value = untuned_s / tuned_s if ratio is None else ratio["ratio"]
+        return False, f"{units.digits(value)} times as fast, how surely is unknown"
+    value, low, high = ratio["ratio"], ratio["low"], ratio["high"]
+    if high < 1 and low > 0:
+        ends = f"[{units.digits(1 / high)}, {units.digits(1 / low)}]"
+        return True, f"{units.digits(1 / value)} times {ends} as long"
+    told = f"{units.digits(value)} times [{units.digits(low)}, {units.digits(high)}] as fast"
+    return False, told if low > 1 else f"{told}: no difference is proved"
+
+
+def _layer_sums(layers: Sequence[Mapping[str, Any]]) -> str:
+    """What the layers take together, where both times of all are known; an empty text else."""
+    if not layers or any(layer["best"] is None or layer["untuned"] is None for layer in layers):
+        return ""
+    best, untuned = (sum(layer["weight"] * layer[kind]["median_s"] for layer in layers) for kind in ("best", "untuned"))
+    return f" (its layers take {like(best, untuned)} together, {like(untuned, best)} untuned)"
+
+
+def _spent(document: Mapping[str, Any]) -> str:
+    network = document["network"]
+    why = _STOPPED.get(document["stopped"], named(document["stopped"]))
+    told = f"{many(len(document['layers']), 'layer')} in {named(document['model']['dtype'])} for "
+    told += f"{device_words(document['device'])}: {_trials(document)}; the end: {why}."
+    if network is not None and network["failure"] is None:
+        told += f" {network['scheduled']} of {many(network['functions'], 'function')} of the network run tuned."
+    return told
+
+
+def _trials(document: Mapping[str, Any]) -> str:
+    trials = document["trials"]
+    told = f"{trials['measured']} of {many(trials['asked'], 'trial')} measured in {units.duration(document['seconds'])}"
+    told += f", {trials['failed']} failed" if trials["failed"] else ", none failed"
+    return told + (f", {trials['before']} known before" if trials["before"] else "")
+
+
+def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
+    page.heading("Layers, the largest share of the untuned time first (median of one call, [95 % interval])")
+    if not layers:
+        page.line("There are none: nothing in this model can be tuned.", indent=1)
+        return
+    failed, stopped = any(layer["failed"] for layer in layers), {layer["stopped"] for layer in layers}
+    columns = [
+        Column(title="layer", number=False, least=16, most=40),
+        Column(title="calls"),
+        Column(title="share"),
+        Column(title="untuned"),
+        Column(title="tuned"),
+        Column(title="", number=False, least=14),
+        Column(title="times as fast"),
+        Column(title="trials"),
+        *([Column(title="failed")] if failed else []),
+        *([Column(title="ended by", number=False, least=8)] if len(stopped) > 1 else []),
+    ]
+    ordered = largest_first(layers)
+    rows = []
+    for layer in ordered[:_MOST_LAYERS]:
+        row = [layer["name"], str(layer["weight"]), share_of(layer["share"])]
+        row += [units.time(median_of(layer["untuned"])), units.time(median_of(layer["best"]))]
+        row += [interval_of(layer["best"]), _times(layer["speedup"]), str(layer["trials"])]
+        row += [str(layer["failed"])] if failed else []
+        rows.append(row + ([named(layer["stopped"], 12)] if len(stopped) > 1 else []))
+    page.table(columns, rows, split=7)
+    rest(ordered[_MOST_LAYERS:], page)
+    same = [named(layer["name"], 32) for layer in ordered if layer["speedup"] is not None and layer["speedup"] <= 1]
+    if same:
+        page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")
+    untried = [named(layer["name"], 32) for layer in ordered if not layer["trials"]]
+    if untried:
+        page.item(f"{many(len(untried), 'layer')} not tried, since others had more to gain: {listed(untried)}.")
+    none = [named(layer["name"], 32) for layer in ordered if layer["best"] is None and layer["trials"]]
+    if none:
+        page.item(f"{many(len(none), 'layer')} without any good trial: {listed(none)}.")
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else units.digits(value)
+
+
+def _tuned_files(document: Mapping[str, Any], page: Page) -> None:
+    page.heading("Written")
+    records, library, network = document["records"], document["library"], document["network"]
+    page.path("records", records)
+    if network is not None and wrong(network["max_error"], document["model"]["dtype"]):
+        page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
+    if library is not None:
+        page.path("library", library)
+        page.path("run it", f"gnomon exec {shlex.quote(library)}")
+    page.path("overlay", f"gnomon overlay collect {shlex.quote(records)} KEY-OF-ANOTHER-DEVICE")
+
+
+def exec_report(document: Mapping[str, Any], page: Page) -> None:
+    """What one network takes on a device: its time first, then its layers and what they leave unexplained."""
+    network, failure = document["network"], document["failure"]
+    where = f"{named(document['model']['name'])} on {device_key(document['device'])}"
+    if failure is not None:
+        say(page, f"{where} failed, {failure_words(failure)}.", answer=True)
+    elif network is None:
+        say(page, f"{where}: the network was not measured.", answer=True)
+    else:
+        error = outputs(document["max_error"], document["model"]["dtype"])
+        time = f"{units.time(network['median_s'])} {interval_of(network)}"
+        say(page, f"{where}: {time}, {error}.", answer=True)
+        told = many(network["samples"], "sample")
+        say(page, f"Median and 95 % interval of {told} in {many(network['processes'], 'process', 'processes')}.")
+    if document["compared_with"]:
+        say(page, f"Outputs compared with: {named(document['compared_with'], 200).rstrip('.')}.")
+    built = target_words(document["built_for"])
+    say(page, f"Device: {device_words(document['device'])}.{f' Built for {built}.' if built else ''}")
+    _ran_layers(document, page)
+    notes(document["notes"], page)
+    page.line("")
+    page.path("source", document["source"])
+
+
+def _ran_layers(document: Mapping[str, Any], page: Page) -> None:
+    layers, network = document["layers"], median_of(document["network"])
+    if not layers:
+        return
+    page.heading("Layers, the largest share of the time first (median of one call, [95 % interval])")
+    columns = [
+        Column(title="layer", number=False, least=16, most=40),
+        Column(title="calls"),
+        Column(title="share"),
+        Column(title="time"),
+        Column(title="", number=False, least=14),
+    ]
+    ordered = largest_first(layers)
+    rows = [
+        [
+            row["name"],
+            str(row["weight"]),
+            share_of(row["share"]),
+            units.time(median_of(row["time"])),
+            interval_of(row["time"]),
+        ]
+        for row in ordered[:_MOST_LAYERS]
+    ]
+    page.table(columns, rows)
+    rest(ordered[_MOST_LAYERS:], page)
+    total, left = document["layers_sum_s"], document["unaccounted_s"]
+    if total is not None:
+        told = f"The layers take {units.time(total)} together"
+        if left is not None and network:
+            kind = "are in no layer" if left >= 0 else "more than the whole: each is slower alone"
+            told += f"; {units.time(abs(left))} ({share_of(abs(left) / network)} of the network) {kind}"
+        say(page, f"{told}.", indent=1)
+    for row in layers:
+        if row["failure"] is not None:
+            page.item(f"{named(row['name'])} failed, {failure_words(row['failure'])}.")
+
+
+def view_report(document: Mapping[str, Any], page: Page) -> None:
+    """What a folder holds: models, records of tuning, and compiled networks."""
+    models, records, libraries = document["models"], document["records"], document["libraries"]
+    counts = [many(len(models), "model"), many(len(records), "record file")]
+    counts.append(many(len(libraries), "compiled network"))
+    page.headline(f"{', '.join(counts[:2])} and {counts[2]} in {named(document['folder'], 200)}.")
+    if not (models or records or libraries):
+        page.item("There is nothing yet.", "gnomon tune MODEL writes records and a compiled network.")
+    if models:
+        columns = [_words("model"), Column(title="size"), Column(title="file", number=False, most=60)]
+        rows = [[row["name"], units.mebibytes(row["bytes"]), row["path"]] for row in models]
+        _files("Models", columns, rows, page)
+    if records:
+        best = any(row.get("best_s") is not None for row in records)
+        columns = [_words("model"), _words("type", 7)]
+        columns += [_words("device"), _words("found on")]
+        columns += [Column(title="layers"), Column(title="trials"), *([Column(title="best")] if best else [])]
+        columns.append(Column(title="file", number=False, least=16, most=60))
+        _files("Records", columns, [_record_row(row, best) for row in records], page, split=7 if best else 6)
+    if libraries:
+        columns = [_words("model"), _words("device"), Column(title="size")]
+        columns.append(Column(title="file", number=False, most=60))
+        made = [[row["model"], row["device"], units.mebibytes(row["bytes"]), row["path"]] for row in libraries]
+        _files("Compiled networks", columns, made, page)
+        page.line("")
+        page.path("run it", f"gnomon exec {shlex.quote(libraries[0]['path'])}")
+
+
+def _words(title: str, least: int = 12) -> Column:
+    return Column(title=title, number=False, least=least)
+
+
+def _record_row(row: Mapping[str, Any], best: bool) -> list[str]:
+    """A line of a record file: whose, found where, how many layers and trials."""
+    found = row["found_on"]
+    cells = [row["model"], row["dtype"], row["device"], "itself" if found in ("", None, row["device"]) else found]
+    cells += [str(row["layers"]), str(row["trials"]), *([units.time(row.get("best_s"))] if best else [])]
+    return [*cells, row["path"]]
+
+
+def _files(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], page: Page, *, split: int = 0) -> None:
+    page.heading(title)
+    page.table(columns, rows[:_MOST_FILES], split=split)
+    if len(rows) > _MOST_FILES:
+        page.line(f"and {len(rows) - _MOST_FILES} more: --json has all", indent=1, style="dim")

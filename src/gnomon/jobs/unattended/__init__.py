@@ -1,0 +1,1 @@
+"""`gnomon unattended`: searches that run on a device by themselves."""

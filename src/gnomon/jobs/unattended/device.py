@@ -1,0 +1,336 @@
+"""The conversation with the program that keeps jobs on a device.
+
+Bringing home what a search on a device has written, at its end or before.
+
+The runs of a job's record into the record of this machine.
+
+Nothing is made comparable that was not: a campaign comes as it is, with its key, which is made of the device's
+fingerprint, the versions, the model, the options and the protocol. Only how its device is called and reached is told
+anew, as the job knew it as its own machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gnomon.core.sample import Campaign, Event
+from gnomon.devices import unattended as unattended_program
+from gnomon.devices.base import Device
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.keeper.keeper_files import plain
+from gnomon.devices.opening import resolve, visited
+from gnomon.errors import DeviceError, PackageError, UsageError
+from gnomon.jobs.unattended.command import Fetched, Job, job_of
+from gnomon.session import replay as recall
+from gnomon.session.package import check_destination
+from gnomon.store import codec
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
+from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.system.process import guarded_folder
+
+_TIMEOUT_S = 600.0
+_FILES = ("unattended",)
+_DEFAULT_FOLDER = "~/.local/share/gnomon"
+
+# The program's files import each other as siblings of one package, here and there.
+_STARTER = """
+import sys, types
+package = types.ModuleType("gnomon_jobs")
+package.__path__ = []
+sys.modules["gnomon_jobs"] = package
+for name, source in {sources!r}:
+    module = types.ModuleType("gnomon_jobs." + name)
+    module.__package__ = "gnomon_jobs"
+    sys.modules[module.__name__] = module
+    exec(compile(source, name + ".py", "exec"), module.__dict__)
+module.main()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """The jobs on an open device. `python` is the Python there."""
+
+    device: Device
+    config: DeviceConfig
+    python: str
+
+    def ask(self, op: str, **request: Any) -> dict[str, Any]:
+        """The answer to one request.
+
+        UsageError where no single job is meant, or a running one may not be touched; DeviceError for all else.
+        """
+        root = f"{self.config.folder or _DEFAULT_FOLDER}/unattended"
+        whole = json.dumps({"op": op, "root": root, **request})
+        argv = [self.python, "-I", "-X", "utf8", "-", whole]
+        done = self.device.run(argv, env={}, stdin=_program(), timeout_s=_TIMEOUT_S)
+        try:
+            answer = json.loads(done.stdout) if done.ok else None
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            last = done.stderr.strip().splitlines()[-1:] or ["it did not answer"]
+            raise DeviceError(
+                f"the jobs on {self.config.name} cannot be seen to: {last[0][:300]}",
+                hint="See what `gnomon devices check` says of the device.",
+            )
+        if "error" in answer:
+            raise _refused(answer, self.config.name, str(request.get("id", "")))
+        return answer
+
+    def job(self, answer: dict[str, Any]) -> Job:
+        """The job that an answer tells of."""
+        return job_of(answer.get("job"), self.config.name, str(self.config.address))
+
+
+@contextmanager
+def keep_of(device: str) -> Iterator[Keep]:
+    """The jobs on a device, by its name or address, also while one of them measures there."""
+    config = resolve(device)
+    with visited(config) as there:
+        yield Keep(device=there, config=config, python=there.describe().python)
+
+
+def jobs_in(answer: dict[str, Any], config: DeviceConfig) -> tuple[Job, ...]:
+    """The jobs that a list tells of."""
+    found = answer.get("jobs")
+    if not isinstance(found, list):
+        raise DeviceError(f"{config.name} tells of no jobs", hint="Try again.")
+    return tuple(job_of(told, config.name, str(config.address)) for told in found)
+
+
+@cache
+def _program() -> bytes:
+    folder = Path(unattended_program.__file__).parent
+    sources = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _FILES]
+    return _STARTER.format(sources=sources).encode()
+
+
+def _refused(answer: dict[str, Any], device: str, wanted: str) -> DeviceError | UsageError:
+    kind, what, reason = (str(answer.get(key, ""))[:500] for key in ("error", "what", "reason"))
+    own = f"gnomon unattended --device {device}"
+    if kind == "missing":
+        told = f"The newest there: {reason}." if reason else "There is none."
+        return UsageError(f"there is no job {wanted[:40]!r} on {device}", hint=f"{told} To list them: {own}")
+    if kind == "several":
+        return UsageError(f"several jobs on {device} begin with {wanted[:40]!r}", hint=f"Give more of: {reason}.")
+    if kind == "running":
+        return UsageError(f"the job {reason} runs", hint=f"First: gnomon unattended stop {reason} --device {device}")
+    other = "or choose another folder for it by `folder` in the file of devices."
+    hints = {"full": f"Free space there, {other}", "permission": f"See who may write there, {other}"}
+    where = f"{what}: " if what else ""
+    return DeviceError(f"on {device}: {where}{reason}", hint=hints.get(kind, "Look at its disk, and try again."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """How many campaigns and runs were not there before."""
+
+    campaigns: int
+    runs: int
+
+
+def join_records(source: Store, target: Store, lab: Mapping[str, Any]) -> Joined:
+    """Add what `target` lacks of `source`; to be done again at any time. `lab` is how the device is called and reached.
+
+    A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself.
+    RecordError if a campaign is another's, or is being measured for here.
+    """
+    campaigns = runs = 0
+    for campaign in reversed(list(source.query(CampaignQuery()))):
+        campaigns += next(target.query(CampaignQuery(id=campaign.id)), None) is None
+        target.open_campaign(campaign)
+        runs += _add_runs(source, target, campaign)
+        _add_events(source, target, campaign, lab)
+    return Joined(campaigns=campaigns, runs=runs)
+
+
+def _add_runs(source: Store, target: Store, campaign: Campaign) -> int:
+    known = list(target.query(RunQuery(campaign=campaign.id)))
+    visits = {(r.candidate, r.process, r.block, r.profiled) for r in known if r.samples is not None}
+    failures = {codec.dumps(run) for run in known if run.samples is None}
+    count = 0
+    for run in source.query(RunQuery(campaign=campaign.id)):
+        if run.samples is None:
+            new = codec.dumps(run) not in failures
+        else:
+            new = (run.candidate, run.process, run.block, run.profiled) not in visits
+        if new:
+            target.append(campaign.id, run)
+            count += 1
+    return count
+
+
+def _add_events(source: Store, target: Store, campaign: Campaign, lab: Mapping[str, Any]) -> None:
+    known = {codec.dumps(event) for event in target.query(EventQuery(campaign=campaign.id))}
+    for event in source.query(EventQuery(campaign=campaign.id)):
+        told = _renamed(event, lab) if event.name == recall.NOTE else event
+        if codec.dumps(told) not in known:
+            target.append(campaign.id, told)
+
+
+def _renamed(event: Event, lab: Mapping[str, Any]) -> Event:
+    return replace(event, data={**event.data, **lab})
+
+
+DOCUMENT, LOG = "pareto.json", "log.txt"
+_MOST_FILES = 10_000
+_MOST_DOCUMENT_BYTES = 256 << 20
+
+
+PathLike = str | os.PathLike[str]
+
+
+def fetch_unattended(id: str, *, device: str, out: PathLike | None = None, record: PathLike | None = None) -> Fetched:
+    """Bring what a job has written so far into a folder (None: ./ID), and its runs into the record (None: the user's).
+
+    Each file comes whole or not at all, and takes the place of an older one of its name; the job goes on. To be done
+    again at any time. The device's clock and paths stay in the log, the document gets this machine's paths.
+    GnomonError; files that came before it stay.
+    """
+    with keep_of(device) as keep:
+        answer = keep.ask("collect", id=id)
+        job = keep.job(answer)
+        place = Path(job.id if out is None else out)
+        into = default_path() if record is None else Path(record)
+        fetcher = _Fetcher(keep=keep, job=job, place=place, out=str(answer.get("out")))
+        files = fetcher.files(_checked(answer.get("files"), job))
+        joined = Joined(campaigns=0, runs=0)
+        with guarded_folder("gnomon-fetch-") as folder:
+            if (remote := answer.get("record")) is not None:
+                keep.device.pull(str(remote), folder / "record.sqlite")
+                joined = _joined(folder / "record.sqlite", into, keep)
+        notes = answer["job"]["job"]
+        return Fetched(
+            job=job,
+            folder=place,
+            files=tuple(files),
+            document=fetcher.document(notes, into),
+            picture=place / Path(str(notes.get("picture") or "front")).name,
+            record=into,
+            campaigns=joined.campaigns,
+            runs=joined.runs,
+        )
+
+
+def _joined(copy: Path, record: Path, keep: Keep) -> Joined:
+    lab = {"device": keep.config.name, "address": str(keep.config.address), "python": keep.python}
+    with SqliteStore.open(copy) as source, SqliteStore.open(record) as target:
+        return join_records(source, target, lab)
+
+
+def _checked(listed: object, job: Job) -> list[PurePosixPath]:
+    """The files that a device lists, by paths that lead nowhere else."""
+    try:
+        assert isinstance(listed, list) and len(listed) <= _MOST_FILES  # noqa: S101 - as any other nonsense
+        paths = [PurePosixPath(str(name)) for name, _ in listed]
+        if all(path.parts and all(plain(part) for part in path.parts) for path in paths):
+            return paths
+    except (AssertionError, TypeError, ValueError):
+        pass
+    raise DeviceError(
+        f"{job.device} lists files of the job {job.id} that cannot be meant", hint=f"Look into {job.folder} there."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetcher:
+    """Brings the files of one job into a folder here. `out` is where they lie there."""
+
+    keep: Keep
+    job: Job
+    place: Path
+    out: str
+
+    def files(self, paths: Iterable[PurePosixPath]) -> list[str]:
+        """Bring them; returns their names here."""
+        try:
+            self.place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{self.place} cannot be made: {error.strerror or error}", hint="Give another folder by --out DIR."
+            ) from error
+        found: list[str] = []
+        packages: dict[str, list[PurePosixPath]] = {}
+        for path in paths:
+            kind, *rest = path.parts
+            if path == PurePosixPath("document.json"):
+                found += self._one(path, DOCUMENT)
+            elif kind == "dump" and len(rest) == 1:
+                found += self._one(path, self._free(rest[0]))
+            elif kind == "package" and len(rest) > 1:
+                packages.setdefault(rest[0], []).append(path)
+        for name, members in packages.items():
+            found += self._package(self._free(name), members)
+        if self.job.log:
+            self.keep.device.pull(f"{self.job.folder}/log", self.place / LOG)
+            found.append(LOG)
+        return sorted(found)
+
+    def document(self, notes: Mapping[str, Any], record: Path) -> dict[str, Any] | None:
+        """The document with this machine's paths in place of the device's; None where there is none of a search."""
+        path = self.place / DOCUMENT
+        if not path.is_file() or self.job.alive:
+            return None
+        try:
+            data = path.read_bytes()
+            found = json.loads(data) if len(data) <= _MOST_DOCUMENT_BYTES else None
+        except (OSError, ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or found.get("format") != "gnomon-pareto":
+            return None
+        for key in ("package", "dumpfile"):
+            if isinstance(found.get(key), str):
+                found[key] = str(self.place / self._free(PurePosixPath(found[key]).name))
+        if isinstance(found.get("model"), dict):
+            found["model"]["path"] = str(notes.get("source") or self.job.model)
+        return found | {"device": self.job.device, "record": str(record), "pictures": []}
+
+    def _free(self, name: str) -> str:
+        """A name beside what is always there."""
+        return f"own-{name}" if name in (DOCUMENT, LOG) else name
+
+    def _one(self, path: PurePosixPath, name: str) -> list[str]:
+        self.keep.device.pull(f"{self.out}/{path}", self.place / name)
+        return [name]
+
+    def _package(self, name: str, members: list[PurePosixPath]) -> list[str]:
+        """A package as a whole, in place of one of that name."""
+        target = self.place / name
+        check_destination(target, overwrite=True)
+        try:
+            self._replace(target, members)
+        except OSError as error:
+            raise PackageError(
+                f"the package {target} cannot be written: {error.strerror}", hint="Make room, or give --out."
+            ) from error
+        return [f"{name}/{PurePosixPath(*path.parts[2:])}" for path in members]
+
+    def _replace(self, target: Path, members: list[PurePosixPath]) -> None:
+        """Bring the files of a package, then put it in the place of an older one, which stays if that fails."""
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name[:64]}-", dir=self.place))
+        new, old = staging / "new", staging / "old"
+        try:
+            for path in members:
+                here = new.joinpath(*path.parts[2:])
+                here.parent.mkdir(parents=True, exist_ok=True)
+                self.keep.device.pull(f"{self.out}/{path}", here)
+            if target.exists():
+                target.rename(old)
+            try:
+                new.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)

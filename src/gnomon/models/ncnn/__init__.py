@@ -1,0 +1,1 @@
+"""Models of ncnn, and the way to them."""

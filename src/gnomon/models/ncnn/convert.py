@@ -1,0 +1,229 @@
+"""Converting an ONNX model to ncnn by the program pnnx.
+
+pnnx reads and writes files in its own working folder only; it is given a private one, no input, a clean environment,
+and limits of time, memory and disk. Its wheel requires PyTorch, which the program itself does not need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from gnomon.core.graph import Graph
+from gnomon.errors import ModelError, PackageError, RuntimeMissingError
+from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
+from gnomon.models.ncnn.model import load_ncnn, ncnn_graph, with_input_shapes
+from gnomon.models.onnx.static import copy_onnx
+
+CONVERSION_S = 180.0
+"""How long a conversion may take; the largest models of the zoo take two seconds."""
+
+_INSTALL = "pip install --no-deps pnnx"
+_MAX_RANK = 4
+_NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
+_INPUT = re.compile(r'ex\.input\("in([0-9]+)", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]+))?\)')
+#: Limits must be set in the process that they are for; this one becomes pnnx. It dies with gnomon (PR_SET_PDEATHSIG).
+_LIMITED = """
+import ctypes, os, resource, sys
+if sys.platform.startswith("linux"):
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+memory, disk, seconds = map(int, sys.argv[1:4])
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.execv(sys.argv[4], sys.argv[4:])
+"""
+
+
+def convert_onnx(
+    model: Model, source: Path, folder: Path, limits: Limits | None = None, *, timeout_s: float = CONVERSION_S
+) -> Model:
+    """The ONNX model in the file `source` as an ncnn model in `folder`, which gets a ``.param`` and a ``.bin`` file.
+
+    All inputs must have fixed shapes. The model has its inputs and outputs in the order of the ONNX model's, without
+    the batch axis, which ncnn does not have, and keeps the digest of the user's file. Whether ncnn loads what was
+    written, only ncnn can tell.
+
+    Raises RuntimeMissingError where pnnx is not installed; ModelError for open shapes, a batch of more than one,
+    and where pnnx refuses the model, crashes, takes longer than `timeout_s`, or writes something else than a model.
+    """
+    limits = limits or Limits()
+    program = find_pnnx()
+    _check_inputs(model.graph)
+    work = folder / "converting"
+    name = f"{model.path.stem}.ncnn"
+    with model_errors(source):
+        try:
+            work.mkdir(mode=0o700)
+            copy_onnx(source, work / "model.onnx", limits)
+            said = _run(program, work, limits, timeout_s)
+            param = _written(work, model.graph, limits, said)
+            shutil.move(work / "model.ncnn.bin", folder / f"{name}.bin")
+            (folder / f"{name}.param").write_text(write_ncnn_param(param), encoding="utf-8")
+        except PackageError as error:
+            raise ModelError(error.message, hint=error.hint) from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        made = load_ncnn(folder / f"{name}.param", limits)
+    # The layers' names are pnnx's own; what the model is, the user's file says.
+    return replace(made, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
+
+
+def find_pnnx() -> Path:
+    """The program pnnx: of the wheel that is installed here, else on the PATH. Raises RuntimeMissingError.
+
+    The script that the wheel puts beside the interpreter is no such program: it needs PyTorch.
+    """
+    found: list[Path] = []
+    try:
+        files = distribution("pnnx").files or []
+        found = [Path(str(file.locate())) for file in files if file.name in {"pnnx", "pnnx.exe"}]
+    except PackageNotFoundError:
+        pass
+    beside = Path(sys.executable).with_name("pnnx")
+    on_path = shutil.which("pnnx")
+    for path in (*found, beside, *([Path(on_path)] if on_path else [])):
+        if path.is_file() and os.access(path, os.X_OK) and not _is_script(path):
+            return path
+    raise RuntimeMissingError("the program pnnx, which converts ONNX to ncnn, is not installed", hint=_INSTALL)
+
+
+def _is_script(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
+
+
+def _check_inputs(graph: Graph) -> None:
+    """ModelError for shapes that are open, and for such as ncnn cannot hold whatever pnnx makes of them."""
+    for tensor in dynamic_inputs(graph):
+        raise ModelError(
+            f"the shape of input {tensor.name!r} is {tensor.shape}, and pnnx needs every size",
+            hint=f"Fix it, such as: --shape {tensor.name}=1,3,224,224",
+        )
+    for index in (*graph.inputs, *graph.outputs):
+        tensor = graph.tensors[index]
+        if tensor.shape is not None and len(tensor.shape) > _MAX_RANK + 1:
+            raise ModelError(
+                f"tensor {tensor.name!r} has {len(tensor.shape)} axes, and ncnn holds {_MAX_RANK} beside the batch",
+                hint="Use another runtime for this model.",
+            )
+
+
+def _run(program: Path, work: Path, limits: Limits, timeout_s: float) -> str:
+    """Run pnnx in its folder; returns the end of what it printed. ModelError where it does not end well."""
+    limited = (limits.max_memory_bytes + (4 << 30), limits.max_bytes, int(timeout_s) + 1)
+    # Level 2 fuses activations into convolutions: layers, which are what is placed, are those that ncnn computes.
+    arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2"]
+    environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
+    log = work / "log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LIMITED, *map(str, limited), *arguments],
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ModelError(
+                f"pnnx did not convert the model within {timeout_s:g} s", hint="Leave out ncnn with --runtime."
+            ) from None
+        finally:
+            _end(process)
+    said = _last_words(log)
+    if code:
+        names = {int(s): s.name for s in signal.Signals}  # real-time signals have none
+        how = f"crashed ({names.get(-code, f'signal {-code}')})" if code < 0 else f"failed with status {code}"
+        raise ModelError(f"pnnx {how} on the model{said}", hint="Leave out ncnn with --runtime, or try a newer pnnx.")
+    return said
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group, if any of it is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last_words(log: Path) -> str:
+    """The last line that was printed, as the end of a sentence."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4096))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    printable = "".join(c for c in lines[-1] if c.isprintable()) if lines else ""
+    return f": {printable[:200]}" if printable else ""
+
+
+def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
+    """What pnnx wrote, its inputs' shapes declared. ModelError where it does not belong to the ONNX model."""
+    for name in ("model.ncnn.param", "model.ncnn.bin", "model_ncnn.py"):
+        if not (work / name).is_file():
+            raise ModelError(f"pnnx wrote no ncnn model{said}", hint="Leave out ncnn with --runtime.")
+    with open_regular(work / "model.ncnn.bin", limits.max_bytes):
+        pass  # a regular file that is not too large
+    param = parse_ncnn_param(read_text(work / "model.ncnn.param", limits.max_bytes))
+    made = ncnn_graph(param, name="", digest="")
+    for kind, own, its in (("in", graph.inputs, made.inputs), ("out", graph.outputs, made.outputs)):
+        names = [made.tensors[t].name for t in its]
+        if names != [f"{kind}{k}" for k in range(len(own))]:
+            raise ModelError(
+                f"the ONNX model has {len(own)} {kind}puts, and pnnx made {', '.join(names) or 'none'} of them",
+                hint="Remove inputs that nothing reads, or leave out ncnn with --runtime.",
+            )
+    axes = _batch_axes(read_text(work / "model_ncnn.py", limits.max_bytes))
+    return with_input_shapes(param, _shapes(graph, axes))
+
+
+def _batch_axes(script: str) -> Mapping[int, int]:
+    """Which axis of each input pnnx takes for the batch, from the example that it writes beside the model."""
+    return {int(number): int(axis or _NO_BATCH) for number, axis in _INPUT.findall(script)}
+
+
+def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of ncnn's inputs: the ONNX model's, without the axis of the batch."""
+    made: dict[str, tuple[int, ...]] = {}
+    for number, index in enumerate(graph.inputs):
+        tensor = graph.tensors[index]
+        if number not in axes or tensor.shape is None:
+            raise ModelError(
+                f"pnnx does not say which axis of input {tensor.name!r} is the batch",
+                hint="Install the version of pnnx that belongs to the version of ncnn.",
+            )
+        made[f"in{number}"] = _without(tensor.name, tensor.shape, axes[number])
+    return made
+
+
+def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """A shape without its batch axis, at least one axis being left."""
+    if axis < len(shape):
+        if shape[axis] != 1:
+            single = ",".join("1" if k == axis else str(n) for k, n in enumerate(shape))
+            raise ModelError(
+                f"input {name!r} has a batch of {shape[axis]} (axis {axis}), and ncnn computes one example at a time",
+                hint=f"Fix it to one, where the model leaves it open: --shape {name}={single}",
+            )
+        shape = [n for k, n in enumerate(shape) if k != axis]
+    elif axis != _NO_BATCH:
+        raise ModelError(f"pnnx names axis {axis} of input {name!r} as its batch", hint="Try another pnnx.")
+    if len(shape) > _MAX_RANK:
+        raise ModelError(f"ncnn cannot hold input {name!r} of shape {tuple(shape)}", hint="Use another runtime.")
+    return tuple(shape) or (1,)

@@ -1,0 +1,410 @@
+"""An ncnn model: a ``.param`` text with its weights in the ``.bin`` file beside it.
+
+Shapes of an ncnn model's blobs and work of its layers, as far as the ``.param`` text tells them.
+
+Source: ``docs/developer-guide/operators.md`` of ncnn. Shapes are written outermost first, as numpy does: (c, h, w).
+ncnn has no batch axis. A layer that is not known here has outputs of unknown shape; nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.errors import ModelError, UsageError
+from gnomon.formats.ncnn_param import ARRAY, MAGIC, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names
+
+Shape = tuple[int, ...] | None
+Known = tuple[int, ...]
+
+#: A size in a Reshape's text: a number, or one that is divided by the batch; the batch itself (0n) is 1 here.
+_SIZE = re.compile(r"([0-9]{1,9})|//\(([0-9]{1,9}),0n\)")
+_FACTOR = re.compile(r"[0-9]{1,4}(\.0*)?")
+_LARGEST = 1 << 40  # elements; what claims more is broken
+_SHAPE_HINT = 30
+_TO_THE_END = -233
+_SAME = {_TO_THE_END, -234}  # pads that keep the size but for the stride
+_SAME_SHAPE = frozenset(
+    re.findall(
+        r"\w+",
+        "AbsVal BNLL BatchNorm Bias CELU Cast Clip Dropout ELU Eltwise Erf Exp GELU GroupNorm HardSigmoid HardSwish "
+        "InstanceNorm LRN LayerNorm Log MVN Mish MultiHeadAttention Noop Normalize PReLU Power RMSNorm ReLU SELU Scale "
+        "Sigmoid Softmax Softplus Split Swish TanH Threshold UnaryOp",
+    )
+)
+#: order_type of a Permute of three axes -> which of the old (c, h, w) are the new ones.
+_PERMUTED = {0: (0, 1, 2), 1: (0, 2, 1), 2: (1, 0, 2), 3: (1, 2, 0), 4: (2, 0, 1), 5: (2, 1, 0)}
+
+
+def output_shapes(layer: Layer, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """The shape of each output, None where it is not known. Raises ModelError for parameters that are no numbers."""
+    count = len(layer.outputs)
+    hinted = _hints(layer, count)
+    if hinted is not None:
+        return hinted
+    if layer.type in {"Input", "MemoryData"}:
+        return (_declared(layer),) * count
+    if not inputs or any(shape is None for shape in inputs):
+        return (None,) * count
+    known = tuple(shape for shape in inputs if shape is not None)
+    if layer.type == "Slice":
+        return _sliced(layer, known[0])
+    if layer.type in _SAME_SHAPE:
+        return (known[0],) * count
+    rule = _RULES.get(layer.type)
+    found = rule(layer, known) if rule else None
+    if found is not None and not (all(n > 0 for n in found) and math.prod(found) <= _LARGEST):
+        found = None
+    return (found,) * count
+
+
+def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
+    """Multiply-accumulates of a layer: 0 for one that has none, None where a shape is missing."""
+    first, made = (inputs[0] if inputs else None), (outputs[0] if outputs else None)
+    if layer.type in {"Convolution", "ConvolutionDepthWise", "Convolution1D", "ConvolutionDepthWise1D"}:
+        return None if made is None else layer.integer(6) * math.prod(made[1:])
+    if layer.type in {"Deconvolution", "DeconvolutionDepthWise"}:
+        return None if first is None else layer.integer(6) * math.prod(first[1:])
+    if layer.type == "InnerProduct":
+        rows = 1 if made is None or len(made) == 1 else math.prod(made[:-1])
+        return layer.integer(2) * rows
+    if layer.type == "Gemm":
+        return None if made is None or not layer.integer(9) else math.prod(made) * layer.integer(9)
+    if layer.type == "MatMul":
+        return None if made is None or first is None else math.prod(made) * first[-1]
+    if layer.type == "MultiHeadAttention":
+        return _attention_macs(layer, inputs)
+    return 0
+
+
+def _attention_macs(layer: Layer, inputs: tuple[Shape, ...]) -> int | None:
+    """Four projections and two products of all pairs."""
+    if any(shape is None or len(shape) != 2 for shape in inputs) or inputs[0] is None:
+        return None
+    wide, rows = layer.integer(0), inputs[0][0]
+    others = inputs[1] if len(inputs) > 1 and inputs[1] is not None else inputs[0]
+    return 2 * rows * wide * wide + 2 * others[0] * wide * wide + 2 * rows * others[0] * wide
+
+
+def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
+    """Shapes that ncnnoptimize wrote: four numbers an output, which are dims, w, h and c."""
+    if layer.text(ARRAY - _SHAPE_HINT) is None:
+        return None
+    numbers = layer.integers(_SHAPE_HINT)
+    if len(numbers) != 4 * count:
+        return None
+    made: list[Shape] = []
+    for dims, *sizes in (numbers[4 * k : 4 * k + 4] for k in range(count)):
+        shape = tuple(reversed(sizes[:dims])) if 0 < dims <= 3 else None
+        made.append(shape if shape and min(shape) > 0 and math.prod(shape) <= _LARGEST else None)
+    return tuple(made)
+
+
+def _declared(layer: Layer) -> Shape:
+    """The shape in the parameters w, h, d and c of an Input or MemoryData; None where it has none."""
+    w, h, d, c = (layer.integer(key) for key in (0, 1, 11, 2))
+    sizes = [c, d, h, w] if d else [c, h, w]
+    shape = tuple(n for n in sizes if n)
+    return shape if shape and min(shape) > 0 and math.prod(shape) <= _LARGEST else None
+
+
+def _window(layer: Layer, size: int, kernel: int, keys: tuple[int, int, int, int], other: tuple[int, ...]) -> int:
+    """The size of one axis of a convolution's output; `keys` are dilation, stride, pad before and pad behind."""
+    dilation, stride, before = (layer.integer(k, o) for k, o in zip(keys[:3], other, strict=True))
+    stride = max(1, stride)
+    if before in _SAME:
+        return -(-size // stride)
+    padded = size + before + layer.integer(keys[3], before)
+    return (padded - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _convolution(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    if len(inputs) != 1 or len(inputs[0]) != 3:
+        return None
+    _, h, w = inputs[0]
+    wide = layer.integer(1)
+    own = (layer.integer(2, 1), layer.integer(3, 1), layer.integer(4))
+    made_w = _window(layer, w, wide, (2, 3, 4, 15), (1, 1, 0))
+    made_h = _window(layer, h, layer.integer(11, wide), (12, 13, 14, 16), own)
+    return layer.integer(0), made_h, made_w
+
+
+def _deconvolution(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    if len(inputs) != 1 or len(inputs[0]) != 3 or layer.integer(4) in _SAME:
+        return None
+    _, h, w = inputs[0]
+    wide, dilation, stride, left = layer.integer(1), layer.integer(2, 1), layer.integer(3, 1), layer.integer(4)
+    high, top = layer.integer(11, wide), layer.integer(14, left)
+    made_w = (w - 1) * stride + dilation * (wide - 1) + 1 - left - layer.integer(15, left) + layer.integer(18)
+    tall = (h - 1) * layer.integer(13, stride) + layer.integer(12, dilation) * (high - 1) + 1
+    made_h = tall - top - layer.integer(16, top) + layer.integer(19, layer.integer(18))
+    return layer.integer(0), made_h, made_w
+
+
+def _pooling(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    if len(inputs[0]) != 3:
+        return None
+    c, h, w = inputs[0]
+    if layer.integer(4):
+        return (c,)
+    if layer.integer(7):
+        wide = layer.integer(8)
+        return c, layer.integer(18, wide) or h, wide or w
+    kernel, stride, left, mode = layer.integer(1), max(1, layer.integer(2, 1)), layer.integer(3), layer.integer(5)
+    high, down, top = layer.integer(11, kernel), max(1, layer.integer(12, stride)), layer.integer(13, left)
+    if mode > 1:
+        return c, -(-h // down), -(-w // stride)
+    spare_w = w + left + layer.integer(14, left) - kernel
+    spare_h = h + top + layer.integer(15, top) - high
+    full = mode == 0  # the last window may lie partly outside
+    steps_h, steps_w = (-(-spare_h // down), -(-spare_w // stride)) if full else (spare_h // down, spare_w // stride)
+    return c, steps_h + 1, steps_w + 1
+
+
+def _inner_product(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    made, weights = layer.integer(0), layer.integer(2)
+    shape = inputs[0]
+    return (shape[0], made) if len(shape) == 2 and shape[1] * made == weights else (made,)
+
+
+def _binary(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    if len(inputs) == 1:
+        return inputs[0]
+    a, b = inputs[:2]
+    if len(a) != len(b):
+        return max(a, b, key=len)
+    return tuple(max(m, n) for m, n in zip(a, b, strict=True))
+
+
+def _concat(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    axis, rank = layer.integer(0), len(inputs[0])
+    if not -rank <= axis < rank or any(len(shape) != rank for shape in inputs):
+        return None
+    made = list(inputs[0])
+    made[axis] = sum(shape[axis] for shape in inputs)
+    return tuple(made)
+
+
+def _sliced(layer: Layer, shape: Known) -> tuple[Shape, ...]:
+    sizes, axis, count = layer.integers(0), layer.integer(1), len(layer.outputs)
+    if len(sizes) != count or not -len(shape) <= axis < len(shape):
+        return (None,) * count
+    made: list[Shape] = []
+    left = shape[axis]
+    for k, size in enumerate(sizes):
+        taken = left // (count - k) if size == _TO_THE_END else size
+        left -= taken
+        part = list(shape)
+        part[axis] = taken
+        made.append(tuple(part) if taken > 0 else None)
+    return tuple(made)
+
+
+def _told(text: str) -> Shape:
+    """The shape in a Reshape's text, such as ``"1,1,//(8,0n),0n"``: w, h, c and the batch."""
+    *sizes, batch = re.split(r",(?![^(]*\))", text.strip('"'))
+    matches = [_SIZE.fullmatch(size) for size in sizes]
+    if batch != "0n" or not 1 <= len(sizes) <= 3:
+        return None
+    found = [int(match[1] or match[2]) for match in matches if match is not None]
+    return tuple(reversed(found)) if len(found) == len(sizes) else None
+
+
+def _reshape(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    text = layer.text(6)
+    if text is not None:
+        return _told(text)
+    old = inputs[0]
+    w, h, d, c = (layer.integer(key, _TO_THE_END) for key in (0, 1, 11, 2))
+    wanted = [n for n in (c, d, h, w) if n != _TO_THE_END]
+    total = math.prod(old)
+    rest = math.prod(n for n in wanted if n > 0)
+    if 0 in wanted or wanted.count(-1) > 1 or rest == 0:
+        return None
+    made = tuple(total // rest if n == -1 else n for n in wanted)
+    return made if math.prod(made) == total else None
+
+
+def _permute(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    shape, order = inputs[0], layer.integer(0)
+    if len(shape) == 2:
+        return (shape[1], shape[0]) if order == 1 else shape
+    if len(shape) != 3 or order not in _PERMUTED:
+        return None
+    return tuple(shape[axis] for axis in _PERMUTED[order])
+
+
+def _gemm(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    m, n = layer.integer(7), layer.integer(8)
+    if not m or not n:
+        return None
+    return (n, m) if layer.integer(14) else (m, n)
+
+
+def _interp(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    if len(inputs) != 1 or len(inputs[0]) != 3:
+        return None
+    c, h, w = inputs[0]
+    if layer.integer(3) and layer.integer(4):
+        return c, layer.integer(3), layer.integer(4)
+    factors = [layer.text(key) or "1" for key in (1, 2)]
+    if not all(_FACTOR.fullmatch(factor) for factor in factors):
+        return None
+    return c, round(h * float(factors[0])), round(w * float(factors[1]))
+
+
+def _squeeze(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    shape, axes = inputs[0], {axis % len(inputs[0]) for axis in layer.integers(3)}
+    kept = tuple(n for axis, n in enumerate(shape) if axis not in axes)
+    return kept if axes and kept and math.prod(kept) == math.prod(shape) else None
+
+
+def _flatten(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
+    return (math.prod(inputs[0]),)
+
+
+_RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
+    "BinaryOp": _binary,
+    "Concat": _concat,
+    "Convolution": _convolution,
+    "ConvolutionDepthWise": _convolution,
+    "Deconvolution": _deconvolution,
+    "DeconvolutionDepthWise": _deconvolution,
+    "Flatten": _flatten,
+    "Gemm": _gemm,
+    "InnerProduct": _inner_product,
+    "Interp": _interp,
+    "Permute": _permute,
+    "Pooling": _pooling,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+}
+
+
+NCNN_MAGIC = MAGIC.encode()
+"""The first bytes of a ``.param`` file."""
+
+_MAX_RANK = 4
+_NUMBERED = re.compile(r"(in|out)([0-9]{1,6})")
+
+
+def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
+    """Reads a ``.param`` file, and checks that its ``.bin`` is there. Raises ModelError.
+
+    The digest is over both files, as weights count for what a model computes.
+    """
+    limits = limits or Limits()
+    text = read_text(path, min(limits.max_bytes, 4 * MAX_CHARACTERS))
+    param = parse_ncnn_param(text)
+    digest = hashlib.sha256(text.encode())
+    size = len(text.encode()) + add_to_digest(digest, weights_of(path), limits.max_bytes)
+    graph = ncnn_graph(param, name=path.stem, digest=digest.hexdigest())
+    return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=size)
+
+
+def weights_of(path: Path) -> Path:
+    """The file of weights that belongs to a ``.param`` file: of the same name, ending in ``.bin``."""
+    return path.with_suffix(".bin")
+
+
+def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
+    """The graph of an ncnn model: every layer is an operator, also those that only hand on, such as Split.
+
+    Inputs are what the Input layers write, outputs what other layers write and none reads; those that a converter
+    numbered (in0, out1) are in the order of their numbers, others in the file's. Shapes lack a batch axis, as ncnn
+    does.
+    """
+    places: dict[str, int] = {}
+    shapes: list[Shape] = []
+    tensors: list[Tensor] = []
+    operators: list[Operator] = []
+    names = unique_names([layer.name for layer in param.layers], [layer.type for layer in param.layers])
+    for index, (layer, own) in enumerate(zip(param.layers, names, strict=True)):
+        read = tuple(shapes[places[blob]] for blob in layer.inputs)
+        made = output_shapes(layer, read)
+        for blob, shape in zip(layer.outputs, made, strict=True):
+            places[blob] = len(tensors)
+            shapes.append(shape)
+            size = None if shape is None else 4 * math.prod(shape)
+            tensors.append(Tensor(name=blob, shape=shape, dtype="float32", size_bytes=size))
+        operators.append(
+            Operator(
+                index=index,
+                name=own,
+                type=layer.type,
+                inputs=tuple(places[blob] for blob in layer.inputs),
+                outputs=tuple(places[blob] for blob in layer.outputs),
+                macs=layer_macs(layer, read, made),
+            )
+        )
+    read_blobs = {blob for layer in param.layers for blob in layer.inputs}
+    inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
+    outputs = [blob for blob in places if blob not in read_blobs and blob not in inputs]
+    return Graph(
+        name=name,
+        format="ncnn",
+        digest=digest,
+        tensors=tuple(tensors),
+        operators=tuple(operators),
+        inputs=tuple(places[blob] for blob in _numbered(inputs)),
+        outputs=tuple(places[blob] for blob in _numbered(outputs)),
+    )
+
+
+def _numbered(blobs: Sequence[str]) -> Sequence[str]:
+    """In the order of their numbers, if a converter numbered them all."""
+    matches = [_NUMBERED.fullmatch(blob) for blob in blobs]
+    if not all(matches):
+        return blobs
+    return sorted(blobs, key=lambda blob: int(blob.lstrip("inout")))
+
+
+def with_input_shapes(param: NcnnParam, shapes: Mapping[str, tuple[int, ...]]) -> NcnnParam:
+    """A copy whose Input layers declare these shapes, (c, h, w) or shorter, by the names of their blobs.
+
+    UsageError for a name that no Input layer has and for a shape that ncnn cannot hold.
+    """
+    known = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
+    for name, shape in shapes.items():
+        if name not in known:
+            raise UsageError(f"the model has no input {name!r}", hint=f"Its inputs: {', '.join(known)}.")
+        if not 1 <= len(shape) <= _MAX_RANK or min(shape) < 1:
+            raise UsageError(
+                f"ncnn cannot hold an input of shape {shape}",
+                hint="Give one to four sizes from 1, without a batch axis, such as 3,224,224.",
+            )
+    return NcnnParam(layers=tuple(_with_shape(layer, shapes) for layer in param.layers))
+
+
+def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
+    if layer.type != "Input" or not layer.outputs or layer.outputs[0] not in shapes:
+        return layer
+    shape = shapes[layer.outputs[0]]
+    keys = {1: (0,), 2: (1, 0), 3: (2, 1, 0), 4: (2, 11, 1, 0)}[len(shape)]
+    for key, size in sorted(zip(keys, shape, strict=True)):
+        layer = layer.with_integer(key, size)
+    return layer
+
+
+def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> Model:
+    """The model with inputs of these shapes: as it is if there are none, else a copy in `folder`.
+
+    The copy's weights are a link. It keeps the digest of the user's file. UsageError as `with_input_shapes`.
+    """
+    if not shapes:
+        return model
+    param = with_input_shapes(parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS)), shapes)
+    path = folder / model.path.name
+    try:
+        path.write_text(write_ncnn_param(param), encoding="utf-8")
+        weights_of(path).symlink_to(weights_of(model.path).absolute())
+    except OSError as error:
+        raise ModelError(f"{path} cannot be written: {error.strerror}", hint="Check the disk.") from error
+    copy = load_ncnn(path)
+    graph = ncnn_graph(param, name=model.graph.name, digest=model.graph.digest)
+    return Model(path=path, graph=graph, kind="ncnn", package=None, size_bytes=copy.size_bytes)

@@ -1,0 +1,156 @@
+"""Cutting an ONNX model into segments. See `gnomon.models.cut`.
+
+Writing some nodes of an ONNX model as a model of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.graph import Graph
+from gnomon.errors import ModelError
+from gnomon.models.cut import Cutter
+from gnomon.models.model import Limits, model_errors
+from gnomon.models.onnx.file import all_tensors, onnx_package, read_external, read_onnx
+from gnomon.models.onnx.graph import Shapes, node_names, onnx_graph, tensor_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_INLINE_BYTES = 1_900_000_000
+"""Weights of more bytes than this go into a file of external data beside the segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The model that is cut: parsed, with its graph and shapes; `folder` is where its external data lie."""
+
+    model: onnx.ModelProto
+    graph: Graph
+    shapes: Shapes
+    folder: Path | None
+    limits: Limits
+
+
+def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
+    """The nodes, in this order, as a model; `inputs` and `outputs` are tensors of the graph.
+
+    Operator sets, functions and metadata stay; nodes get their unique names of the graph; weights that lie in
+    external files are read in. Raises ModelError where the type of an input or output is unknown.
+    """
+    onnx = onnx_package()
+    original, names = source.model, [tensor.name for tensor in source.graph.tensors]
+    result = onnx.ModelProto()
+    for field, value in original.ListFields():
+        if field.name != "graph":
+            _copy_field(result, field.name, value)
+    graph = result.graph
+    graph.name = original.graph.name or source.graph.name
+    read: set[str] = set()
+    for index in nodes:
+        node = graph.node.add()
+        node.CopyFrom(original.graph.node[index])
+        node.name = source.graph.operators[index].name
+        read.update(node_names(node)[0])
+    boundary = {names[t] for t in (*inputs, *outputs)}
+    read |= {names[t] for t in outputs}
+    graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
+    graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
+    values = _value_infos(original.graph)
+    graph.input.extend(_typed(names[t], values, source.shapes) for t in inputs)
+    graph.output.extend(_typed(names[t], values, source.shapes) for t in outputs)
+    inner = {name for node in graph.node for name in node.output if name} - boundary
+    known = {name for name in inner if name in values or source.shapes.get(name, (0, None))[0]}
+    graph.value_info.extend(_typed(name, values, source.shapes) for name in sorted(known))
+    held = inner | boundary | read
+    graph.quantization_annotation.extend(
+        note for note in original.graph.quantization_annotation if note.tensor_name in held
+    )
+    _read_external(result, source.folder, source.limits)
+    return result  # type: ignore[no-any-return]
+
+
+def save(model: onnx.ModelProto, dest: Path) -> None:
+    """Writes a model; weights over `MAX_INLINE_BYTES` go into ``<dest>.data`` beside it."""
+    onnx = onnx_package()
+    if sum(len(tensor.raw_data) for tensor in all_tensors(model)) > MAX_INLINE_BYTES:
+        data = dest.name + ".data"
+        (dest.parent / data).unlink(missing_ok=True)
+        onnx.save_model(model, str(dest), save_as_external_data=True, location=data, size_threshold=1024)
+        return
+    temporary = dest.with_name(f".{dest.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(model.SerializeToString())
+        temporary.replace(dest)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _copy_field(target: Any, name: str, value: Any) -> None:
+    if hasattr(value, "extend"):
+        getattr(target, name).extend(value)
+    elif hasattr(value, "CopyFrom"):
+        getattr(target, name).CopyFrom(value)
+    else:
+        setattr(target, name, value)
+
+
+def _value_infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
+    """The file's own records of types, which alone know sequences and named dimensions."""
+    values = (*graph.value_info, *graph.output, *graph.input)
+    return {value.name: value for value in values if value.type.WhichOneof("value")}
+
+
+def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) -> onnx.ValueInfoProto:
+    kind, shape = shapes.get(name, (0, None))
+    if kind:
+        dims = None if shape is None else [None if n < 0 else n for n in shape]
+        if dims is None or None in dims:
+            recorded = values.get(name)
+            if recorded is not None and (shape is None or recorded.type.tensor_type.HasField("shape")):
+                return recorded
+        helper = onnx_package().helper
+        return helper.make_tensor_value_info(name, kind, dims)  # type: ignore[no-any-return]
+    if name in values:
+        return values[name]
+    raise ModelError(
+        f"the type of tensor {name!r} is unknown, so the model cannot be cut there",
+        hint="record the types with onnx.shape_inference.infer_shapes, or cut somewhere else",
+    )
+
+
+def _read_external(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> None:
+    """Reads external data into the tensors."""
+    onnx = onnx_package()
+    for tensor in all_tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        if folder is None:
+            raise ModelError(f"the weights of {tensor.name!r} lie in another file", hint="cut the model by its path")
+        read_external(tensor, folder, limits)
+
+
+class OnnxCutter(Cutter):
+    """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
+
+    def __init__(self, model: Path | str | onnx.ModelProto, limits: Limits | None = None) -> None:
+        """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
+        limits = limits or Limits()
+        folder, digest, name = None, "", "model"
+        with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
+            if isinstance(model, (str, Path)):
+                read = read_onnx(Path(model), limits)
+                folder, digest, name = Path(model).parent, read.digest, Path(model).stem
+                model = read.model
+            shapes = tensor_shapes(model, limits)
+            graph = onnx_graph(model, shapes, name=name, digest=digest)
+        self._source = Source(model=model, graph=graph, shapes=shapes, folder=folder, limits=limits)
+        super().__init__(graph)
+
+    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
+        """Write the nodes as an ONNX model; ModelError where a boundary's type is unknown."""
+        save(submodel(self._source, list(nodes), list(inputs), list(outputs)), dest)

@@ -1,0 +1,354 @@
+"""Reading an ONNX file that may be hostile: size, memory, external data.
+
+How much memory a protobuf message takes once parsed, found without parsing it.
+
+The wire format is https://protobuf.dev/programming-guides/encoding/. Two bytes of a hostile file can stand
+for an empty message of a hundred bytes, so large files are walked before they are parsed.
+
+ONNX element types and shapes in gnomon's terms, and the lazy import of the onnx package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gnomon.core.graph import Tensor
+from gnomon.core.installing import install_line
+from gnomon.errors import ModelError, RuntimeMissingError
+from gnomon.models.model import Limits, add_to_digest, inside, open_regular, read_regular
+
+if TYPE_CHECKING:
+    import onnx
+
+MESSAGE_BYTES = 300
+"""What one message is taken to need when parsed, the list that holds it included."""
+
+WORST_FACTOR = MESSAGE_BYTES // 2
+MAX_DEPTH = 100
+MAX_MESSAGES = 1 << 22
+_UNSEEN_BYTES = 1 << 30
+_VARINT, _BYTES = 0, 2
+_FIXED = {1: 8, 5: 4}  # wire type of a fixed-size value: its bytes
+_MESSAGE_TYPE = 11  # FieldDescriptor.TYPE_MESSAGE
+_TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
+
+
+def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> None:
+    """Raises ModelError where parsing `data` as the message `descriptor` could take more memory than allowed.
+
+    Files so small that no content of theirs could are let through unseen. A walk holds one frame a level and
+    ends at the limit, or at `MAX_MESSAGES`.
+    """
+    if len(data) * WORST_FACTOR <= min(max_memory_bytes, _UNSEEN_BYTES):
+        return
+    total, messages, position = 0, 0, 0
+    frames = [(len(data), descriptor)]
+    while frames:
+        end, kind = frames[-1]
+        if position == end:
+            frames.pop()
+            continue
+        if total > max_memory_bytes or messages > MAX_MESSAGES:
+            raise ModelError(
+                f"the ONNX file would take more memory to parse than {max_memory_bytes} bytes,"
+                f" or has more than {MAX_MESSAGES} parts",
+                hint="raise gnomon.models.Limits.max_memory_bytes if the model is to be trusted",
+            )
+        tag, position = _varint(data, position, end)
+        field = kind.fields_by_number.get(tag >> 3)
+        size, position = _value_size(data, position, end, tag & 7)
+        if tag & 7 != _BYTES:
+            total += 8
+        elif field is not None and field.type == _MESSAGE_TYPE:
+            total, messages = total + MESSAGE_BYTES, messages + 1
+            frames.append((position + size, field.message_type))
+            if len(frames) > MAX_DEPTH:
+                _broken(f"it is nested deeper than {MAX_DEPTH} levels")
+            continue
+        elif field is None or field.type in _TEXT_TYPES:
+            total += size + 32
+        else:
+            total += 8 * size
+        position += size
+
+
+def _value_size(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
+    """Bytes of a field's value, and where it begins."""
+    if wire == _VARINT:
+        return 0, _varint(data, position, end)[1]
+    if wire == _BYTES:
+        size, position = _varint(data, position, end)
+    elif wire in _FIXED:
+        size = _FIXED[wire]
+    else:
+        _broken("it has a field of an unknown kind")
+    if position + size > end:
+        _broken("a length points out of the file")
+    return size, position
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    return _broken("a number does not end")
+
+
+def _broken(why: str) -> NoReturn:
+    raise ModelError(f"the ONNX file is broken: {why}", hint="export or copy the model again")
+
+
+MAX_SIZE_BYTES = 1 << 62
+MAX_RANK = 64
+
+# TensorProto.DataType: name as numpy or ml_dtypes says it, and bits of an element (0: no fixed size).
+_TYPES: dict[int, tuple[str, int]] = {
+    1: ("float32", 32),
+    2: ("uint8", 8),
+    3: ("int8", 8),
+    4: ("uint16", 16),
+    5: ("int16", 16),
+    6: ("int32", 32),
+    7: ("int64", 64),
+    8: ("string", 0),
+    9: ("bool", 8),
+    10: ("float16", 16),
+    11: ("float64", 64),
+    12: ("uint32", 32),
+    13: ("uint64", 64),
+    14: ("complex64", 64),
+    15: ("complex128", 128),
+    16: ("bfloat16", 16),
+    17: ("float8_e4m3fn", 8),
+    18: ("float8_e4m3fnuz", 8),
+    19: ("float8_e5m2", 8),
+    20: ("float8_e5m2fnuz", 8),
+    21: ("uint4", 4),
+    22: ("int4", 4),
+    23: ("float4_e2m1fn", 4),
+    24: ("float8_e8m0fnu", 8),
+    25: ("uint2", 2),
+    26: ("int2", 2),
+    27: ("float6_e2m3fn", 6),
+    28: ("float6_e3m2fn", 6),
+}
+
+
+def onnx_package() -> Any:
+    """The onnx package. Raises RuntimeMissingError where it is not installed."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise RuntimeMissingError(
+            f"reading an ONNX model needs the package onnx, which cannot be loaded: {error}",
+            hint=install_line("onnx", python=sys.executable),
+        ) from error
+    return onnx
+
+
+def make_tensor(name: str, element_type: int, shape: tuple[int, ...] | None, *, constant: bool) -> Tensor:
+    """A tensor of an ONNX element type; -1 in `shape` is a dimension that is not fixed."""
+    dtype, bits = _TYPES.get(element_type, (f"type_{element_type}" if element_type else "unknown", 0))
+    size = None
+    if bits and shape is not None and -1 not in shape:
+        size = -(-math.prod(shape) * bits // 8)
+        if size > MAX_SIZE_BYTES:
+            raise ModelError(
+                f"tensor {name!r} would be larger than any memory", hint="the file is broken: export it again"
+            )
+    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
+
+
+def check_rank(name: str, rank: int) -> None:
+    """Raises ModelError for a rank that no tensor has; products over it could take very long."""
+    if rank > MAX_RANK:
+        raise ModelError(f"tensor {name!r} has {rank} dimensions", hint="the file is broken: export it again")
+
+
+def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
+    """Element type and shape of a value; type 0 where it is no tensor, shape None where it has no rank."""
+    if not value.type.HasField("tensor_type"):
+        return 0, None
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return tensor.elem_type, None
+    dims = tensor.shape.dim
+    check_rank(value.name, len(dims))
+    shape = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1 for d in dims)
+    return tensor.elem_type, shape
+
+
+PROTOBUF_BYTES = (1 << 31) - 1
+"""No protobuf message is larger; larger models keep their weights in files beside it."""
+
+MAX_NODES = 1 << 18
+MAX_NAMES = 1 << 23
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxFile:
+    """A parsed ONNX file, whose external data stays unread. `digest` is over the file and its external data.
+
+    `external` are the files of external data, by what the model calls them, in order of their paths.
+    """
+
+    model: onnx.ModelProto
+    digest: str
+    size_bytes: int
+    external: Mapping[Path, Path]
+
+
+def read_onnx(path: Path, limits: Limits) -> OnnxFile:
+    """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx."""
+    onnx = onnx_package()
+    if limits.max_bytes > PROTOBUF_BYTES:
+        hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
+        data = read_regular(path, PROTOBUF_BYTES, hint)
+    else:
+        data = read_regular(path, limits.max_bytes)
+    if not data:
+        raise ModelError(f"{path} is empty", hint="export or copy the model again")
+    check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:  # protobuf's DecodeError; the C parsers differ in its class
+        _unknown(path, f"parsing it as ONNX says: {error}")
+    _check_plausible(model, path)
+    if not all(isinstance(text, str) for text in _texts(model)):
+        _unknown(path, "it has names that are not UTF-8 text")
+    digest = hashlib.sha256(data)
+    size = len(data)
+    external = external_files(model, path.parent, limits)
+    for file in dict.fromkeys(external.values()):
+        size += add_to_digest(digest, file, limits.max_bytes)
+    return OnnxFile(model=model, digest=digest.hexdigest(), size_bytes=size, external=external)
+
+
+def external_files(model: onnx.ModelProto, folder: Path, limits: Limits) -> dict[Path, Path]:
+    """The files of external data, each checked to lie in the model's folder and to hold what is asked for.
+
+    A key is the path relative to the folder by which the model calls the file; its value the file itself, links
+    resolved.
+    """
+    external = onnx_package().TensorProto.EXTERNAL
+    needed: dict[Path, int] = {}
+    files: dict[Path, Path] = {}
+    for tensor in all_tensors(model):
+        if tensor.data_location != external:
+            continue
+        path, location, offset, length = _external_place(tensor, folder)
+        files[Path(location)] = path
+        end = offset + (length or 0)
+        needed[path] = max(needed.get(path, 0), end)
+    for path, end in needed.items():
+        with open_regular(path, limits.max_bytes) as file:
+            size = file.seek(0, 2)
+        if size < end:
+            raise ModelError(
+                f"external data {path.name} holds {size} bytes, and the model asks for {end}",
+                hint="copy the whole model again, with its data files",
+            )
+    return dict(sorted(files.items(), key=lambda item: (item[1], item[0])))
+
+
+def read_external(tensor: onnx.TensorProto, folder: Path, limits: Limits) -> None:
+    """Reads the external data of a tensor into it. Raises ModelError.
+
+    The onnx package's own reader refuses a file that has a second name, as files from a package cache do.
+    """
+    path, _, offset, length = _external_place(tensor, folder)
+    with open_regular(path, limits.max_bytes) as file:
+        file.seek(offset)
+        tensor.raw_data = file.read(-1 if length is None else length)
+    tensor.data_location = onnx_package().TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def _external_place(tensor: onnx.TensorProto, folder: Path) -> tuple[Path, str, int, int | None]:
+    """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
+
+    Without a length the data go to the file's end.
+    """
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    path = inside(folder, location, f"external data of tensor {tensor.name!r}")
+    length = _number(entries, "length", tensor.name) if "length" in entries else None
+    return path, location, _number(entries, "offset", tensor.name), length
+
+
+def _number(entries: dict[str, str], key: str, tensor: str) -> int:
+    text = entries.get(key, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ModelError(
+            f"external data of tensor {tensor!r} has the {key} {text[:40]!r}", hint="export the model again"
+        )
+    return int(text)
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of the model, those in attributes, subgraphs and functions included."""
+    for part in _graphs_and_nodes(model):
+        for attribute in getattr(part, "attribute", ()):
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for sparse in getattr(part, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        yield from getattr(part, "initializer", ())
+
+
+def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:
+    """Every graph and every node of the model, those in subgraphs and functions included."""
+    pending: list[Any] = [model.graph, *(node for function in model.functions for node in function.node)]
+    while pending:
+        part = pending.pop()
+        yield part
+        pending.extend(getattr(part, "node", ()))
+        for attribute in getattr(part, "attribute", ()):
+            pending.extend(attribute.graphs)
+            if attribute.HasField("g"):
+                pending.append(attribute.g)
+
+
+def _texts(model: onnx.ModelProto) -> Iterator[str]:
+    """Every name that gnomon reads; the parser hands out bytes where one is not UTF-8."""
+    for part in _graphs_and_nodes(model):
+        yield part.name
+        if hasattr(part, "op_type"):
+            yield from (part.op_type, part.domain, *part.input, *part.output)
+        for group in ("input", "output", "value_info") if hasattr(part, "node") else ():
+            yield from (value.name for value in getattr(part, group))
+    for tensor in all_tensors(model):
+        yield tensor.name
+        for entry in tensor.external_data:
+            yield from (entry.key, entry.value)
+
+
+def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
+    graph = model.graph
+    if model.ir_version <= 0 or not graph.node:
+        _unknown(path, "as ONNX it would have no version or no node")
+    names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
+    if len(graph.node) > MAX_NODES or names > MAX_NAMES:
+        raise ModelError(
+            f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
+        )
+
+
+def _unknown(path: Path, why: str) -> NoReturn:
+    raise ModelError(
+        f"{path} is not a model that gnomon reads: {why}",
+        hint="give an ONNX, TFLite or Circle file, or an nnpackage folder",
+    )

@@ -1,0 +1,315 @@
+"""An ONNX model as a graph.
+
+Multiply-accumulates of ONNX operators, from the shapes of their tensors.
+
+An ONNX file as a model of which only the inputs and outputs have shapes: enough to run it, and read in milliseconds.
+
+`gnomon.models.load` infers the shapes of all tensors, in a process of its own, as inference may crash on a hostile
+file. That takes a fifth of a second a file, which is longer than a small network is measured.
+
+The shapes of an ONNX model's tensors: what the file records, else what onnx infers in a child process.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.errors import ModelError
+from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, unique_names
+from gnomon.models.onnx.file import check_rank, make_tensor, onnx_package, read_onnx, value_shape
+
+if TYPE_CHECKING:
+    import onnx
+
+Shape = tuple[int, ...]
+
+
+def macs(kind: str, inputs: Sequence[Tensor | None], output: Tensor | None) -> int | None:
+    """Multiply-accumulates of one operator; None where a shape that counts is not fixed.
+
+    `inputs` are in the operator's order, None for an absent one; `output` is the first result.
+    """
+    if kind not in _RULES:
+        return 0
+    places, rule = _RULES[kind]
+    if len(inputs) <= max(places):
+        return None
+    shapes = [inputs[place] for place in places] + [output]
+    found = [None if t is None else t.shape for t in shapes]
+    known = [shape for shape in found if shape is not None and -1 not in shape]
+    return rule(known[0], known[1], known[2]) if len(known) == 3 else None
+
+
+def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [outputs, inputs of a group, kernel..]."""
+    return math.prod(result) * math.prod(weights[1:])
+
+
+def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [inputs, outputs of a group, kernel..]: each input pixel meets all of its channel's."""
+    return math.prod(data) * math.prod(weights[1:])
+
+
+def _matmul(left: Shape, right: Shape, result: Shape) -> int:
+    return math.prod(result) * (left[-1] if left else 1)
+
+
+def _gemm(left: Shape, right: Shape, result: Shape) -> int:
+    """Left is [m, k] or [k, m]; the result [m, n] says which."""
+    if len(left) != 2 or not result or result[0] == 0:
+        return 0
+    return math.prod(result) * (math.prod(left) // result[0])
+
+
+_Rule = Callable[[Shape, Shape, Shape], int]
+_RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
+    "Conv": ((0, 1), _convolution),
+    "FusedConv": ((0, 1), _convolution),
+    "ConvInteger": ((0, 1), _convolution),
+    "QLinearConv": ((0, 3), _convolution),
+    "ConvTranspose": ((0, 1), _transposed),
+    "MatMul": ((0, 1), _matmul),
+    "MatMulInteger": ((0, 1), _matmul),
+    "QLinearMatMul": ((0, 3), _matmul),
+    "Gemm": ((0, 1), _gemm),
+}
+"""Of each operator with multiply-accumulates: the places of its two factors, and the count."""
+
+
+Shapes = dict[str, tuple[int, tuple[int, ...] | None]]
+"""Element type and shape of each tensor by its name."""
+
+_SMALL_ELEMENTS = 4096
+REFUSED = 3
+"""The status with which the child ends where inference itself refuses the model."""
+
+_CHILD = Path(__file__).with_name("infer_child.py")
+
+
+def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
+    """Element type and shape of every tensor that is known: what inference refuses to tell stays open.
+
+    Raises ModelError where inference crashes, or takes too long or too much memory.
+    """
+    graph = model.graph
+    shapes = _recorded(graph)
+    written = [name for node in graph.node for name in node.output if name]
+    if all(_is_fixed(shapes.get(name)) for name in written):
+        return shapes
+    inferred = _infer(_skeleton(model), limits)
+    if inferred is None:
+        return shapes
+    return {**shapes, **_of_values((*inferred.graph.value_info, *inferred.graph.output))}
+
+
+def _recorded(graph: onnx.GraphProto) -> Shapes:
+    shapes = _of_values((*graph.value_info, *graph.output, *graph.input))
+    for tensor in graph.initializer:
+        check_rank(tensor.name, len(tensor.dims))
+        shapes[tensor.name] = tensor.data_type, tuple(tensor.dims)
+    for sparse in graph.sparse_initializer:
+        check_rank(sparse.values.name, len(sparse.dims))
+        shapes[sparse.values.name] = sparse.values.data_type, tuple(sparse.dims)
+    return shapes
+
+
+def _of_values(values: Iterable[onnx.ValueInfoProto]) -> Shapes:
+    return {value.name: value_shape(value) for value in values}
+
+
+def _is_fixed(entry: tuple[int, tuple[int, ...] | None] | None) -> bool:
+    return entry is not None and entry[0] != 0 and entry[1] is not None and -1 not in entry[1]
+
+
+def _skeleton(model: onnx.ModelProto) -> bytes:
+    """The model without its large weights, which become inputs: their values do not count for shapes."""
+    onnx = onnx_package()
+    source = model.graph
+    copy = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    copy.graph.name = source.name or "graph"
+    copy.graph.node.extend(source.node)
+    copy.graph.output.extend(source.output)
+    copy.graph.value_info.extend(source.value_info)
+    names = {tensor.name for tensor in source.initializer}
+    copy.graph.input.extend(value for value in source.input if value.name not in names)
+    for tensor in source.initializer:
+        elements = 1
+        for dim in tensor.dims:
+            elements *= max(dim, 0)
+        if elements <= _SMALL_ELEMENTS and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            copy.graph.initializer.append(tensor)
+        else:
+            kind = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            copy.graph.input.append(kind)
+    try:
+        return bytes(copy.SerializeToString())
+    except Exception as error:  # protobuf's own EncodeError derives from Exception only
+        raise ModelError(
+            f"the ONNX model is too large to infer its shapes: {error}",
+            hint="record the shapes with onnx.shape_inference.infer_shapes_path first",
+        ) from error
+
+
+def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
+    """The model with what inference tells; None where it raises an error of its own, as unlike types are to it."""
+    hint = "the file is broken or hostile: check it with onnx.checker where it came from"
+    # The interpreter and its libraries map some memory of their own.
+    command = [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes + (2 << 30))]
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=limits.max_infer_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise ModelError(
+            f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint
+        ) from None
+    if done.returncode == REFUSED:
+        return None
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1][:300] if said else f"the process ended with {done.returncode}"
+        raise ModelError(f"the ONNX model's shapes cannot be inferred: {why}", hint=hint)
+    inferred = onnx_package().ModelProto()
+    try:
+        inferred.ParseFromString(done.stdout)
+    except Exception as error:  # protobuf's own DecodeError derives from Exception only
+        raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
+    return inferred  # type: ignore[no-any-return]
+
+
+def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:
+    """The graph of a parsed model whose shapes are given. Raises ModelError where it is broken.
+
+    An operator with a subgraph (If, Loop, Scan) counts as one, and reads what its subgraph takes from outside
+    it.
+    """
+    source = model.graph
+    constants = constant_names(source)
+    inputs = [value.name for value in source.input if value.name not in constants]
+    index = {label: place for place, label in enumerate(dict.fromkeys((*inputs, *sorted(constants))))}
+    rows = [node_names(node) for node in source.node]
+    _check_order(rows, index)
+    for _, results in rows:
+        for result in results:
+            index.setdefault(result, len(index))
+    tensors = tuple(_tensor(label, shapes, label in constants) for label in index)
+    labels = unique_names([node.name for node in source.node], [node.op_type for node in source.node])
+    operators = []
+    for place, (node, (reads, results)) in enumerate(zip(source.node, rows, strict=True)):
+        explicit = [tensors[index[label]] if label else None for label in node.input]
+        operators.append(
+            Operator(
+                index=place,
+                name=labels[place],
+                type=node.op_type,
+                inputs=tuple(index[label] for label in reads),
+                outputs=tuple(index[label] for label in results),
+                macs=macs(node.op_type, explicit, tensors[index[results[0]]] if results else None),
+            )
+        )
+    missing = [value.name for value in source.output if value.name not in index]
+    if missing:
+        _broken(f"its output {missing[0]!r} is not computed")
+    return Graph(
+        name=source.name or name,
+        format="onnx",
+        digest=digest,
+        tensors=tensors,
+        operators=tuple(operators),
+        inputs=tuple(index[label] for label in inputs),
+        outputs=tuple(index[value.name] for value in source.output),
+    )
+
+
+def constant_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of the tensors whose values the file holds: initializers and results of Constant nodes."""
+    names = {tensor.name for tensor in graph.initializer}
+    names |= {sparse.values.name for sparse in graph.sparse_initializer}
+    return names | {label for node in graph.node if node.op_type == "Constant" for label in node.output}
+
+
+def node_names(node: onnx.NodeProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names that a node reads (what its subgraphs take from outside included) and those that it writes."""
+    reads = [label for label in node.input if label]
+    if any(_subgraphs(node)):
+        reads += _captured(node)
+    return tuple(reads), tuple(label for label in node.output if label)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read and do not define, in order. Protobuf bounds the depth at 100."""
+    found: dict[str, None] = {}
+    for graph in _subgraphs(node):
+        defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        for inner in graph.node:
+            reads, results = node_names(inner)
+            found.update(dict.fromkeys(label for label in reads if label not in defined))
+            defined.update(results)
+        found.update(dict.fromkeys(v.name for v in graph.output if v.name and v.name not in defined))
+    return list(found)
+
+
+def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], known: dict[str, int]) -> None:
+    """Each tensor is written once, and before it is read."""
+    constants = {label for reads, results in rows if not reads for label in results}
+    written = {label for label in known if label not in constants}
+    all_results = {label for _, results in rows for label in results}
+    for reads, results in rows:
+        for label in reads:
+            if label not in written:
+                if label in all_results:
+                    _broken(f"the nodes are not in topological order: {label!r} is read before it is written")
+                _broken(f"a node reads {label!r}, which nothing defines")
+        for label in results:
+            if label in written:
+                _broken(f"{label!r} is defined twice")
+            written.add(label)
+
+
+def _tensor(name: str, shapes: Shapes, constant: bool) -> Tensor:
+    kind, shape = shapes.get(name, (0, None))
+    if shape is not None and any(n < (0 if constant else -1) for n in shape):
+        _broken(f"tensor {name!r} has a negative dimension")
+    return make_tensor(name, kind, shape, constant=constant)
+
+
+def _broken(why: str) -> NoReturn:
+    raise ModelError(f"the ONNX model is broken: {why}", hint="check it with onnx.checker and export it again")
+
+
+def load_onnx(path: Path, limits: Limits) -> Model:
+    """An ONNX file with the shapes that inference finds. To be called under `model_errors`."""
+    read = read_onnx(path, limits)
+    shapes = tensor_shapes(read.model, limits)
+    graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
+    return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
+
+
+def load_outline(path: Path, limits: Limits | None = None) -> Model | None:
+    """Reads an ONNX file; None where it does not fix the shape of an input or of an output.
+
+    Operators have no multiply-accumulates, and tensors inside no shape. Raises ModelError for a broken file, and
+    RuntimeMissingError where the package onnx is not installed.
+    """
+    with model_errors(path):
+        read = read_onnx(path, limits or Limits())
+        source = read.model.graph
+        shapes = {value.name: value_shape(value) for value in (*source.input, *source.output)}
+        graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
+        model = Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
+        made = (graph.tensors[index].shape for index in graph.outputs)
+        known = not dynamic_inputs(graph) and all(shape is not None and -1 not in shape for shape in made)
+        return model if known else None

@@ -1,0 +1,191 @@
+"""What a quantised ONNX model really is: how much of its arithmetic is between 8-bit values, and on what scales.
+
+A quantiser may leave operators in float without a word. Counted is what a runtime can compute in 8 bits: an integer
+operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ form, ONNX
+operators as of operator set 10; how runtimes take it: ONNX Runtime's documentation, "Quantize ONNX models").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnomon.models.model import Limits, model_errors
+from gnomon.models.onnx.file import onnx_package, read_external, read_onnx
+from gnomon.models.onnx.graph import Shapes, onnx_graph, tensor_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+ENOUGH = 0.9
+"""The share of multiply-accumulates in 8 bits from which a model counts as quantised."""
+
+_INT8 = {2, 3}  # TensorProto.UINT8 and INT8
+_UINT8 = 2
+_FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+_WHOLE = {"QLinearConv", "QLinearMatMul", "QGemm"}
+_HALF = {"ConvInteger", "MatMulInteger"}
+_MOVES = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "MaxPool"}
+"""Operators that commute with a scale: what they make of 8-bit values are 8-bit values."""
+
+_FUSED = _MOVES | {
+    *("Relu", "Clip", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Softmax"),
+    *("Add", "Mul", "Sub", "Div", "BatchNormalization", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"),
+}
+"""Operators that may stand between a convolution and the QuantizeLinear that rounds its result."""
+
+_SCALES = {
+    "QuantizeLinear": (1,),
+    "DequantizeLinear": (1,),
+    "QLinearConv": (1, 4, 6),
+    "QLinearMatMul": (1, 4, 6),
+    "QGemm": (1, 4, 7),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantised:
+    """How much of a model is in 8 bits.
+
+    `operators` are its convolutions and matrix products, `reading_8bit` those whose two factors are 8-bit values, and
+    `computing_8bit` those of them whose result is rounded to 8 bits too, or is the model's own. `macs` and `macs_8bit`
+    are multiply-accumulates of all and of the latter, None where shapes are not fixed. `scales` counts tensors of
+    scales, `power_of_two_scales` those that hold nothing but powers of two. `size_bytes` is the file's.
+    """
+
+    operators: int
+    reading_8bit: int
+    computing_8bit: int
+    macs: int | None
+    macs_8bit: int | None
+    scales: int
+    power_of_two_scales: int
+    size_bytes: int
+
+    @property
+    def share_8bit(self) -> float:
+        """The share of multiply-accumulates in 8 bits; of operators where shapes are not fixed; 0 without any."""
+        if self.macs and self.macs_8bit is not None:
+            return self.macs_8bit / self.macs
+        return self.computing_8bit / self.operators if self.operators else 0.0
+
+    @property
+    def really_quantised(self) -> bool:
+        """Whether nearly all of its arithmetic is in 8 bits."""
+        return self.share_8bit >= ENOUGH
+
+    @property
+    def only_power_of_two_scales(self) -> bool:
+        """Whether it has scales, and all of them are powers of two, as DPUs want them."""
+        return 0 < self.scales == self.power_of_two_scales
+
+
+def read_quantised(path: Path, limits: Limits | None = None) -> Quantised:
+    """What the ONNX model in a file is, float or quantised. Raises ModelError for whatever is wrong with it."""
+    limits = limits or Limits()
+    with model_errors(path):
+        file = read_onnx(path, limits)
+        model = file.model
+        shapes = tensor_shapes(model, limits)
+        graph = onnx_graph(model, shapes, name=path.stem, digest=file.digest)
+        flow = _Flow(model.graph, shapes)
+        found = [(node, one) for node, one in zip(model.graph.node, graph.operators, strict=True) if _counts(node)]
+        reading = [(node, one) for node, one in found if flow.reads(node)]
+        computing = [one for node, one in reading if flow.gives(node)]
+        scales = _scales(model.graph, path.parent, limits)
+        return Quantised(
+            operators=len(found),
+            reading_8bit=len(reading),
+            computing_8bit=len(computing),
+            macs=_sum(one.macs for _, one in found),
+            macs_8bit=_sum(one.macs for one in computing),
+            scales=len(scales),
+            power_of_two_scales=sum(scales),
+            size_bytes=file.size_bytes,
+        )
+
+
+class _Flow:
+    """Which tensors stand for 8-bit values, forwards and backwards through operators in order."""
+
+    def __init__(self, graph: onnx.GraphProto, shapes: Shapes) -> None:
+        self._types = {name: kind for name, (kind, _) in shapes.items()}
+        self._from_8bit: set[str] = set()
+        for node in graph.node:
+            if node.op_type == "QuantizeLinear" and node.output:
+                self._types[node.output[0]] = self._written(node)
+            if node.op_type == "DequantizeLinear" and node.input:
+                comes = self._types.get(node.input[0]) in _INT8
+            else:
+                comes = node.op_type in _MOVES and bool(node.input) and node.input[0] in self._from_8bit
+            if comes:
+                self._from_8bit.update(node.output)
+        self._to_8bit = self._backwards(graph)
+
+    def reads(self, node: onnx.NodeProto) -> bool:
+        """Whether both factors are 8-bit values."""
+        if node.op_type in _WHOLE | _HALF:
+            return True
+        return len(node.input) > 1 and all(name in self._from_8bit for name in node.input[:2])
+
+    def gives(self, node: onnx.NodeProto) -> bool:
+        """Whether all that is made of its result is rounded to 8 bits first, or is the model's own result."""
+        if node.op_type in _WHOLE:
+            return True
+        return node.op_type not in _HALF and bool(node.output) and node.output[0] in self._to_8bit
+
+    def _written(self, node: onnx.NodeProto) -> int:
+        """The element type that a QuantizeLinear writes: its zero point's, or what an attribute says, or uint8."""
+        if len(node.input) > 2 and node.input[2]:
+            return self._types.get(node.input[2], 0)
+        return next((entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8)
+
+    def _backwards(self, graph: onnx.GraphProto) -> set[str]:
+        found = {value.name for value in graph.output}
+        lost: set[str] = set()
+        for node in reversed(graph.node):
+            rounds = node.op_type == "QuantizeLinear" and self._types.get(node.output[0]) in _INT8
+            passes = node.op_type in _FUSED and all(name in found and name not in lost for name in node.output)
+            (found if rounds or passes else lost).update(node.input[:1] if rounds else node.input)
+        return found - lost
+
+
+def _counts(node: onnx.NodeProto) -> bool:
+    return node.op_type in _FLOAT_OPERATORS | _WHOLE | _HALF
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    whole = [count for count in known if count is not None]
+    return sum(whole) if len(whole) == len(known) else None
+
+
+def _scales(graph: onnx.GraphProto, folder: Path, limits: Limits) -> list[bool]:
+    """Of each tensor of scales that the file holds, whether all of them are powers of two."""
+    onnx = onnx_package()
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output:
+            tensors.update((node.output[0], entry.t) for entry in node.attribute if entry.name == "value")
+    names = dict.fromkeys(
+        node.input[place]
+        for node in graph.node
+        for place in _SCALES.get(node.op_type, ())
+        if place < len(node.input) and node.input[place] in tensors
+    )
+    found = []
+    for name in names:
+        tensor = tensors[name]
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            read_external(tensor, folder, limits)
+        values = onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
+        found.append(all(is_power_of_two(float(value)) for value in values))
+    return found
+
+
+def is_power_of_two(value: float) -> bool:
+    """Whether a scale is a power of two: what an integer unit does by a shift."""
+    return value > 0 and math.isfinite(value) and math.frexp(value)[0] == 0.5

@@ -1,0 +1,387 @@
+"""Cutting a TFLite model into segments. See `gnomon.models.cut`.
+
+A part of a TFLite model as a model of its own: chosen operators of its first subgraph, and what they need.
+
+The fields' numbers are those of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3
+has it. What a part cannot have (variables, other subgraphs, weights outside the file) is refused.
+
+Writes FlatBuffers, parents before children, and copies tables and vectors out of other ones.
+
+The layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so that a table of scalars
+needs no schema but the number of its fields.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from gnomon.core.graph import Graph
+from gnomon.errors import ModelError
+from gnomon.models.cut import Cutter
+from gnomon.models.model import Limits, model_errors, read_regular, unique_names
+from gnomon.models.tflite.file import Buffer, Table, broken
+from gnomon.models.tflite.graph import read_flat
+
+#: Writes what an offset of the source at a position leads to; returns its place in the new file.
+Child = Callable[[Buffer, int], int]
+
+_U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
+
+
+def slot(table: Table, field: int) -> int | None:
+    """The position of a field's inline value, None where the field is absent."""
+    entry = 4 + 2 * field
+    if entry + 2 > table.vtable_size:
+        return None
+    offset = int(_U16.unpack_from(table.buffer.data, table.vtable + entry)[0])
+    return table.position + offset if offset else None
+
+
+class FlatWriter:
+    """A FlatBuffers file in the making. `limit_bytes` is how large it may become; ModelError beyond it."""
+
+    def __init__(self, identifier: bytes, limit_bytes: int) -> None:
+        self.data = bytearray(4) + identifier
+        self._limit = limit_bytes
+
+    def root(self, position: int) -> None:
+        """Let the file's root be the table at a position."""
+        self.point(0, position)
+
+    def point(self, at: int, target: int) -> None:
+        """Let the offset at a position lead to what was written at another behind it."""
+        _U32.pack_into(self.data, at, target - at)
+
+    def table(self, values: Mapping[int, tuple[int, int]]) -> tuple[int, dict[int, int]]:
+        """A table of fields, each ``(bytes, value)``; an offset is four bytes and is pointed later.
+
+        Returns its position and that of each field.
+        """
+        offsets, size = {}, 4
+        for field, (width, _) in sorted(values.items(), key=lambda item: -item[1][0]):
+            size += -size % width
+            offsets[field] = size
+            size += width
+        fields = max(values, default=-1) + 1
+        vtable = struct.pack(f"<HH{fields}H", 4 + 2 * fields, size, *(offsets.get(f, 0) for f in range(fields)))
+        body = bytearray(size)
+        for field, (width, value) in values.items():
+            body[offsets[field] : offsets[field] + width] = value.to_bytes(width, "little", signed=value < 0)
+        position = self._with_vtable(vtable, body, 0)
+        return position, {field: position + offset for field, offset in offsets.items()}
+
+    def copied_table(self, table: Table, known: int, children: Mapping[int, Child]) -> int:
+        """A copy of a table that has `known` fields, of which `children` are offsets and all others scalars.
+
+        ModelError where it has a field beyond them, which may be an offset to anything.
+        """
+        fields = (table.vtable_size - 4) // 2
+        if any(slot(table, field) is not None for field in range(known, fields)):
+            raise ModelError("the model has settings that gnomon does not know", hint="use a newer gnomon")
+        data = table.buffer.data
+        vtable = data[table.vtable : table.vtable + table.vtable_size]
+        body = bytearray(data[table.position : table.position + table.size])
+        position = self._with_vtable(vtable, body, table.position % 8)
+        for field, child in children.items():
+            at = slot(table, field)
+            if at is not None:
+                target = child(table.buffer, table.buffer.offset(at))
+                self.point(position + at - table.position, target)
+        return position
+
+    def vector(self, count: int, payload: bytes, alignment: int) -> int:
+        """A vector of scalars, given as its bytes."""
+        alignment = max(4, alignment)
+        self._reserve(len(payload) + alignment + 4)
+        self.data += bytes(-(len(self.data) + 4) % alignment)
+        position = len(self.data)
+        self.data += _U32.pack(count)
+        self.data += payload
+        return position
+
+    def text(self, value: str) -> int:
+        """A string."""
+        raw = value.encode()
+        return self.vector(len(raw), raw + b"\0", 4)
+
+    def integers(self, values: Sequence[int]) -> int:
+        """A vector of signed 32-bit integers."""
+        return self.vector(len(values), struct.pack(f"<{len(values)}i", *values), 4)
+
+    def offsets(self, count: int) -> tuple[int, list[int]]:
+        """A vector of offsets that are pointed later; returns its position and that of each."""
+        position = self.vector(count, bytes(4 * count), 4)
+        return position, [position + 4 + 4 * k for k in range(count)]
+
+    def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
+        """What copies a vector of scalars (of a string, with the zero behind it)."""
+
+        def copy(buffer: Buffer, position: int) -> int:
+            start, count = buffer.vector(position, item_bytes)
+            payload = buffer.data[start : start + count * item_bytes] + (b"\0" if terminated else b"")
+            return self.vector(count, payload, alignment or item_bytes)
+
+        return copy
+
+    def _with_vtable(self, vtable: bytes, body: bytearray, residue: int) -> int:
+        """A table behind its vtable, at a position of this residue modulo 8, which keeps its fields aligned."""
+        self._reserve(len(vtable) + len(body) + 16)
+        self.data += bytes(len(self.data) % 2)
+        before = len(self.data)
+        self.data += vtable
+        self.data += bytes((residue - len(self.data)) % 8)
+        position = len(self.data)
+        _I32.pack_into(body, 0, position - before)
+        self.data += body
+        return position
+
+    def _reserve(self, count: int) -> None:
+        if len(self.data) + count > self._limit:
+            raise ModelError(
+                f"the part of the model would have more than {self._limit} bytes",
+                hint="cut somewhere else, or give a model whose parts are not shared so often",
+            )
+
+
+#: How many fields the options of each kind have (BuiltinOptions 1 to 126).
+OPTION_FIELDS = (
+    *(7, 7, 3, 1, 6, 3, 2, 6, 1, 2, 2, 1, 4, 5, 4, 1, 1, 3, 1, 1, 1, 0, 2, 0, 0, 0, 1, 2, 1, 1, 3, 6, 0, 0, 1, 0, 2),
+    *(0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0, 0, 0, 1, 0, 1, 4, 2, 0, 1, 0, 0, 2, 0, 0, 0, 0, 6, 4, 6, 0, 0, 2),
+    *(1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 2, 1, 0, 0, 0, 0, 0, 0, 3, 2, 1, 0, 0, 8, 3, 0, 0, 0, 2),
+    *(0, 0, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+)
+#: Options with vectors of 32-bit numbers: kind -> fields.
+OPTION_VECTORS = {3: (1, 2), 17: (0,), 30: (0,), 115: (0,)}
+#: Options with other offsets, which are refused where they are set: kind -> fields.
+OPTION_REFUSED = {8: (5,), 111: (0, 1)}
+
+_REFUSED_TYPES = {
+    "ASSIGN_VARIABLE": "variables",
+    "CALL": "calls of other subgraphs",
+    "CALL_ONCE": "calls of other subgraphs",
+    "HASHTABLE": "hash tables",
+    "HASHTABLE_FIND": "hash tables",
+    "HASHTABLE_IMPORT": "hash tables",
+    "HASHTABLE_SIZE": "hash tables",
+    "IF": "control flow",
+    "MULTINOMIAL": "random numbers",
+    "RANDOM_STANDARD_NORMAL": "random numbers",
+    "RANDOM_UNIFORM": "random numbers",
+    "READ_VARIABLE": "variables",
+    "STABLEHLO_COMPOSITE": "calls of other subgraphs",
+    "VAR_HANDLE": "variables",
+    "WHILE": "control flow",
+}
+_SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
+#: Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, what it stands for).
+_TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
+_OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
+_MUTATING = 7  # a vector of booleans: the inputs that are variables which the operator changes
+_HINT = "the whole model can still be placed: choose runtimes that take all of it"
+
+
+class FlatSource:
+    """A TFLite file that parts are made of. `graph` is what `gnomon.models.tflite.graph.read_flat` made of it."""
+
+    def __init__(self, data: bytes, graph: Graph) -> None:
+        """Raises ModelError where the model has what a part cannot have."""
+        model = Buffer(data).root()
+        subgraphs = model.tables(2)
+        if len(subgraphs) != 1:
+            _refuse(f"it has {len(subgraphs)} subgraphs")
+        self._size_bytes = len(data)
+        self._version = model.unsigned(0)
+        self._codes, self._buffers = model.tables(1), model.tables(4)
+        self._tensors, self._operators = subgraphs[0].tables(0), subgraphs[0].tables(3)
+        self._wires = [(op.integers(1) or (), op.integers(2) or (), op.integers(8)) for op in self._operators]
+        self._graph = graph
+        for operator in graph.operators:
+            if operator.type in _REFUSED_TYPES:
+                _refuse(f"operator {operator.index} ({operator.type}) stands for {_REFUSED_TYPES[operator.type]}")
+        for number, table in enumerate(self._tensors):
+            _check(f"tensor {graph.tensors[number].name!r}", table, _TENSOR_REFUSED)
+        for number, table in enumerate(self._operators):
+            _check(f"operator {number}", table, _OPERATOR_REFUSED)
+            place = slot(table, _MUTATING)
+            if place is not None:
+                start, count = table.buffer.vector(table.buffer.offset(place), 1)
+                if any(data[start : start + count]):
+                    _refuse(f"operator {number} changes a variable")
+
+    def part(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        """The model of these operators, in this order, from and to these tensors (all are indices)."""
+        wires = [t for i in operators for row in self._wires[i] for t in row or ()]
+        used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
+        number = {t: k for k, t in enumerate(used)}
+        codes = list(dict.fromkeys(self._operators[i].unsigned(0) for i in operators))
+        # Buffer 0 is the empty one of all tensors that are computed.
+        sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
+        held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
+        writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
+        model, at = writer.table({0: (4, self._version), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
+        writer.root(model)
+        _tables(writer, at[1], [partial(self._code, writer, c) for c in codes])
+        graphs, slots = writer.offsets(1)
+        writer.point(at[2], graphs)
+        subgraph, own = writer.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
+        writer.point(slots[0], subgraph)
+        places = {b: k for k, b in enumerate(held)}
+        _tables(writer, own[0], [partial(self._tensor, writer, t, places) for t in used])
+        writer.point(own[1], writer.integers([number[t] for t in inputs]))
+        writer.point(own[2], writer.integers([number[t] for t in outputs]))
+        _tables(writer, own[3], [partial(self._operator, writer, i, codes, number) for i in operators])
+        writer.point(own[4], writer.text(self._graph.name))
+        _tables(writer, at[4], [partial(self._buffer, writer, b) for b in held])
+        return bytes(writer.data)
+
+    def _code(self, writer: FlatWriter, index: int) -> int:
+        return writer.copied_table(self._codes[index], 4, {1: writer.copy_vector(1, terminated=True)})
+
+    def _tensor(self, writer: FlatWriter, index: int, places: dict[int, int]) -> int:
+        source = self._tensors[index]
+        constant = self._graph.tensors[index].constant
+        values = {
+            _TYPE: (1, source.integer(_TYPE, 1)),
+            _BUFFER: (4, places[source.unsigned(_BUFFER)] if constant else 0),
+            _NAME: (4, 0),
+            _HAS_RANK: (1, source.integer(_HAS_RANK, 1)),
+        }
+        children: dict[int, Child] = {
+            _SHAPE: writer.copy_vector(4),
+            _SIGNATURE: writer.copy_vector(4),
+            _QUANTIZATION: lambda buffer, at: self._quantization(writer, buffer.table(at)),
+        }
+        there = {field: place for field in children if (place := slot(source, field)) is not None}
+        position, at = writer.table({**values, **dict.fromkeys(there, (4, 0))})
+        writer.point(at[_NAME], writer.text(self._graph.tensors[index].name))
+        for field, place in there.items():
+            writer.point(at[field], children[field](source.buffer, source.buffer.offset(place)))
+        return position
+
+    @staticmethod
+    def _quantization(writer: FlatWriter, table: Table) -> int:
+        children: dict[int, Child] = {field: writer.copy_vector(4) for field in (0, 1, 2)}
+        children[3] = writer.copy_vector(8)
+        kind = table.integer(4, 1)
+        if kind > 1 or (kind == 0 and slot(table, 5) is not None):
+            _refuse("it is quantised in a way that gnomon does not know")
+        raw = writer.copy_vector(1, alignment=16)
+        children[5] = lambda buffer, at: writer.copied_table(buffer.table(at), 1, {0: raw})
+        return writer.copied_table(table, 7, children)
+
+    def _operator(self, writer: FlatWriter, index: int, codes: list[int], number: dict[int, int]) -> int:
+        source = self._operators[index]
+        inputs, outputs, inner = self._wires[index]
+        kind = source.integer(3, 1) & 0xFF
+        values = {0: (4, codes.index(source.unsigned(0))), 1: (4, 0), 2: (4, 0), 6: (1, source.integer(6, 1))}
+        options, custom = slot(source, 4), slot(source, 5)
+        if options is not None:
+            values |= {3: (1, kind), 4: (4, 0)}
+        if custom is not None:
+            values[5] = (4, 0)
+        if inner is not None:
+            values[8] = (4, 0)
+        position, at = writer.table(values)
+        for field, wires in ((1, inputs), (2, outputs), (8, inner)):
+            if wires is not None:
+                writer.point(at[field], writer.integers([number.get(t, -1) for t in wires]))
+        if options is not None:
+            writer.point(at[4], self._options(writer, source.buffer.table(source.buffer.offset(options)), kind))
+        if custom is not None:
+            writer.point(at[5], writer.copy_vector(1)(source.buffer, source.buffer.offset(custom)))
+        return position
+
+    @staticmethod
+    def _options(writer: FlatWriter, table: Table, kind: int) -> int:
+        if not 0 < kind <= len(OPTION_FIELDS) or any(slot(table, f) is not None for f in OPTION_REFUSED.get(kind, ())):
+            _refuse(f"it has settings of operators that gnomon does not know (kind {kind})")
+        vectors = dict.fromkeys(OPTION_VECTORS.get(kind, ()), writer.copy_vector(4))
+        return writer.copied_table(table, OPTION_FIELDS[kind - 1], vectors)
+
+    def _buffer(self, writer: FlatWriter, index: int) -> int:
+        if index == 0:
+            return writer.table({})[0]
+        source = self._buffers[index]
+        data = source.buffer.data
+        offset, size = source.integer(1, 8), source.integer(2, 8)
+        if offset > 1:  # in files over 2 GB the weights lie behind the FlatBuffers part
+            if offset + size > len(data):
+                broken("a buffer lies out of the file")
+            payload = data[offset : offset + size]
+        else:
+            place = slot(source, 0)
+            start, size = (0, 0) if place is None else source.buffer.vector(source.buffer.offset(place), 1)
+            payload = data[start : start + size]
+        position, at = writer.table({0: (4, 0)})
+        writer.point(at[0], writer.vector(size, payload, 16))
+        return position
+
+
+def _tables(writer: FlatWriter, at: int, makers: Sequence[Callable[[], int]]) -> None:
+    """A vector of tables, led to by the offset at a position."""
+    position, slots = writer.offsets(len(makers))
+    writer.point(at, position)
+    for place, make in zip(slots, makers, strict=True):
+        writer.point(place, make())
+
+
+def _check(label: str, table: Table, refused: Mapping[int, tuple[int, str]]) -> None:
+    for field, (width, what) in refused.items():
+        if slot(table, field) is not None and (width == 0 or table.integer(field, width)):
+            _refuse(f"{label} stands for {what}")
+
+
+def _refuse(why: str) -> None:
+    raise ModelError(f"the TFLite model cannot be cut: {why}", hint=_HINT)
+
+
+class FlatCutter(Cutter):
+    """Cuts one TFLite model: weights are copied where they are read, with their quantisation.
+
+    The names of `graph.tensors` are made unique, because a chain of segments knows its tensors by their names; those
+    of the model's own inputs and outputs stay.
+    """
+
+    def __init__(self, path: Path | str, limits: Limits | None = None) -> None:
+        """Reads the model. Raises ModelError, also where it has variables, control flow or further subgraphs."""
+        limits = limits or Limits()
+        with model_errors(path):
+            data = read_regular(Path(path), limits.max_bytes)
+            graph = read_flat(data, Path(path).stem).graph
+            if graph.format != "tflite":
+                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
+            graph = _with_unique_names(graph)
+            self._source = FlatSource(data, graph)
+        super().__init__(graph)
+
+    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
+        """Write the operators as a TFLite model; ModelError where the file has what gnomon cannot copy."""
+        with model_errors(dest):
+            made = self._source.part(nodes, inputs, outputs)
+            temporary = dest.with_name(f".{dest.name}.{os.getpid()}")
+            try:
+                temporary.write_bytes(made)
+                temporary.replace(dest)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
+def _with_unique_names(graph: Graph) -> Graph:
+    outer = list(dict.fromkeys((*graph.inputs, *graph.outputs)))
+    own = [graph.tensors[t].name for t in outer]
+    if len(set(own)) < len(own):
+        raise ModelError(
+            "the TFLite model cannot be cut: two of its inputs and outputs have one name",
+            hint="name them apart when the model is exported",
+        )
+    order = [*outer, *(t for t in range(len(graph.tensors)) if t not in set(outer))]
+    names = unique_names([graph.tensors[t].name for t in order], ["tensor"] * len(order))
+    tensors = list(graph.tensors)
+    for t, name in zip(order, names, strict=True):
+        tensors[t] = replace(tensors[t], name=name)
+    return replace(graph, tensors=tuple(tensors))

@@ -1,0 +1,229 @@
+"""TFLite and Circle models as graphs. Circle's schema extends TFLite's, so that one reader does for both.
+
+The fields' numbers are those of ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``).
+Only the first subgraph is placed; the others are the bodies of control flow, or unused.
+
+Multiply-accumulates of TFLite and Circle operators, from the shapes of their tensors alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.formats.onert import operators as tflite_codes
+from gnomon.models.model import unique_names
+from gnomon.models.tflite.file import Buffer, Table, broken
+
+Shape = tuple[int, ...]
+
+
+def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], outputs: Sequence[int]) -> int | None:
+    """Multiply-accumulates of one operator; None where a shape that counts is not fixed.
+
+    `inputs` are in the operator's order, None for an absent one; `outputs` index into `tensors`.
+    """
+    rule = _RULES.get(kind)
+    if rule is None:
+        return 0
+    shapes = [None if t is None else t.shape for t in inputs]
+    result = tensors[outputs[0]].shape if outputs else None
+    data, weights = _data_and_weights(kind, shapes)
+    if not _fixed(data) or not _fixed(weights) or not _fixed(result):
+        return None
+    return rule(data or (), weights or (), result or ())
+
+
+def _data_and_weights(kind: str, shapes: Sequence[Shape | None]) -> tuple[Shape | None, Shape | None]:
+    if kind in {"TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"}:  # (output shape, weights, data)
+        return (shapes[2], shapes[1]) if len(shapes) > 2 else (None, None)
+    return (shapes[0], shapes[1]) if len(shapes) > 1 else (None, None)
+
+
+def _fixed(shape: Shape | None) -> bool:
+    return shape is not None and -1 not in shape
+
+
+def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [outputs, height, width, inputs of a group]."""
+    return math.prod(result) * math.prod(weights[1:])
+
+
+def _depthwise(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [1, height, width, channels]."""
+    return math.prod(result) * math.prod(weights[1:-1])
+
+
+def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [outputs, height, width, inputs]."""
+    return math.prod(data) * math.prod(weights[:-1])
+
+
+def _convolution_3d(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [depth, height, width, inputs, outputs]."""
+    return math.prod(result) * math.prod(weights[:-1])
+
+
+def _transposed_3d(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [depth, height, width, outputs, inputs]."""
+    return math.prod(data) * math.prod(weights[:-1])
+
+
+def _linear(data: Shape, weights: Shape, result: Shape) -> int:
+    """Weights [outputs, inputs]."""
+    return math.prod(result) * (weights[-1] if weights else 1)
+
+
+def _batch_matmul(data: Shape, weights: Shape, result: Shape) -> int:
+    """Left [.., m, k] or [.., k, m]; the result [.., m, n] says which of the two is k."""
+    if len(data) < 2 or len(result) < 2 or result[-2] == 0:
+        return 0
+    return math.prod(result) * (data[-1] * data[-2] // result[-2])
+
+
+_RULES = {
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "TRANSPOSE_CONV": _transposed,
+    "CONV_3D": _convolution_3d,
+    "CONV_3D_TRANSPOSE": _transposed_3d,
+    "FULLY_CONNECTED": _linear,
+    "BATCH_MATMUL": _batch_matmul,
+}
+
+
+MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
+_MAX_SIZE_BYTES = 1 << 62
+_MAX_RANK = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatModel:
+    """What a TFLite or Circle file holds: its first subgraph, and how many subgraphs there are."""
+
+    graph: Graph
+    subgraphs: int
+
+
+def read_flat(data: bytes, name: str) -> FlatModel:
+    """Reads a TFLite or Circle model. Raises ModelError where it is broken.
+
+    `name` is the graph's name where the file gives none.
+    """
+    if len(data) < 8 or data[4:8] not in MAGICS:
+        broken("it has neither TFLite's mark TFL3 nor Circle's CIR0")
+    model = Buffer(data).root()
+    subgraphs = model.tables(2)
+    if not subgraphs:
+        broken("it has no subgraph")
+    constant_buffers = [_holds_data(buffer, len(data)) for buffer in model.tables(4)]
+    codes = [_operator_type(code) for code in model.tables(1)]
+    graph = _Reader(subgraphs[0], codes, constant_buffers).graph(
+        name=name, kind=MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
+    )
+    return FlatModel(graph=graph, subgraphs=len(subgraphs))
+
+
+def _holds_data(buffer: Table, file_bytes: int) -> bool:
+    """Whether a buffer has content: in itself, or (in files over 2 GB) behind the FlatBuffers part."""
+    offset, size = buffer.integer(1, 8), buffer.integer(2, 8)
+    if offset > 1:
+        if offset + size > file_bytes:
+            broken("a buffer lies out of the file")
+        return size > 0
+    return buffer.byte_count(0) > 0
+
+
+def _operator_type(code: Table) -> str:
+    # The 8-bit field came first; one of the two may be left at 0, and 127 in it points to the other. Circle's
+    # own codes are below zero.
+    old, new = code.integer(0, 1), code.integer(3, 4)
+    number = min(old, new) if min(old, new) < 0 else max(old, new)
+    if number == tflite_codes.CUSTOM:
+        return code.text(1) or "CUSTOM"
+    return tflite_codes.OPERATOR_NAMES.get(number, f"BUILTIN_{number}")
+
+
+class _Reader:
+    def __init__(self, subgraph: Table, codes: list[str], constant_buffers: list[bool]) -> None:
+        self.subgraph = subgraph
+        self.codes = codes
+        self.constant_buffers = constant_buffers
+        self.tables = subgraph.tables(0)
+        self.variables = {i for i, table in enumerate(self.tables) if table.integer(5, 1)}
+
+    def graph(self, *, name: str, kind: str, digest: str) -> Graph:
+        inputs, outputs = self.indices(self.subgraph, 1), self.indices(self.subgraph, 2)
+        rows = [self.operator(table) for table in self.subgraph.tables(3)]
+        written = {index for _, _, results in rows for index in results}
+        fixed = written | set(inputs)
+        tensors = tuple(self.tensor(i, table, i in fixed) for i, table in enumerate(self.tables))
+        self.check_order(rows)
+        types = [kind_of for kind_of, _, _ in rows]
+        labels = unique_names([tensors[out[0]].name if out else "" for _, _, out in rows], types)
+        operators = tuple(
+            Operator(
+                index=index,
+                name=label,
+                type=kind_of,
+                inputs=tuple(i for i in sources if i >= 0),
+                outputs=results,
+                macs=macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results),
+            )
+            for index, (label, (kind_of, sources, results)) in enumerate(zip(labels, rows, strict=True))
+        )
+        return Graph(
+            name=self.subgraph.text(4) or name,
+            format=kind,
+            digest=digest,
+            tensors=tensors,
+            operators=operators,
+            inputs=inputs,
+            outputs=outputs,
+        )
+
+    def operator(self, table: Table) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        code = table.unsigned(0)
+        if code >= len(self.codes):
+            broken("an operator's code is not listed")
+        return self.codes[code], self.indices(table, 1, optional=True), self.indices(table, 2)
+
+    def indices(self, table: Table, field: int, *, optional: bool = False) -> tuple[int, ...]:
+        values = table.integers(field) or ()
+        low = -1 if optional else 0
+        if any(not low <= value < len(self.tables) for value in values):
+            broken("a tensor's index is out of range")
+        return values
+
+    def tensor(self, index: int, table: Table, fixed: bool) -> Tensor:
+        shape = table.integers(7) or table.integers(0) or ()
+        if len(shape) > _MAX_RANK or any(n < -1 for n in shape):
+            broken("a tensor's shape cannot be")
+        buffer = table.unsigned(2)
+        if buffer and buffer >= len(self.constant_buffers):
+            broken("a tensor's buffer is not listed")
+        kind = table.integer(1, 1)
+        size = None if -1 in shape else tflite_codes.size_bytes(kind, math.prod(shape))
+        if size is not None and size > _MAX_SIZE_BYTES:
+            broken("a tensor is larger than any memory")
+        return Tensor(
+            name=table.text(3) or f"tensor_{index}",
+            shape=shape,
+            dtype=tflite_codes.type_name(kind),
+            size_bytes=size,
+            constant=not fixed and buffer < len(self.constant_buffers) and self.constant_buffers[buffer],
+        )
+
+    def check_order(self, rows: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
+        """Operators stand in execution order, and each tensor is written once (variables excepted)."""
+        pending = {i for _, _, results in rows for i in results} - self.variables
+        for _, sources, results in rows:
+            if pending.intersection(sources):
+                broken("an operator reads a tensor that a later one writes")
+            for index in set(results) - self.variables:
+                if index not in pending:
+                    broken("a tensor is written twice")
+                pending.discard(index)

@@ -1,0 +1,162 @@
+"""A page of text on a terminal: sentences, tables and lists, readable without colour and in 80 columns.
+
+Texts of foreign origin made safe to show, and numbers made safe for JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends.
+
+    Names in a model file come from anywhere: they shall not steer a terminal, reorder its text or break a table.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or (lines and c == "\n") else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def shorten(text: str, width: int) -> str:
+    """The text cleaned, in at most `width` characters: the middle gives way, since names differ at their ends."""
+    text = clean(text)
+    if len(text) <= width:
+        return text
+    head = (width - 2) // 2
+    return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
+
+
+def finite(value: Any) -> Any:
+    """JSON values of a value: tuples become lists, numbers that are not finite None, mapping keys texts."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+_WIDEST = 120
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table. Numbers are aligned to the right and never shortened; texts have at least `least` columns.
+
+    A text is shortened in its middle to `most` columns at once, and further where the table does not fit.
+    """
+
+    title: str
+    number: bool = True
+    least: int = 12
+    most: int = 48
+
+
+class Page:
+    """Writes to a file, by default the standard output; every text is cleaned of control characters.
+
+    `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal.
+    """
+
+    def __init__(self, file: IO[str] | None = None, *, width: int | None = None) -> None:
+        target = file or sys.stdout
+        self._console = Console(file=target, width=width, highlight=False, markup=False, emoji=False)
+        if width is None:
+            width = self._console.width if target.isatty() else 100
+        self.width = max(40, min(width, _WIDEST))
+
+    def headline(self, sentence: str) -> None:
+        """The answer."""
+        self._wrapped(sentence, style="bold")
+
+    def heading(self, title: str) -> None:
+        """A title, with an empty line above."""
+        self._print("")
+        self._wrapped(title, style="bold")
+
+    def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
+        """A sentence, wrapped between words."""
+        self._wrapped(sentence, first=" " * indent, style=style)
+
+    def path(self, label: str, path: str) -> None:
+        """A labelled path or command, never wrapped, so that it can be copied."""
+        self._print(f"  {label:<8} {clean(path)}")
+
+    def item(self, text: str, advice: str = "") -> None:
+        """A point of a list, and what to do about it."""
+        self._wrapped(text, first=" - ", later="   ")
+        if advice:
+            self._wrapped(advice, first="   -> ", later="      ")
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[str]],
+        *,
+        split: int = 0,
+        bold: frozenset[int] = frozenset(),
+    ) -> None:
+        """A table. One that does not fit is split before column `split` (if not 0), the first column being repeated.
+
+        `bold` are the numbers of rows to stress.
+        """
+        cells = [[shorten(cell, columns[k].most) for k, cell in enumerate(row)] for row in rows]
+        if not split or sum(_widths(columns, cells)) + len(_GAP) * (len(columns) - 1) < self.width:
+            self._table(columns, cells, bold)
+            return
+        self._table(columns[:split], [row[:split] for row in cells], bold)
+        self._print("")
+        self._table([columns[0], *columns[split:]], [[row[0], *row[split:]] for row in cells], bold)
+
+    def _table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], bold: frozenset[int]) -> None:
+        widths = _widths(columns, rows)
+        least = [w if c.number else min(w, max(c.least, len(c.title))) for c, w in zip(columns, widths, strict=True)]
+        while sum(widths) + len(_GAP) * (len(widths) - 1) >= self.width and widths != least:
+            widest = max((k for k in range(len(widths)) if widths[k] > least[k]), key=lambda k: widths[k])
+            widths[widest] -= 1
+        lines = [
+            [c.title for c in columns],
+            *([shorten(cell, w) for cell, w in zip(row, widths, strict=True)] for row in rows),
+        ]
+        for number, row in enumerate(lines):
+            padded = (_padded(cell, w, c) for cell, w, c in zip(row, widths, columns, strict=True))
+            style = "dim" if number == 0 else "bold" if number - 1 in bold else ""
+            self._print((" " + _GAP.join(padded)).rstrip(), style=style)
+
+    def _wrapped(self, text: str, *, first: str = "", later: str | None = None, style: str = "") -> None:
+        room = textwrap.TextWrapper(
+            width=self.width,
+            initial_indent=first,
+            subsequent_indent=first if later is None else later,
+            break_on_hyphens=False,
+        )
+        for line in room.wrap(clean(text)) or [""]:
+            self._print(line.rstrip(), style=style)
+
+    def _print(self, line: str, *, style: str = "") -> None:
+        self._console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max([cell_len(c.title), *(cell_len(row[k]) for row in rows)]) for k, c in enumerate(columns)]
+
+
+def _padded(cell: str, width: int, column: Column) -> str:
+    space = " " * max(0, width - cell_len(cell))
+    return space + cell if column.number else cell + space

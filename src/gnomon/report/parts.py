@@ -1,0 +1,260 @@
+"""Parts that several reports have.
+
+Assignments in few words.
+
+Words that the reports of search spaces have in common: shares, swaps, failures, and the counts of networks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Page, clean
+
+_LONGEST = 300
+"""Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
+
+
+def model_line(document: dict[str, Any]) -> str:
+    """The model, the machine and the runtimes in one sentence."""
+    model = document["model"]
+    macs = "" if model["macs"] is None else f", {units.count(model['macs'])} multiply-accumulates"
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
+    name = Path(model["path"]).name
+    return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}, with {versions}."
+
+
+def failure_text(failure: dict[str, Any]) -> str:
+    """A failure in one line, with the end of what the process said where it died."""
+    text = f"{failure['kind']} at {failure['stage']}: {failure['message']}"
+    tail = failure["log_tail"].strip().splitlines()
+    return f"{text} ({tail[-1].strip()[:160]})" if tail and failure["kind"] in ("crash", "hang", "memory") else text
+
+
+def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = ()) -> None:
+    """What was left out, and why; `known` names were told already."""
+    told = [row for row in rows if row["name"] not in known]
+    if not told:
+        return
+    page.heading("Left out")
+    for row in told:
+        reason = " ".join(row["reason"].split())
+        page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
+
+
+_FIRST = frozenset({"clocks-disagree", "medians-disagree"})
+"""Kinds of doubts about the answer itself, which stand under it."""
+
+_NARROW = 1.04
+"""How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
+
+
+CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
+"""Names of the clocks that decide."""
+
+
+def bounds(found: dict[str, Any]) -> str:
+    """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
+    low, high = found["low"], found["high"]
+    if low is None or high is None or not math.isfinite(high):
+        return "[unknown]"
+    return f"[{units.digits(low)}, {units.digits(high)}]"
+
+
+def counted(summaries: list[dict[str, Any]]) -> str:
+    """How many processes and samples each of several summaries is of: "3 to 6 processes, 40 to 900 samples each"."""
+    processes, samples = ([s[key] for s in summaries] for key in ("processes", "n"))
+    return f"{_range(processes, 'process', 'processes')}, {_range(samples, 'sample', 'samples')} each"
+
+
+def _range(counts: list[int], one: str, many: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low} to {high} {many}" if low < high else f"{high} {one if high == 1 else many}"
+
+
+def first_warnings(rows: list[dict[str, str]], page: Page) -> None:
+    """The doubts about the answer itself, which stand in the first lines."""
+    for row in rows:
+        if row["kind"] in _FIRST:
+            page.item(f"Warning: {row['message']}.", row["hint"])
+
+
+def certainty(compared: list[tuple[str, dict[str, Any] | None]], best: str, processes: int, page: Page) -> None:
+    """Which differences from the best stay open, by label and comparison, and how to get certainty.
+
+    A tie whose interval is narrow is certain: the two are equally fast.
+    """
+    unsure = [label for label, found in compared if found and found["verdict"] == "tie" and not _is_narrow(found)]
+    if unsure:
+        page.item(
+            f"Not certain: whether {' or '.join(unsure)} is as fast as {best} or faster.",
+            f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine.",
+        )
+
+
+def _is_narrow(found: dict[str, Any]) -> bool:
+    return bool(found["low"] and found["high"] and found["high"] <= _NARROW * found["low"])
+
+
+def doubts(rows: list[dict[str, str]], page: Page) -> None:
+    """What speaks against trusting the figures, but for what stands in the first lines."""
+    rows = [row for row in rows if row["kind"] not in _FIRST]
+    if not rows:
+        return
+    page.heading("Doubts")
+    for row in rows:
+        message = row["message"]
+        page.item(message[:1].upper() + message[1:] + ".", row["hint"])
+
+
+def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
+    """Where everything is kept, and how long it took. `own_record`: the record was named by an option."""
+    page.path("record", document["record"])
+    where = f" --record {shlex.quote(document['record'])}" if own_record else ""
+    page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
+    known = "what the record held" if document["format"] == "gnomon-pareto" else "an interrupted run"
+    went_on = f", going on from {known}" if document["resumed"] else ""
+    waited_s = document.get("waited_s", 0.0)
+    waited = f" and waited {units.duration(waited_s)} for the device" if waited_s >= 1 else ""
+    page.line(f"Took {units.duration(document['seconds'])}{waited}{went_on}.", indent=2)
+
+
+def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
+    """Runs of equal backend: (first, last, backend), both ends included; "-" where there is none."""
+    made: list[tuple[int, int, str]] = []
+    for index, backend in enumerate(assignment):
+        name = backend or "-"
+        if made and made[-1][2] == name:
+            made[-1] = (made[-1][0], index, name)
+        else:
+            made.append((index, index, name))
+    return made
+
+
+def numbers(indices: Sequence[int], *, most: int = 12) -> str:
+    """Ascending indices as "0-2, 5, 7-9"; beyond `most` runs only how many more there are."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    told = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
+    more = sum(b - a + 1 for a, b in runs[most:])
+    return ", ".join(told) + (f" and {more} more" if more else "")
+
+
+def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
+    """ "0-2 cpu   3-26 ruy   27-28 cpu"; beyond `most` runs, how many operators each backend has."""
+    runs = spans(assignment)
+    if len(runs) <= most:
+        return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
+    counts: dict[str, int] = {}
+    for a, b, name in runs:
+        counts[name] = counts.get(name, 0) + b - a + 1
+    told = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+    return f"{told}, in {len(runs)} stretches"
+
+
+_MOST_NAMES = 6
+_BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))")
+"""Spaces between a number and its unit, and between groups of digits: no line ends there."""
+
+
+def say(page: Page, sentence: str, *, answer: bool = False, indent: int = 0) -> None:
+    """A sentence as `Page.line` and `Page.headline` write it, without tearing a number from its unit."""
+    held = _BOUND.sub("\0", clean(sentence))  # what is clean has no such character
+    for line in textwrap.wrap(held, page.width - indent, break_on_hyphens=False):
+        told = line.replace("\0", " ")
+        if answer:
+            page.headline(told)
+        else:
+            page.line(told, indent=indent)
+
+
+def row(page: Page, label: str, items: Sequence[str], *, indent: int = 0) -> None:
+    """A label and items after commas, over as many lines as it takes; none ends inside of an item."""
+    held = ", ".join(clean(item).replace(" ", "\0") for item in items)
+    for line in textwrap.wrap(label + held, page.width - indent, break_on_hyphens=False):
+        page.line(line.replace("\0", " "), indent=indent)
+
+
+def percent(share: float | None) -> str:
+    """A share of images, such as an accuracy: "91.3 %"; "-" where there is none."""
+    return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"
+
+
+def points(share: float | None) -> str:
+    """A share without its unit: "91.3"; "-" where there is none."""
+    return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f}"
+
+
+def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+    """Names in a row: "a, b and c"; of more than `most` only how many more there are."""
+    if len(names) > most:
+        return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def swap_words(family: Mapping[str, Any], primitives: Sequence[str]) -> str:
+    """What a network has where its family's default has another primitive: "cell 2: 7x7, expansion 4"."""
+    meanings = {one["name"]: one["meaning"] for one in family.get("primitives", ())}
+    default = family.get("default")
+    apart = [(place, name) for place, name in enumerate(primitives) if name != default]
+    if not apart:
+        return "the default"
+    if len(apart) > 1:
+        return f"{len(apart)} cell groups"
+    place, name = apart[0]
+    return f"cell {place}: {meanings.get(name) or name}"
+
+
+def is_single(families: Mapping[str, Mapping[str, Any]], primitives: Sequence[str]) -> bool:
+    """Whether a network is a family's default, or differs from it in one cell group alone."""
+    family = family_of(families, primitives)
+    return bool(family) and sum(name != families[family]["default"] for name in primitives) <= 1
+
+
+def family_of(families: Mapping[str, Mapping[str, Any]], primitives: Sequence[str]) -> str:
+    """The family that all primitives of a network are of; an empty text where there is none."""
+    for name, family in families.items():
+        if set(primitives) <= {one["name"] for one in family["primitives"]}:
+            return name
+    return ""
+
+
+def networks(digits: str) -> str:
+    """A count of networks, given in digits: "130 321", "1.23e15"."""
+    if not digits.isdecimal():
+        return digits
+    return f"{int(digits):,}".replace(",", " ") if len(digits) <= 9 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
+
+
+def part(after: str, before: str) -> str:
+    """The share of networks that are left: "7.7 %"; "-" where the counts are none."""
+    if not (after.isdecimal() and before.isdecimal()) or len(before + after) > 300 or not int(before):
+        return "-"
+    share = 100 * int(after) / int(before)
+    return f"{share:.1f} %" if share >= 0.1 or not share else f"{share:.1g} %" if share >= 1e-4 else f"{share:.0e} %"
+
+
+def failures(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The networks that failed, by reason, the most frequent reason first; each reason is a sentence."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(sentence(row["reason"]), []).append(row["network"])
+    return sorted(found.items(), key=lambda item: -len(item[1]))
+
+
+def sentence(text: str) -> str:
+    """A text with a full stop."""
+    text = text.strip() or "no reason was told"
+    return text if text.endswith((".", "!", "?")) else text + "."

@@ -1,0 +1,1 @@
+"""What all measuring jobs share: the model, the targets, the reference, the contest of plans, the package."""

@@ -1,0 +1,299 @@
+"""What many small models are measured beside: the empty graph, which every call holds, and an anchor against drift.
+
+What many small models took: one number a process, an interval, and the drift of the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnomon.core.stats import Block, median, quantile, summarise
+from gnomon.errors import MeasurementError
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Clock, Effort, cpu_tells
+from gnomon.models.units import write_unit
+from gnomon.session.bench import Bench, Placed
+from gnomon.session.contender import blocks
+from gnomon.session.targets import describe
+from gnomon.spaces.latency_table import STABLE, Table
+from gnomon.spaces.unit import Unit, empty
+
+QUIET = 0.1
+"""The share of a process's calls that count: neighbours only ever add to a call, also to its CPU time, as they share
+caches and cores with it. The lower decile is where a call is that they left alone."""
+
+_MEDIAN = math.sqrt(math.pi / 2)
+"""The standard error of a median over that of a mean, of normal values."""
+
+_UNSEEN = 0.02
+"""The relative standard error of an anchor of which one process alone is known."""
+
+_LEAST_NOISE = 0.02
+"""What else shares its process moves an anchor by as much as twice this, which is no drift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A call of a model, or why there is none (`reason`).
+
+    `call_s` is the median over processes of the lower decile of their calls, `low_s` and `high_s` its 95 % interval
+    (None: not known), all brought to the speed of the reference by `drift`. `samples` are the raw seconds of calls by
+    process and block. `at_s` is when the last was taken, seconds since 1970.
+    """
+
+    reason: str = ""
+    at_s: float = 0.0
+    call_s: float = 0.0
+    low_s: float | None = None
+    high_s: float | None = None
+    drift: float = 1.0
+    processes: int = 0
+    samples: Mapping[str, Sequence[float]]
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval over the call's time; infinity where it is not known."""
+        if self.low_s is None or self.high_s is None:
+            return math.inf
+        return (self.high_s - self.low_s) / 2 / self.call_s
+
+
+def levels_of(measured: Measured, clock: Clock) -> dict[int, float]:
+    """By process, the lower decile of its calls in seconds."""
+    by_process: dict[int, list[float]] = {}
+    for block in blocks(measured, clock):
+        by_process.setdefault(block.process, []).extend(block.values_s)
+    return {process: quantile(values, QUIET) for process, values in by_process.items()}
+
+
+def moments_of(measured: Measured) -> dict[int, float]:
+    """By process, when it was measured: the mean of its blocks' times, seconds since 1970."""
+    seen: dict[int, list[float]] = {}
+    for run in measured.runs:
+        if run.samples is not None:
+            seen.setdefault(run.process, []).append(run.started_at_s)
+    return {process: sum(times) / len(times) for process, times in seen.items()}
+
+
+def timed(
+    measured: Measured,
+    clock: Clock,
+    *,
+    reference_s: Sequence[float] = (),
+    anchors: Iterable[Measured] = (),
+    sitting: int = 1 << 16,
+) -> Timed:
+    """What was measured of a model, at the speed at which the anchor took `reference_s` (by process).
+
+    `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
+    that is nearest to it in time. Every `sitting` processes, as they follow in time, have a drift of their own.
+    """
+    if not measured.ok:
+        at_s = max((run.started_at_s for run in measured.runs), default=0.0)
+        return Timed(reason=describe(measured.failure), at_s=at_s, samples={})
+    levels, moments, seen = levels_of(measured, clock), moments_of(measured), _seen(anchors, clock)
+    order = sorted(levels, key=lambda process: moments[process])
+    brought: dict[int, float] = {}
+    for start in range(0, len(order), sitting):
+        part = order[start : start + sitting]
+        factor = drift(reference_s, _nearest([moments[process] for process in part], seen))
+        brought |= {process: levels[process] * factor for process in part}
+    told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
+    call_s = median(list(brought.values()))
+    known = told.low_s > 0 and math.isfinite(told.high_s)
+    return Timed(
+        at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
+        call_s=call_s,
+        low_s=min(told.low_s, call_s) if known else None,
+        high_s=max(told.high_s, call_s) if known else None,
+        drift=call_s / median(list(levels.values())),
+        processes=len(levels),
+        samples={f"{b.process}/{b.block}": b.values_s for b in blocks(measured, clock)},
+    )
+
+
+def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
+    """The factor that brings times to the speed of the reference, by what the anchor took then and takes beside them.
+
+    Shrunk by the anchor's own noise, so that a machine which keeps its speed gets no noise added: a ratio within two
+    standard errors is none, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
+    """
+    if not reference_s or not beside_s:
+        return 1.0
+    then, now = np.log(reference_s), np.log(beside_s)
+    log = float(np.median(then) - np.median(now))
+    noise = max(math.hypot(_error(then), _error(now)), _LEAST_NOISE)
+    kept = max(0.0, 1 - (2 * noise / log) ** 2) if log else 0.0
+    return math.exp(kept * log)
+
+
+def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """The standard error of their median."""
+    if logs.size < 2:
+        return _UNSEEN
+    return _MEDIAN * float(logs.std(ddof=1)) / math.sqrt(logs.size)
+
+
+def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]]:
+    """When each process of the anchor was measured, and its level."""
+    seen: list[tuple[float, float]] = []
+    for anchor in anchors:
+        if anchor.ok:
+            moments, levels = moments_of(anchor), levels_of(anchor, clock)
+            seen += [(moments[p], levels[p]) for p in levels]
+    return seen
+
+
+def _nearest(moments: Iterable[float], seen: Sequence[tuple[float, float]]) -> list[float]:
+    """The levels of the anchor's processes that are nearest to these moments, each once."""
+    if not seen:
+        return []
+    found = {min(seen, key=lambda one: abs(one[0] - at_s)) for at_s in moments}
+    return [level for _, level in sorted(found)]
+
+
+_MORE = 2
+"""Processes of the empty graph and of the anchor's reference beyond those of units, which all rest on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """What all models are measured beside: the anchor, and the empty graph, whose time every call holds.
+
+    `reference_s` are the anchor's calls by process at the speed to which all times are brought.
+    """
+
+    unit: Unit
+    anchor: Candidate
+    clock: Clock
+    overhead_s: float
+    reference_s: tuple[float, ...]
+
+
+def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
+    """Measure the empty graph and the anchor: that of a table, with its speed as reference, else the middle unit.
+
+    What the record holds of an interrupted campaign is not measured again. MeasurementError where they do not run.
+    """
+    unit = _anchor_of(units, table)
+    first = placed_unit(bench, empty((1, 1, 1, 1)), "empty")
+    second = placed_unit(bench, unit, f"anchor-{unit.id}")
+    processes = bench.request.effort.processes_least + _MORE
+    effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
+    measured = bench.runner.measure("gauge", [first.candidate, second.candidate], effort)
+    for what, placed in (("empty graph", first), ("anchor", second)):
+        if not measured[placed.key].ok:
+            raise MeasurementError(
+                f"{bench.runtime.name} does not run the {what}: {describe(measured[placed.key].failure)}",
+                hint="Without it no time can be trusted. Try another runtime with --runtime.",
+            )
+    wall = table is not None and table.manifest.clock == "wall"
+    clock: Clock = "wall" if wall else clock_of(bench, list(measured.values()))
+    own = tuple(levels_of(measured[second.key], clock).values())
+    overhead = timed(measured[first.key], clock)
+    known = table.manifest.anchor_calls_s if table is not None else ()
+    return Gauge(
+        unit=unit,
+        anchor=second.candidate,
+        clock=clock,
+        overhead_s=overhead.call_s,
+        reference_s=tuple(known) or own,
+    )
+
+
+def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
+    """CPU time where one thread was asked for and it tells all, else wall time."""
+    one = bench.request.wish.threads == 1
+    return "cpu" if one and all(cpu_tells(m.runs) for m in measured if m.ok) else "wall"
+
+
+def placed_unit(bench: Bench, unit: Unit, key: str) -> Placed:
+    """A unit as a model on the device. Raises GnomonError."""
+    path = bench.folder / f"{key}.onnx"
+    write_unit(unit, path, seed=bench.request.seed)
+    return bench.place(key, path)
+
+
+def measure_beside_gauge(
+    bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, again: bool = False
+) -> dict[str, Timed]:
+    """Measure models beside fresh runs of the anchor; `again` takes as many processes once more.
+
+    At most `effort.together` - 1 models at once. Where the record holds all of them, nothing is measured.
+    """
+    if not placed:
+        return {}
+    effort = bench.request.effort
+    sitting = effort.processes_least
+    if again:
+        twice = 2 * effort.processes_least
+        effort = replace(effort, processes_least=twice, processes_most=twice)
+    if all(_is_known(bench, p, effort) for p in placed):
+        found = {p.key: bench.runner.known(p.key) for p in placed}
+    else:
+        beside = _next_anchor(bench, gauge, sitting if again else 0)
+        found = bench.runner.measure(stage, [beside, *(p.candidate for p in placed)], effort)
+    anchors = [bench.runner.known(key) for key in _anchors(bench, gauge)]
+    return {
+        p.key: timed(found[p.key], gauge.clock, reference_s=gauge.reference_s, anchors=anchors, sitting=sitting)
+        for p in placed
+    }
+
+
+def shaky(one: Timed, processes: int) -> bool:
+    """Whether a model that runs is not known well enough, and was seen in no more than these processes."""
+    return not one.reason and one.half_width > STABLE and one.processes <= processes
+
+
+def _anchor_of(units: Sequence[Unit], table: Table | None) -> Unit:
+    """The unit that a table has as its anchor, else the middle one by the numbers that it reads and makes."""
+    if table is not None and table.manifest.anchor:
+        for unit in (*units, *(row.unit for row in table.rows)):
+            if unit.id == table.manifest.anchor:
+                return unit
+        raise MeasurementError(
+            f"the table's anchor, the unit {table.manifest.anchor}, is neither in the table nor in the space",
+            hint="Build a new table: give --out another path.",
+        )
+    return by_size(units)[len(units) // 2]
+
+
+def by_size(units: Sequence[Unit]) -> list[Unit]:
+    """Units by the numbers that they read and make, once for each layer; an anchor is one from the middle."""
+    return sorted(units, key=lambda unit: (_size(unit), unit.id))
+
+
+def _size(unit: Unit) -> int:
+    return (sum(map(math.prod, unit.inputs)) + math.prod(unit.output)) * len(unit.layers)
+
+
+def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
+    """Whether the record holds all visits to a model, or a failure that is final."""
+    known = bench.runner.known(placed.key)
+    visits = {(run.process, run.block) for run in known.runs if run.samples is not None}
+    wanted = itertools.product(range(effort.processes_least), range(effort.rounds))
+    return known.failure is not None or visits.issuperset(wanted)
+
+
+def _anchors(bench: Bench, gauge: Gauge) -> Iterator[str]:
+    """The names of the anchor's runs beside others, of this time and of those that the record holds."""
+    yield gauge.anchor.key
+    number = 0
+    while bench.runner.known(f"{gauge.anchor.key}/{number}").runs:
+        yield f"{gauge.anchor.key}/{number}"
+        number += 1
+
+
+def _next_anchor(bench: Bench, gauge: Gauge, processes: int) -> Candidate:
+    """The anchor under a name of which so many processes are known: a fresh one, unless the last has exactly those."""
+    names = list(_anchors(bench, gauge))[1:]
+    if names and processes:
+        last = bench.runner.known(names[-1])
+        if last.ok and {run.process for run in last.runs} == set(range(processes)):
+            return replace(gauge.anchor, key=names[-1])
+    return replace(gauge.anchor, key=f"{gauge.anchor.key}/{len(names)}")

@@ -1,0 +1,238 @@
+"""A bench: many small models on one device in one configuration of one runtime, side by side in one campaign.
+
+A lab holds one model and what runs it. A bench is for jobs whose choices are models of their own: the units of a
+search space, and whole nets of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gnomon
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Context
+from gnomon.devices.base import DeviceInfo
+from gnomon.devices.opening import opened
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.measure.campaign import CampaignRunner, Candidate, Question
+from gnomon.measure.link import AgentLink
+from gnomon.measure.progress import Watch
+from gnomon.models.load import convert, load, reachable
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime
+from gnomon.runtimes.registry import chosen_runtimes
+from gnomon.session import replay as recall
+from gnomon.session.kernels import Sources
+from gnomon.session.model import place_model
+from gnomon.session.request import Request, link_to, machine_of
+from gnomon.session.targets import Missing, equip
+from gnomon.spaces.unit import Net
+from gnomon.store.sqlite import SqliteStore
+from gnomon.system.process import guarded_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A model on the bench: what it is called there, its graph as the runtime loads it, and how it is measured."""
+
+    key: str
+    graph: Graph
+    candidate: Candidate
+
+    @property
+    def sources(self) -> Sources:
+        """Finds the operator that a profiler's name means."""
+        return Sources(self.graph)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """An open bench. Made by `open_bench`, which also closes it.
+
+    `folder` is on this machine and goes away with the bench. `missing` are the runtimes that were left out.
+    """
+
+    request: Request
+    folder: Path
+    device: DeviceInfo
+    push: Callable[[Path, str], str]
+    link: AgentLink
+    runner: CampaignRunner
+    runtime: Runtime
+    probe: Probe
+    configuration: Configuration
+    missing: Sequence[Missing]
+
+    def place(self, key: str, path: Path) -> Placed:
+        """Bring an ONNX model to the device, converted where the runtime loads another format.
+
+        Raises GnomonError: the model cannot be read or converted.
+        """
+        return self.put(key, load(path), path)
+
+    def put(self, key: str, model: Model, path: Path) -> Placed:
+        """As `place`, of a model that was read already: where inner shapes do not count, reading them can be spared.
+
+        Raises GnomonError: the model cannot be converted.
+        """
+        placed = place_model(model, path, _keyed(self.push, key))
+        if model.graph.format not in self.runtime.formats:
+            wanted = sorted(self.runtime.formats & reachable(model.graph.format))[0]
+            folder = self.folder / f"converted-{key}"
+            folder.mkdir()
+            converted = convert(model, path, wanted, folder)
+            where = self.push(folder, f"{key}-converted")
+            placed = PlacedModel(
+                graph=converted.graph,
+                path=f"{where}/{converted.path.relative_to(folder)}",
+                inputs=placed.inputs,
+                outputs=placed.outputs,
+            )
+        return Placed(key=key, graph=placed.graph, candidate=self._candidate(key, placed, model.graph))
+
+    def _candidate(self, key: str, placed: PlacedModel, graph: Graph) -> Candidate:
+        tensors = {
+            graph.tensors[index].name: {
+                "shape": list(graph.tensors[index].shape or ()),
+                "dtype": graph.tensors[index].dtype,
+            }
+            for index in (*graph.inputs, *graph.outputs)
+        }
+        job = {
+            "tensors": tensors,
+            "feeds": {name: {} for name in placed.inputs},
+            "outputs": list(placed.outputs),
+            "seed": self.request.seed,
+            "segments": [self.runtime.segment(placed, self.configuration, {})],
+        }
+        # Each model is its own reference: there is no other that its outputs could be compared with. Starting a
+        # process takes longer than a visit to a small model, so that those of a session share one.
+        return Candidate(
+            key=key, job=job, environment=self.configuration.environment, check=False, process=self.configuration.name
+        )
+
+
+@contextmanager
+def open_bench(
+    request: Request,
+    *,
+    kind: str,
+    subject: str,
+    question: Mapping[str, Any],
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[Bench]:
+    """Open device, runtime and record for many models, and close them again.
+
+    `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
+    same, so that one that was interrupted goes on. The runtime is the one that is named, or the only one there is.
+    Raises GnomonError.
+    """
+    with ExitStack() as stack:
+        runtimes = chosen_runtimes(request.runtimes, "onnx")
+        store = stack.enter_context(SqliteStore.open(request.record))
+        device = stack.enter_context(opened(request.device, on_wait=tell))
+        link = stack.enter_context(
+            link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device))
+        )
+        probes, missing = equip(link, runtimes, request.device, tell)
+        runtime = _only(runtimes, probes, missing)
+        configuration = _configuration(runtime, probes[runtime.name], request)
+        request = replace(request, runtimes=(runtime.name,))
+        runner = CampaignRunner(
+            link,
+            store,
+            Question(
+                kind=kind,
+                context=_context(request, subject, link, runtime, probes[runtime.name]),
+                details={
+                    **question,
+                    "configurations": [configuration.name],
+                    "options": dict(configuration.options),
+                    "settings": recall.settings_of(request.device),
+                },
+            ),
+            watch=watch,
+            fresh=request.fresh,
+        )
+        bench = Bench(
+            request=request,
+            folder=stack.enter_context(guarded_folder("gnomon-bench-")),
+            device=link.info,
+            push=device.push,
+            link=link,
+            runner=runner,
+            runtime=runtime,
+            probe=probes[runtime.name],
+            configuration=configuration,
+            missing=missing,
+        )
+        try:
+            yield bench
+        except DeviceError as error:
+            error.met = True
+            raise
+
+
+def net_digest(net: Net) -> str:
+    """Names a net by what it is made of: the same name never means another net, whatever becomes of its space."""
+    nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
+    return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
+
+
+def _only(runtimes: tuple[Runtime, ...], probes: Mapping[str, Probe], missing: Sequence[Missing]) -> Runtime:
+    """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
+    present = [r for r in runtimes if r.name in probes and r.formats & reachable("onnx")]
+    if not present:
+        told = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none takes ONNX models"
+        hints = " ".join(dict.fromkeys(m.hint for m in missing if m.hint))
+        raise RuntimeMissingError(f"no runtime is there to measure with ({told})", hint=hints or "Install one.")
+    if len(present) > 1:
+        raise UsageError(
+            f"{', '.join(r.name for r in present)} are there, and a table is of one runtime",
+            hint=f"Name it: --runtime {present[0].name}.",
+        )
+    return present[0]
+
+
+def _configuration(runtime: Runtime, probe: Probe, request: Request) -> Configuration:
+    """The one configuration that is wished for; UsageError where the wish leaves several."""
+    found = runtime.configurations(probe, request.wish)
+    if request.wish.environments:
+        found = tuple(c for c in found if c.environment)
+    if request.wish.precisions:
+        found = tuple(c for c in found if c.precision in request.wish.precisions)
+    if request.wish.backends:
+        found = tuple(c for c in found if set(c.backends) & set(request.wish.backends))
+    if not found:
+        raise UsageError(
+            f"{runtime.name} has no such configuration here", hint="Leave out --precision, --env or --backend."
+        )
+    narrowed = request.wish.environments or request.wish.precisions or request.wish.backends
+    if len(found) > 1 and narrowed:
+        names = ", ".join(c.name for c in found)
+        raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
+    return found[0]
+
+
+def _keyed(push: Callable[[Path, str], str], key: str) -> Callable[[Path, str], str]:
+    return lambda path, name: push(path, f"{key}-{name}")
+
+
+def _context(request: Request, subject: str, link: AgentLink, runtime: Runtime, probe: Probe) -> Context:
+    """What must be equal for runs to be compared."""
+    return Context(
+        device=link.info.fingerprint,
+        versions={runtime.name: probe.version},
+        model_digest=hashlib.sha256(subject.encode()).hexdigest(),
+        model_name=subject,
+        options={"threads": request.wish.threads, "backends": list(request.wish.backends)},
+        seed=request.seed,
+        gnomon_version=gnomon.__version__,
+    )

@@ -1,0 +1,205 @@
+"""A contender: an assignment that is measured as a whole, so that the fastest can be chosen by proof.
+
+Measuring beside an anchor: the speed of a machine drifts, the ratio of two things measured together does not.
+
+The first measurement of every job: the model whole, on each single backend, without profiler and then with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gnomon.core.brief import brief
+from gnomon.core.graph import Graph
+from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, median, quantile, summarise
+from gnomon.errors import MeasurementError
+from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
+from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
+from gnomon.runtimes.base import Configuration
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import Missing, Target, describe
+
+Kind = Literal["single", "plan", "greedy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A stretch of the model in one configuration: operator index -> backend; `operators` in execution order."""
+
+    target: Target
+    operators: tuple[int, ...]
+    backends: Mapping[int, str]
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that runs the part."""
+        return self.target.configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A complete assignment: its parts in order, what it is, and the time predicted for it (None: nothing was)."""
+
+    key: str
+    label: str
+    kind: Kind
+    parts: tuple[Part, ...]
+    candidate: Candidate
+    predicted_s: float | None = None
+
+    __repr__ = brief
+
+    @property
+    def graph(self) -> Graph:
+        """The graph whose operators it assigns: the user's own, or that of the model as it was converted."""
+        return self.parts[0].target.placed.graph
+
+    @property
+    def backends(self) -> dict[int, str]:
+        """Operator index -> backend, over all parts."""
+        return {index: backend for part in self.parts for index, backend in part.backends.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """A contender with what was measured of it: `against_best` compares it with the best single one."""
+
+    contender: Contender
+    measured: Measured
+    summary: Summary | None
+    cpu: Summary | None
+    against_best: Comparison | None
+
+    __repr__ = brief
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran, with right outputs."""
+        return self.measured.ok and self.summary is not None
+
+
+def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
+    """Its times by a clock, block by block."""
+    return blocks_of(measured.runs, clock=clock)
+
+
+def level(measured: Measured, clock: Clock) -> float:
+    """The one number that prices, predictions and their check use: seconds of a call.
+
+    In each process, by CPU time the median; by wall time the lower quintile, which is where a call is that nothing
+    else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median
+    over processes, so that neither the luckiest one counts nor how many there were.
+    """
+    by_process: dict[int, list[float]] = {}
+    for block in blocks(measured, clock):
+        by_process.setdefault(block.process, []).extend(block.values_s)
+    return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
+
+
+def cpu_summary(measured: Measured) -> Summary | None:
+    """Its CPU times summed up; None where what measured it did not tell them."""
+    found = blocks(measured, "cpu")
+    return summarise(found) if any(any(block.values_s) for block in found) else None
+
+
+def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
+    """The interleaved comparison of two candidates, by the same number of each block."""
+    return compare(levels(a.runs, clock), levels(b.runs, clock))
+
+
+def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
+    """The key of the fastest of what ran interleaved: the least level, unless another is surely faster than that."""
+    best = min(field, key=lambda key: level(field[key], clock))
+    for _ in field:
+        compared = {key: versus(found, field[best], clock) for key, found in field.items() if key != best}
+        faster = [key for key, found in compared.items() if found.verdict == "faster" and found.unit == "process"]
+        if not faster:
+            break
+        best = min(faster, key=lambda key: compared[key].ratio)
+    return best
+
+
+def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
+    """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
+
+    The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
+    several threads (some runtimes start them unasked) or another processor do the work.
+    """
+    if lab.request.wish.thread_counts != (1,):
+        return "wall"
+    return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
+
+
+def trace_of(contender: Contender) -> Candidate:
+    """The contender's job with the runtime's profiler on."""
+    return traced_candidate(contender.candidate, len(contender.backends))
+
+
+def traced_candidate(candidate: Candidate, operators: int) -> Candidate:
+    """The same job with the profiler on, and calls enough that a model of few operators leaves a trace to read."""
+    calls = max(5, -(-100 // max(1, operators)))
+    return replace(candidate, key=f"{candidate.key}/traced", profiled=True, check=False, calls_least=calls)
+
+
+Runner = CampaignRunner | RecordedRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """A candidate that was profiled, and is run again beside whatever is compared with that profile later."""
+
+    candidate: Candidate
+    clock: Clock
+
+
+def measure_beside(
+    runner: Runner, stage: str, candidates: Sequence[Candidate], anchor: Anchor, effort: Effort
+) -> tuple[dict[str, Measured], Mapping[str, float]]:
+    """Measure in groups, each with a fresh run of the anchor in it.
+
+    Returns what was measured, and by candidate the factor that brings its times to the speed that the machine had
+    while the anchor was profiled (1 where the anchor failed this time).
+    """
+    room = max(1, effort.together - 1)
+    count = -(-len(candidates) // room)
+    own = anchor.candidate
+    name = f"{own.key}/beside {candidates[0].key}" if candidates else own.key
+    again = [replace(own, key=f"{name}/{k}", check=False) for k in range(count)]
+    # The campaign deals candidates out to as many groups as there are anchors: each group begins with one.
+    measured = runner.measure(stage, [*again, *candidates], replace(effort, together=room + 1))
+    profiled = level(runner.known(own.key), anchor.clock)
+    factors = [profiled / level(measured[a.key], anchor.clock) if measured[a.key].ok else 1.0 for a in again]
+    return measured, {c.key: factors[k % count] for k, c in enumerate(candidates)}
+
+
+def profile_singles(lab: Lab, contenders: Sequence[Contender], *, settle: bool = False) -> list[Contender]:
+    """Measure all of them interleaved; return those that run with right outputs, which then are traced.
+
+    The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
+    campaign, under the contenders' keys. With `settle` they are the answer, and the stop rule decides when they are
+    known well enough.
+    """
+    # Enough to price from; how sure the answer is, the proof's stop rule decides.
+    effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
+    candidates = [c.candidate for c in contenders]
+    measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
+    alive = []
+    for contender in contenders:
+        if measured[contender.key].ok:
+            alive.append(contender)
+        else:
+            lab.missing.append(Missing(name=contender.label, reason=describe(measured[contender.key].failure)))
+    if not alive:
+        reasons = "; ".join(f"{m.name}: {m.reason}" for m in lab.missing)
+        raise MeasurementError(
+            f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime with --runtime."
+        )
+    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in alive], effort)
+    kept = [c for c in alive if traced[trace_of(c).key].ok]
+    for contender in alive:
+        if contender not in kept:
+            failure = traced[trace_of(contender).key].failure
+            lab.missing.append(Missing(name=f"{contender.label}, traced", reason=describe(failure)))
+    return alive

@@ -1,0 +1,237 @@
+"""The model of a job: read, with fixed shapes, converted where a runtime wants it so, and brought to the device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnomon.core.graph import Tensor
+from gnomon.errors import ModelError, RuntimeMissingError, UsageError
+from gnomon.models.load import convert, load, reachable
+from gnomon.models.model import Model, dynamic_inputs
+from gnomon.runtimes.base import PlacedModel, Runtime
+from gnomon.session.request import Request
+from gnomon.session.targets import Missing
+from gnomon.system.process import guarded_folder
+
+Push = Callable[[Path, str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadModel:
+    """The model of a job: `model` has its inputs' shapes fixed and lies in the file or folder `source`.
+
+    `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
+    `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
+    that were given.
+    """
+
+    model: Model
+    source: Path
+    own: Path
+    assumed: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
+        """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
+
+        Only what feeds it then says which shapes its inputs have.
+        """
+        if self.own == self.source or self.model.graph.format != "onnx":
+            return None
+        from gnomon.models.onnx.static import named_copy
+
+        folder = stack.enter_context(guarded_folder("gnomon-named-"))
+        return named_copy(load(self.own), self.shapes, folder)
+
+
+def read_model(request: Request, stack: ExitStack) -> ReadModel:
+    """The model with its inputs' shapes fixed, and the file that runtimes load. Raises GnomonError."""
+    model = load(request.model)
+    inputs = [model.graph.tensors[t] for t in model.graph.inputs]
+    names = {tensor.name for tensor in inputs}
+    for tensor in inputs:
+        _check_type(tensor)
+    for name in request.shapes:
+        if name not in names:
+            raise UsageError(f"--shape: the model has no input {name!r}", hint=f"Its inputs: {', '.join(names)}.")
+    source = own = model.package.models[0] if model.package else model.path
+    assumed: dict[str, tuple[int, ...]] = {}
+    if model.package is None and model.graph.format != "ncnn":
+        assumed = _assumed([t for t in dynamic_inputs(model.graph) if t.name not in request.shapes])
+    shapes = {**assumed, **request.shapes}
+    if model.graph.format == "onnx":
+        from gnomon.models.onnx.static import fixed_copy
+
+        model, source = fixed_copy(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+    if model.kind in {"tflite", "circle"} and shapes:
+        from gnomon.models.tflite.fix import fixed_flat
+
+        model, source = fixed_flat(model, shapes, stack.enter_context(guarded_folder("gnomon-model-")))
+    if model.graph.format == "ncnn":
+        from gnomon.models.ncnn.model import fixed_ncnn
+
+        folder = stack.enter_context(guarded_folder("gnomon-model-"))
+        model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
+        source = own = folder
+    still = dynamic_inputs(model.graph)
+    if still:
+        raise _open_shapes(still)
+    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes)
+
+
+def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:
+    """Shapes for inputs that leave their first dimension alone open, which nearly always is the batch."""
+    found = {}
+    for tensor in inputs:
+        if tensor.shape and tensor.shape[0] == -1 and -1 not in tensor.shape[1:]:
+            found[tensor.name] = (1, *tensor.shape[1:])
+    return found
+
+
+def _open_shapes(inputs: Sequence[Tensor]) -> UsageError:
+    """The error for inputs that stay open: it names each, with what the file tells of it filled in."""
+    first, examples, unknown = inputs[0], [], False
+    for tensor in inputs:
+        if tensor.shape is None:
+            examples.append(f"--shape {tensor.name}=N,..")
+            unknown = True
+            continue
+        filled = ["1" if k == 0 and n == -1 else "N" if n == -1 else str(n) for k, n in enumerate(tensor.shape)]
+        unknown = unknown or "N" in filled
+        examples.append(f"--shape {tensor.name}={','.join(filled)}")
+    shown = "unknown" if first.shape is None else f"({', '.join('?' if n == -1 else str(n) for n in first.shape)})"
+    how = "with a number for each N" if unknown else "such as"
+    return UsageError(
+        f"the shape of input {first.name!r} is {shown}, which leaves dimensions open",
+        hint=f"Fix every dimension, {how}: {' '.join(examples)}",
+    )
+
+
+def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
+    """The model as it is, on the device; where `source` is a folder, with all that lies in it.
+
+    `beside` begins its name there, where another file of the same name lies there already.
+    """
+    if model.package:
+        # It is loaded as a folder, so that whatever else its config holds is in effect.
+        _check_links(model.path)
+        path = push(model.path, model.path.name)
+    elif source.is_dir():
+        path = f"{push(source, source.name)}/{model.path.name}"
+    elif model.graph.format == "onnx":
+        path = _push_onnx(source, push, beside)
+    else:
+        path = push(source, beside + source.name)
+    return PlacedModel(
+        graph=model.graph,
+        path=path,
+        inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
+        outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
+    )
+
+
+def _push_onnx(source: Path, push: Push, beside: str) -> str:
+    """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
+    from gnomon.models.onnx.static import linked_onnx
+
+    with guarded_folder("gnomon-push-") as outer:
+        folder = outer / f"{beside}model"
+        folder.mkdir()
+        if linked_onnx(source, folder) is None:
+            return push(source, beside + source.name)
+        where = push(folder, folder.name)
+        # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
+        return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"
+
+
+def _check_links(package: Path) -> None:
+    """ModelError where a link leads out of a package: what it leads to must not go to a device with it."""
+    home = package.resolve()
+    for folder, folders, files in os.walk(package):
+        for entry in (Path(folder, name) for name in (*folders, *files)):
+            try:
+                stays = not entry.is_symlink() or entry.resolve().is_relative_to(home)
+            except (OSError, RuntimeError):  # a ring of links
+                stays = False
+            if not stays:
+                raise ModelError(
+                    f"{entry} is a link that leads out of the package", hint="Copy the file into the package."
+                )
+
+
+def models_for(
+    runtimes: tuple[Runtime, ...],
+    own: tuple[Model, PlacedModel, Path],
+    push: Push,
+    stack: ExitStack,
+    missing: list[Missing],
+) -> Mapping[str, tuple[Model, PlacedModel]]:
+    """By runtime, the model in a format that it loads; runtimes that it cannot be converted for go into `missing`.
+
+    `own` is the user's own model, placed, with the file that was placed.
+    """
+    model, placed, source = own
+    made: dict[str, tuple[Model, PlacedModel]] = {}
+    by_format = {model.graph.format: (model, placed)}
+    for runtime in runtimes:
+        wanted = sorted(runtime.formats & reachable(model.graph.format), key=lambda f: f != model.graph.format)[0]
+        if wanted not in by_format:
+            try:
+                folder = stack.enter_context(guarded_folder("gnomon-converted-"))
+                converted = convert(model, source, wanted, folder)
+            except (ModelError, RuntimeMissingError) as error:
+                missing.append(Missing(name=runtime.name, reason=error.message, hint=error.hint))
+                continue
+            where = push(folder, "converted")
+            by_format[wanted] = (
+                converted,
+                PlacedModel(
+                    graph=converted.graph,
+                    path=f"{where}/{converted.path.relative_to(folder)}",
+                    inputs=placed.inputs,
+                    outputs=placed.outputs,
+                ),
+            )
+        made[runtime.name] = by_format[wanted]
+    return made
+
+
+def check_feeds(request: Request, placed: PlacedModel) -> None:
+    """UsageError where an input is fed that the model has not, or one is not fed that cannot be drawn at random."""
+    for name, path in request.feeds.items():
+        if name not in placed.inputs:
+            raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
+        if not path.is_file():
+            raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
+    for index in placed.graph.inputs:
+        tensor = placed.graph.tensors[index]
+        if tensor.dtype == "string" and tensor.name not in request.feeds:
+            raise UsageError(
+                f"the input {tensor.name!r} holds text, which cannot be drawn at random",
+                hint=f"Save an array of strings with numpy.save and give it: --input {tensor.name}=FILE.npy",
+            )
+
+
+def _check_type(tensor: Tensor) -> None:
+    """ModelError for an input that is no tensor, or of a type that no array has."""
+    if tensor.dtype == "unknown":
+        raise ModelError(
+            f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
+            hint="Export the model with tensors as its inputs.",
+        )
+    if tensor.dtype not in FED:
+        raise ModelError(
+            f"the input {tensor.name!r} is of type {tensor.dtype}, which numpy has no arrays of",
+            hint="Export the model with inputs of float32, float16 or a whole-number type.",
+        )
+
+
+FED = frozenset(
+    {"bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""The types of inputs that can be fed, by numpy's names and "string"."""

@@ -1,0 +1,414 @@
+"""Where a job works: one model on one device, the runtimes found there, and the record of what is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import gnomon
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Context
+from gnomon.devices.base import Device, DeviceInfo
+from gnomon.devices.opening import opened
+from gnomon.errors import DeviceError, MeasurementError, UsageError
+from gnomon.measure.campaign import CampaignRunner, Question, RecordedRunner
+from gnomon.measure.effort import Effort
+from gnomon.measure.environment import Doubt
+from gnomon.measure.link import AgentLink
+from gnomon.measure.progress import Watch
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.registry import by_name_only, chosen_runtimes
+from gnomon.session import replay as recall
+from gnomon.session.kernels import Sources
+from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model
+from gnomon.session.request import Request, link_to, machine_of
+from gnomon.session.targets import NOTE as ENERGY_NOTE
+from gnomon.session.targets import (
+    FindSupport,
+    Missing,
+    Target,
+    equip,
+    find_targets,
+    nothing_runs,
+    protocol_of,
+    support_key,
+    with_counters,
+)
+from gnomon.store.sqlite import SqliteStore
+from gnomon.system.process import guarded_folder
+
+_TWO_STEPS = 2 / 127
+"""Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lab:
+    """An open job: model, device, targets and campaign. Made by `open_lab`, which also closes it.
+
+    `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, by which results are
+    judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
+    where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
+    asked for. `missing` and `doubts` are added to by the job
+    as it finds out.
+    """
+
+    request: Request
+    folder: Path
+    model: Model
+    source: Path
+    own: Path
+    placed: PlacedModel
+    device: DeviceInfo
+    push: Callable[[Path, str], str]
+    link: AgentLink | None
+    runner: CampaignRunner | RecordedRunner
+    probes: Mapping[str, Probe]
+    targets: tuple[Target, ...]
+    missing: list[Missing]
+    cut_files: dict[str, Path] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
+    counters: Mapping[str, Any] | None = None
+
+    def tolerance(self, configuration: Configuration) -> float:
+        """How far outputs may be off in a configuration: where they are quantised, by two of their steps at least."""
+        graph = self.graph
+        coarse = {"int8", "uint8"} & {graph.tensors[index].dtype for index in graph.outputs}
+        return max(configuration.tolerance, _TWO_STEPS) if coarse else configuration.tolerance
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the user's own model."""
+        return self.placed.graph
+
+    def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The agent's job for a chain of segments; `inner` are the tensors between them.
+
+        An output whose shape is not known is left open: the runtime that computes it tells.
+        """
+        graph = self.graph
+        tensors: dict[str, dict[str, Any]] = {}
+        for index in (*graph.inputs, *graph.outputs):
+            tensor = graph.tensors[index]
+            tensors[tensor.name] = {
+                "shape": None if tensor.shape is None else list(tensor.shape),
+                "dtype": tensor.dtype,
+            }
+        feeds: dict[str, dict[str, Any]] = {name: {} for name in self.placed.inputs}
+        for name, path in self.request.feeds.items():
+            feeds[name] = {"file": self.push(path, path.name)}
+        return {
+            "tensors": {**tensors, **(inner or {})},
+            "feeds": feeds,
+            "outputs": list(self.placed.outputs),
+            "seed": self.request.seed,
+            "segments": segments,
+        }
+
+
+@contextmanager
+def open_lab(
+    request: Request,
+    *,
+    kind: str,
+    question: Mapping[str, Any],
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    goes_on: bool = False,
+) -> Iterator[Lab]:
+    """Open model, device, record and runtimes for a job, and close them again.
+
+    A job that `goes_on` takes up its newest campaign also where that was finished.
+    Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
+    """
+    _check_environments(request.wish)
+    with ExitStack() as stack:
+        read = read_model(request, stack)
+        runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
+        asked = _Asked(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on)
+        lab = (_live if request.measure else _recorded)(request, read, runtimes, stack, asked)
+        lab.missing += [
+            Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
+            for name in (() if request.runtimes else by_name_only(read.model.graph.format))
+        ]
+        lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
+        try:
+            yield lab
+        except DeviceError as error:
+            error.met = True
+            raise
+        except MeasurementError as error:
+            if not lab.runner.stopped:
+                raise
+            raise MeasurementError(
+                f"--max-time was over before there was an answer: {error.message}",
+                hint="Start the same command again: it goes on from the record. Or give it more time.",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a job asks of its lab beside the request."""
+
+    kind: str
+    question: Mapping[str, Any]
+    watch: Watch | None
+    tell: Callable[[str], None] | None
+    goes_on: bool
+
+
+def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
+    written = ",".join(map(str, shape))
+    return Doubt(
+        kind="assumed-shape",
+        message=f"the file leaves the first dimension of input {name!r} open; it was taken as 1: {written}",
+        hint=f"Another batch is given by --shape {name}=N{written.removeprefix('1')}.",
+    )
+
+
+def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
+    """A lab on the device itself."""
+    model, source = read.model, read.source
+    store = stack.enter_context(SqliteStore.open(request.record))
+    device = stack.enter_context(_opened(request, asked.tell))
+    machine = machine_of(request.device)
+    link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
+    if not link.info.python and asked.tell is not None:
+        asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
+    request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
+    request, counters = with_counters(request, link)
+    placed = place_model(model, source, device.push)
+    check_feeds(request, placed)
+    probes, missing = equip(link, runtimes, request.device, asked.tell)
+    models = models_for(runtimes, (model, placed, source), device.push, stack, missing)
+    supports: dict[str, Support] = {}
+
+    def ask(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
+        found = runtime.support(link.ask, placed, configuration)
+        supports[support_key(configuration)] = found
+        return found
+
+    before = len(missing)
+    targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
+    unfixed = _as_it_is(runtimes, probes, targets, ask, read, device.push, stack)
+    if unfixed is not None:
+        (model, source, placed), refused = unfixed, missing[before:]
+        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
+        models, missing[before:] = {**models, **own}, []
+        targets = find_targets(ask, runtimes, probes, models, request.wish, missing)
+        missing += [replace(m, name=f"{m.name}, the model with its shapes fixed") for m in refused]
+    if not targets:
+        raise nothing_runs(link.info.name, runtimes, missing)
+    converted = recall.digests(models, model)
+    known = {
+        "configurations": [t.configuration.name for t in targets],
+        "effort": protocol_of(request.effort),
+        "settings": recall.settings_of(request.device),
+        "converted": converted,
+    }
+    context = _context(request, model, link, probes)
+    runner = CampaignRunner(
+        link,
+        store,
+        Question(kind=asked.kind, context=context, details={**asked.question, **known}, goes_on=asked.goes_on),
+        watch=asked.watch,
+        fresh=request.fresh,
+        sources=Sources(model.graph),
+        time_of_job=request.time,
+    )
+    noted = {"converted": converted, "unfixed": unfixed is not None}
+    runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
+    if counters is not None:
+        runner.note(ENERGY_NOTE, counters)
+    return Lab(
+        request=request,
+        folder=stack.enter_context(guarded_folder("gnomon-lab-")),
+        model=model,
+        source=source,
+        own=read.own,
+        placed=placed,
+        device=link.info,
+        push=device.push,
+        link=link,
+        runner=runner,
+        probes=probes,
+        targets=targets,
+        missing=missing,
+        doubts=_too_many_threads(request, link.info),
+        counters=counters,
+    )
+
+
+@contextmanager
+def _opened(request: Request, tell: Callable[[str], None] | None) -> Iterator[Device]:
+    """The open device; what was waited for it is not counted as time of the job."""
+    began_s: list[float] = []
+
+    def on_wait(sentence: str) -> None:
+        began_s.append(time.monotonic())
+        if tell is not None:
+            tell(sentence)
+
+    with opened(request.device, on_wait=on_wait) as device:
+        if began_s and request.time is not None:
+            request.time.waited_s += time.monotonic() - began_s[0]
+        yield device
+
+
+def stopped_doubts(request: Request, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
+    """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
+    if not stopped:
+        return []
+    lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
+    message = f"stopped by --max-time after {request.used_s:.0f} s, in or before the stage {stopped!r}{lacking}"
+    hint = "Start the same command again: it goes on from the record. More time gives a surer answer."
+    return [Doubt(kind="stopped", message=message, hint=hint)]
+
+
+def _as_it_is(
+    runtimes: tuple[Runtime, ...],
+    probes: Mapping[str, Probe],
+    targets: tuple[Target, ...],
+    ask: FindSupport,
+    read: ReadModel,
+    push: Callable[[Path, str], str],
+    stack: ExitStack,
+) -> tuple[Model, Path, PlacedModel] | None:
+    """The model with its shapes open, if a runtime takes only that: inference may refuse a branch that never runs.
+
+    It then is what all runtimes run that load the user's own format.
+    """
+    taking = {t.runtime.name for t in targets}
+    refusing = [
+        r for r in runtimes if r.name in probes and r.name not in taking and read.model.graph.format in r.formats
+    ]
+    made = read.unfixed(stack) if refusing else None
+    if made is None:
+        return None
+    placed = place_model(*made, push, beside="named-")
+    for runtime in refusing:
+        configuration = runtime.configurations(probes[runtime.name], Wish())[0]
+        if any(ask(runtime, placed, configuration).operators.values()):
+            return (*made, placed)
+    return None
+
+
+def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked) -> Lab:
+    """A lab that holds what was measured in the latest campaign of the same kind, model, device and options."""
+    model, source = read.model, read.source
+    placed = place_model(model, source, _nowhere)
+    check_feeds(request, placed)
+    store = stack.enter_context(SqliteStore.open(request.record))
+    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request))
+    if asked.tell is not None:
+        taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
+        asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
+    missing: list[Missing] = []
+    models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
+    unfixed = read.unfixed(stack) if recalled.unfixed else None
+    if unfixed is not None:
+        model, source = unfixed
+        placed = place_model(model, source, _nowhere)
+        own = {name: (model, placed) for name, (made, _) in models.items() if made is read.model}
+        models = {**models, **own}
+    recall.check_converted(recalled, recall.digests(models, model))
+
+    def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
+        return recalled.support(support_key(configuration))
+
+    known = tuple(r for r in runtimes if any(key.partition(":")[0] == r.name for key in recalled.supports))
+    missing += [
+        Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
+        for r in runtimes
+        if r not in known
+    ]
+    measured = replace(request.wish, backends=tuple(recalled.campaign.context.options["backends"]))
+    targets = find_targets(remember, known, recalled.probes, models, measured, missing)
+    targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
+    if not targets:
+        raise nothing_runs(recalled.device.name, runtimes, missing)
+    runner = RecordedRunner(store, recalled.campaign)
+    return Lab(
+        request=request,
+        folder=stack.enter_context(guarded_folder("gnomon-lab-")),
+        model=model,
+        source=source,
+        own=read.own,
+        placed=placed,
+        device=recalled.device,
+        push=_nowhere,
+        link=None,
+        runner=runner,
+        probes=recalled.probes,
+        targets=targets,
+        missing=missing,
+        doubts=_too_many_threads(request, recalled.device),
+        counters=runner.last(ENERGY_NOTE),
+    )
+
+
+def _too_many_threads(request: Request, device: DeviceInfo) -> list[Doubt]:
+    """A doubt where more threads are wished than there are cores to measure on."""
+    cores = len(request.device.pin) or device.fingerprint.get("cores")
+    most = max(request.wish.thread_counts)
+    if not isinstance(cores, int) or most <= cores:
+        return []
+    message = (
+        f"{most} threads were measured on {cores} {'core' if cores == 1 else 'cores'}, where they wait for each other"
+    )
+    return [Doubt(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
+
+
+def _nowhere(path: Path, name: str) -> str:
+    """Where a file would lie on a device, in a lab that has none."""
+    return f"/{name}"
+
+
+def _context(request: Request, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
+    """What must be equal for runs to be compared."""
+    return Context(
+        device=link.info.fingerprint,
+        versions={name: probe.version for name, probe in probes.items()},
+        model_digest=model.graph.digest,
+        model_name=model.path.name,
+        options=options_of(request),
+        seed=request.seed,
+        gnomon_version=gnomon.__version__,
+    )
+
+
+def _check_environments(wish: Wish) -> None:
+    """Names of variables go into a shell script of the package: only such as a shell takes for names."""
+    for name in (n for e in wish.environments for n in e):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"{name[:80]!r} is no name of an environment variable", hint="Give NAME=VALUE.")
+
+
+def options_of(request: Request) -> dict[str, Any]:
+    """The settings that the user could choose, as the record keeps them."""
+    wish = request.wish
+    return {
+        "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
+        "backends": list(wish.backends),
+        "precisions": list(wish.precisions),
+        "environments": [dict(e) for e in wish.environments],
+        "shapes": {name: list(shape) for name, shape in request.shapes.items()},
+        "feeds": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in request.feeds.items()},
+    }
+
+
+def _fitting(effort: Effort, memory_bytes: object, model: Model) -> Effort:
+    """The effort with no more processes alive at once than half of the device's memory should hold.
+
+    A process is taken to need its runtime's 200 MB and four times the model's file.
+    """
+    if not isinstance(memory_bytes, int):
+        return effort
+    each = 200_000_000 + 4 * model.size_bytes
+    return replace(effort, together=max(2, min(effort.together, memory_bytes // 2 // each)))

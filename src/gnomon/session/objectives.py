@@ -1,0 +1,203 @@
+"""What a point costs: objectives by name, their values with intervals, and the comparison of two points by noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from gnomon.core.stats import Block, compare, median, median_interval, quantile
+from gnomon.errors import UsageError
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import QUANTILE, Clock
+from gnomon.measure.energy import ENERGY, joules_of
+from gnomon.session.contender import blocks
+
+RELEVANT = 0.01
+"""Differences below it are none: a point is not worse by less, nor better."""
+
+LATENCY, MEMORY = "latency", "peak-memory"
+
+Verdict = Literal["better", "worse", "tie", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """An objective to be made small. `numbers` are its numbers by a clock, one a block, or one a process.
+
+    Values, intervals and comparisons all come from these.
+    """
+
+    name: str
+    unit: str
+    numbers: Callable[[Measured, Clock], Sequence[Block]]
+
+    def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
+        """One number a process: the median of its numbers."""
+        found: dict[int, list[float]] = {}
+        for block in self.numbers(measured, clock):
+            found.setdefault(block.process, []).extend(block.values_s)
+        return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(found.items()))
+
+    def value(self, measured: Measured, clock: Clock) -> float | None:
+        """The geometric mean over the processes, which the interval is of too; None where nothing is known.
+
+        Where a process has an exact 0 there is no such mean: the median of the processes then.
+        """
+        values = [v for block in self.processes(measured, clock) for v in block.values_s]
+        if not values or min(values) <= 0:
+            return median(values) if values else None
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its 95 % interval; None where too little was seen to bound it."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """One point against another in one objective: `ratio` of their values, its interval, and what that means.
+
+    "better" is a sure gain of more than 1 %, "worse" a sure loss of more than that.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+
+    @property
+    def surely_worse(self) -> bool:
+        """Whether the noise leaves no doubt that it is worse, by however little."""
+        return self.low > 1
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether it is not worse: not by 1 % for all that the noise allows, and not by less for sure."""
+        return self.high <= 1 + RELEVANT and not self.surely_worse
+
+
+def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
+    return _quantiles(measured, clock)
+
+
+def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:
+    found = _quantiles(measured, "cpu")
+    return found if any(any(b.values_s) for b in found) else ()
+
+
+def _quantiles(measured: Measured, clock: Clock) -> Sequence[Block]:
+    return [
+        Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
+        for b in blocks(measured, clock)
+    ]
+
+
+def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
+    """Joules of a call, a number a block; a block that does not tell is left out."""
+    told = [(run, joules_of(run)) for run in measured.runs]
+    return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in told if j is not None]
+
+
+def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
+    """The largest value that each process told of a fact."""
+
+    def read(measured: Measured) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for run in measured.runs:
+            value = run.facts.get(name)
+            if part:
+                value = (value or {}).get(part)
+            if isinstance(value, int | float) and math.isfinite(value):
+                found[run.process] = max(found.get(run.process, 0.0), float(value))
+        return found
+
+    return read
+
+
+def _by_process(read: Callable[[Measured], dict[int, float]], name: str, unit: str) -> Goal:
+    """A goal with one number a process."""
+
+    def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
+        return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(read(measured).items())]
+
+    return Goal(name=name, unit=unit, numbers=numbers)
+
+
+GOALS: dict[str, Goal] = {
+    goal.name: goal
+    for goal in (
+        Goal(name=LATENCY, unit="s", numbers=_latencies),
+        _by_process(_fact("peak_rss_bytes"), MEMORY, "B"),
+        Goal(name="cpu-time", unit="s", numbers=_cpus),
+        Goal(name=ENERGY, unit="J", numbers=_joules),
+        _by_process(_fact("difference", "relative"), "output-error", ""),
+    )
+}
+"""Every objective by its name."""
+
+
+def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
+    """The objectives of these names, each once. UsageError for others, and for none."""
+    for name in names:
+        if name not in GOALS:
+            near = [n for n in GOALS if name and name in n] or get_close_matches(name, GOALS, n=1)
+            meant = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"there is no objective {name!r}", hint=f"{meant}Objectives: {', '.join(GOALS)}.")
+    if not names:
+        raise UsageError("no objective is given", hint=f"Objectives: {', '.join(GOALS)}.")
+    return tuple(GOALS[name] for name in dict.fromkeys(names))
+
+
+def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[float, ...] | None:
+    """The cost of a point in each objective; None where it failed, or one of them is not known."""
+    if not measured.ok:
+        return None
+    values = [goal.value(measured, clock) for goal in goals]
+    found = tuple(v for v in values if v is not None)
+    return found if len(found) == len(goals) else None
+
+
+def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
+    """The value of an objective of a point that ran, with its interval over the processes.
+
+    Of several processes, the geometric mean of one number each and Student's interval of that mean.
+    """
+    value = goal.value(measured, clock)
+    if value is None:
+        raise ValueError(f"{goal.name} is not known")
+    processes = goal.processes(measured, clock)
+    low, high = median_interval(processes if len(processes) > 1 else goal.numbers(measured, clock))
+    known = low > 0 and math.isfinite(high)
+    return Estimate(value=value, low=min(low, value) if known else None, high=max(high, value) if known else None)
+
+
+def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int = 1) -> Against:
+    """Compare two points that were measured interleaved, by the same number of each process.
+
+    The interval is one of 95 %; where a point is compared with several `rivals`, it is as wide as it must be for all of
+    these intervals to hold at once with 95 % (Bonferroni).
+    """
+    first, second = goal.value(a, clock), goal.value(b, clock)
+    if first is None or second is None:
+        return Against(ratio=1.0, low=0.0, high=math.inf, verdict="unknown")
+    if first == second == 0:
+        return Against(ratio=1.0, low=1.0, high=1.0, verdict="tie")
+    if not (first and second):  # an exact 0 is no matter of noise
+        ratio = math.inf if second == 0 else 0.0
+        return Against(ratio=ratio, low=ratio, high=ratio, verdict="worse" if ratio else "better")
+    left, right = goal.numbers(a, clock), goal.numbers(b, clock)
+    if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
+        return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
+    found = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
+    if found.unit != "process":  # one process cannot tell a difference from its luck
+        return Against(ratio=found.ratio, low=0.0, high=math.inf, verdict="unknown")
+    verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}
+    return Against(ratio=found.ratio, low=found.low, high=found.high, verdict=verdicts[found.verdict])

@@ -1,0 +1,393 @@
+"""Deployable packages: what a contender needs to run, with the agent as its launcher.
+
+A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of
+its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
+``README.txt``. For onert ``environment.sh`` holds the same settings as shell variables.
+
+The scheduled nnpackage: the model's own package with the placement in its config, and a launcher beside it.
+
+A package is a plain nnpackage with one folder more, ``gnomon/``: ``environment.sh`` holds the settings as shell
+variables, and ``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies a package's own
+OP_BACKEND_MAP only from a process's second session on; from the environment it does at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import gnomon
+from gnomon.core.installing import pip_line
+from gnomon.errors import PackageError
+from gnomon.formats.onert.config import settings_text, with_placement
+from gnomon.measure.link import packed_agent
+from gnomon.models.copies import copy_model
+from gnomon.models.model import Model
+from gnomon.models.nnpackage import CONFIG, MANIFEST, METADATA, read_nnpackage, write_nnpackage
+from gnomon.runtimes.base import PlacedModel, whole_segment
+from gnomon.runtimes.onert import Onert
+from gnomon.session.contender import Contender
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import pip_names
+
+_FORMAT = "gnomon-plan"
+_README = """This folder was written by gnomon {version}: {label}.
+
+Run it with a Python 3.10 or later that has what it was proved with{proved}:
+
+    {install}
+    python gnomon-agent.pyz run plan.json --output out.npz
+    python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz
+
+plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
+runs too, and says so: its times and outputs may differ then.
+{more}"""
+_NNPACKAGE = """
+nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
+not apply a package's map to the first session of a process. Start it as above, or set the variables of
+environment.sh in the process that loads it:
+
+    . ./environment.sh
+
+On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+
+    . ./environment.sh && onert_run nnpackage
+"""
+
+
+def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
+    """Write the package of a contender and return its folder. Whole or not at all.
+
+    PackageError where the folder exists (unless `overwrite` and a package is in it) or cannot be written.
+    """
+    with _staged(destination, overwrite=overwrite) as folder:
+        job = json.loads(json.dumps(contender.candidate.job))
+        job["feeds"] = {name: {} for name in job["feeds"]}
+        written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
+        for segment, own in zip(job["segments"], written, strict=True):
+            segment.update(own)
+        job["environment"] = dict(contender.candidate.environment)
+        runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
+        proved = _proved_with(lab, list(runtimes))
+        wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
+        requirements = requirements_of(wheels, proved["packages"])
+        plan = {
+            "format": _FORMAT,
+            "version": 1,
+            "gnomon": gnomon.__version__,
+            "model": {"name": lab.model.path.name, "sha256": lab.graph.digest},
+            "proved_with": proved,
+            "requirements": requirements,
+            "operators": [
+                {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
+                for op in contender.graph.operators
+            ],
+            "job": job,
+        }
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
+        script = _environment_script(job)
+        if script is not None:
+            (folder / "environment.sh").write_text(script, encoding="utf-8")
+        (folder / "README.txt").write_text(_readme(contender, plan), encoding="utf-8")
+    return destination
+
+
+def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
+    """The job of a package whose folder lies at the path `at` on a device. PackageError where it is no package."""
+    try:
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        if plan["format"] != _FORMAT or plan["version"] != 1:
+            raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
+        job: dict[str, Any] = plan["job"]
+        for segment in job["segments"]:
+            segment["model"] = str(PurePosixPath(at) / segment["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PackageError(
+            f"{folder} is no package of gnomon: {error}", hint="Give a folder with plan.json."
+        ) from error
+    return job
+
+
+def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
+    """Write one part's model; returns what of its segment differs from how it was measured."""
+    part = contender.parts[number]
+    measured = contender.candidate.job["segments"][number]
+    if len(contender.parts) > 1:
+        source = Path(measured["model"])
+        copy_model(lab.cut_files[source.name], folder / source.name)
+        return {"model": source.name}
+    written = part.target.runtime.package(part.target.model, part.configuration, part.backends, folder)
+    return {"model": written["model"], "options": written["options"]}
+
+
+def _proved_with(lab: Lab, runtimes: Sequence[str]) -> dict[str, Any]:
+    """The versions that a package of these runtimes was measured with, as far as the device told them."""
+    packages: dict[str, str] = {}
+    for name in runtimes:
+        packages |= lab.probes[name].details.get("packages", {})
+    return {
+        "python": lab.device.fingerprint.get("python"),
+        "processor": lab.device.fingerprint.get("cpu_model"),
+        "runtimes": {name: lab.probes[name].version for name in runtimes},
+        "packages": packages,
+    }
+
+
+def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
+    """What pip is to install: numpy and the `wheels`, each in the version that is known, else as it is required."""
+    wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
+    return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
+
+
+def _readme(contender: Contender, plan: dict[str, Any]) -> str:
+    proved = plan["proved_with"]
+    told = [f"Python {proved['python']}"] if proved["python"] else []
+    told += [proved["processor"]] if proved["processor"] else []
+    settings = plan["job"]["segments"][0]["options"].get("settings")
+    return _README.format(
+        version=gnomon.__version__,
+        label=contender.label,
+        proved=f" ({', '.join(told)})" if told else "",
+        install=pip_line(plan["requirements"]),
+        more=_NNPACKAGE if settings else "",
+    )
+
+
+def _environment_script(job: dict[str, Any]) -> str | None:
+    """Shell lines that put onert's settings where its first session finds them, or None for other runtimes."""
+    options = job["segments"][0]["options"]
+    if "settings" not in options:
+        return None
+    variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options["settings"]}
+    return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
+
+
+def _is_package(folder: Path) -> bool:
+    """Whether gnomon wrote this folder, so that it may be replaced."""
+    try:
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        return bool(plan["format"] == _FORMAT) and (folder / "gnomon-agent.pyz").is_file()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def check_destination(destination: Path, *, overwrite: bool) -> None:
+    """PackageError where a package cannot go, which is better known before an hour of measuring than after it."""
+    if destination.exists() and not (overwrite and _is_package(destination)):
+        raise PackageError(
+            f"{destination} exists already",
+            hint="Give another folder with --out, or --overwrite one of gnomon's own.",
+        )
+    there = next(p for p in destination.absolute().parents if p.exists())
+    if not os.access(there, os.W_OK):
+        raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")
+
+
+@contextmanager
+def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside the destination that takes its place when the block ends well."""
+    check_destination(destination, overwrite=overwrite)
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+        try:
+            staging.chmod(0o755)
+            yield staging
+            if destination.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{destination.name}-old-", dir=destination.parent))
+                destination.rename(old / "package")
+                staging.rename(destination)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                staging.rename(destination)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise PackageError(
+            f"the package {destination} cannot be written: {error.strerror or error}",
+            hint="Check the folder, its rights and the space there.",
+        ) from error
+
+
+LAUNCHER = "gnomon"
+_PLAN = "plan.json"
+_PACKAGE_README = """This nnpackage was scheduled by gnomon {version}: {label}.
+
+metadata/config.cfg holds the placement. onert 0.1.0 does not apply a package's OP_BACKEND_MAP to the first session of a
+process: put the same settings into the environment of the process that loads it,
+
+    . ./gnomon/environment.sh
+
+or start it with a Python 3.10 or later:
+
+    {install}
+    python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A placement as it is written: onert's settings, the backend of each operator, and what to call it.
+
+    `verbatim` writes the settings alone as the config, as the published scheduler does; else the config's other
+    settings stay.
+    """
+
+    label: str
+    settings: Mapping[str, str]
+    placement: Mapping[int, str]
+    threads: int
+    verbatim: bool = False
+
+
+def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None:
+    """PackageError where a scheduled package of `source` cannot go, which is better known before measuring.
+
+    A package that gnomon scheduled before is replaced; with `overwrite` any nnpackage is, and never the source itself.
+    """
+    here, there = source.resolve(), destination.resolve()
+    if here == there or here.is_relative_to(there) or there.is_relative_to(here):
+        raise PackageError(
+            f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder with --out."
+        )
+    if not os.path.lexists(destination) or _is_scheduled(destination):
+        return
+    if overwrite and not destination.is_symlink() and (destination / METADATA / MANIFEST).is_file():
+        return
+    raise PackageError(
+        f"{destination} exists already, and gnomon did not schedule it",
+        hint="Give another folder with --out, or --overwrite an nnpackage.",
+    )
+
+
+def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, overwrite: bool = False) -> Path:
+    """Write the model's package with a schedule to `destination`, whole or not at all. PackageError if that fails."""
+    check_scheduled(model.path, destination, overwrite=overwrite)
+    with staged(destination) as folder:
+        package = folder / destination.name
+        write_nnpackage(model, package, {})
+        written = read_nnpackage(package)
+        config = package / METADATA / (written.config_name or CONFIG)
+        if schedule.verbatim:
+            config.write_text(settings_text(schedule.settings), encoding="utf-8", newline="")
+        else:
+            text = with_placement(written.config, schedule.settings).text
+            config.write_text(text, encoding="utf-8", newline="")
+        settings = {k: v for k, v in schedule.settings.items() if v and not k.endswith("_THREADS")}
+        _add_launcher(package, _plan(model, schedule, settings), schedule.label)
+    return destination
+
+
+def adopt(proved: Path, destination: Path, label: str) -> Path:
+    """Make the nnpackage of a package that `place` wrote and proved the scheduled one, its settings as they are."""
+    plan = json.loads((proved / _PLAN).read_text(encoding="utf-8"))
+    with staged(destination) as folder:
+        package = folder / destination.name
+        source = proved / plan["job"]["segments"][0]["model"]
+        shutil.copytree(source, package)
+        plan["job"]["segments"][0]["model"] = ".."
+        _add_launcher(package, plan, label)
+    return destination
+
+
+def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> dict[str, Any]:
+    """The plan of docs/agent.md for the whole package, which lies one folder above it."""
+    graph = model.graph
+    tensors = {}
+    for index in (*graph.inputs, *graph.outputs):
+        tensor = graph.tensors[index]
+        tensors[tensor.name] = {"shape": list(tensor.shape or ()), "dtype": tensor.dtype}
+    inputs = tuple(graph.tensors[t].name for t in graph.inputs)
+    outputs = tuple(graph.tensors[t].name for t in graph.outputs)
+    placed = PlacedModel(graph=graph, path="..", inputs=inputs, outputs=outputs)
+    options = {"threads": schedule.threads, "settings": dict(settings)}
+    return {
+        "format": _FORMAT,
+        "version": 1,
+        "gnomon": gnomon.__version__,
+        "model": {"name": model.path.name, "sha256": graph.digest},
+        "requirements": requirements_of(Onert.wheels, {}),
+        "operators": [
+            {"index": op.index, "name": op.name, "type": op.type, "backend": schedule.placement.get(op.index)}
+            for op in graph.operators
+        ],
+        "job": {
+            "tensors": tensors,
+            "feeds": {name: {} for name in inputs},
+            "outputs": list(outputs),
+            "seed": 0,
+            "segments": [whole_segment("onert", placed, options)],
+            "environment": {},
+        },
+    }
+
+
+def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
+    folder = package / LAUNCHER
+    if folder.is_dir():
+        shutil.rmtree(folder)  # the launcher of an earlier schedule, copied with the package
+    folder.mkdir()
+    job = plan["job"]
+    options = job["segments"][0]["options"]
+    variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options.get("settings", {})}
+    script = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
+    (folder / "environment.sh").write_text(script, encoding="utf-8")
+    (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
+    (folder / "README.txt").write_text(
+        _PACKAGE_README.format(version=gnomon.__version__, label=label, install=pip_line(plan["requirements"])),
+        encoding="utf-8",
+    )
+
+
+def _is_scheduled(folder: Path) -> bool:
+    """Whether gnomon scheduled this package, so that it may be replaced."""
+    if folder.is_symlink():
+        return False
+    try:
+        plan = json.loads((folder / LAUNCHER / _PLAN).read_text(encoding="utf-8"))
+        return bool(plan["format"] == _FORMAT and plan["job"]["segments"][0]["model"] == "..")
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return False
+
+
+@contextmanager
+def staged(destination: Path) -> Iterator[Path]:
+    """A folder beside the destination; what lies in it under the destination's name moves there if all goes well.
+
+    What was at the destination is removed then, and stays otherwise: see `check_scheduled` first.
+    """
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+        try:
+            yield folder
+            _exchange(folder / destination.name, destination, folder / "replaced")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise PackageError(
+            f"the package {destination} cannot be written: {error.strerror or error}",
+            hint="Check the folder, its rights and the space there.",
+        ) from error
+
+
+def _exchange(made: Path, destination: Path, aside: Path) -> None:
+    if not os.path.lexists(destination):
+        made.rename(destination)
+        return
+    destination.rename(aside)
+    try:
+        made.rename(destination)
+    except OSError:
+        aside.rename(destination)
+        raise

@@ -1,0 +1,142 @@
+"""What lower precisions would bring that the processor computes in and nobody asked for.
+
+Warnings about a decision by one clock: the other names another winner, or other calls of the same clock do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gnomon.core.stats import compare
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Clock, cpu_tells
+from gnomon.measure.environment import Doubt
+from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.whole import TOLERANCE
+from gnomon.session.contender import Contender, blocks, level, versus
+from gnomon.session.model_session import Lab
+
+_CHEAP_S = 0.2
+"""The longest call of a model that is measured for a hint alone."""
+
+
+def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[Doubt]:
+    """A sentence for each precision below float32 that a runtime offers on this processor and that was not asked for.
+
+    Where a call is short the ratio to float32 is measured, in one process of each: enough to say whether it is worth
+    asking for, and never a reason to choose it.
+    """
+    if lab.link is None:
+        return []
+    hints = []
+    for contender, configuration in _offers(lab, alive):
+        hint = f"--precision {configuration.precision} measures it beside the others and proves it."
+        told = f"this processor computes in {configuration.precision}, which was not asked for"
+        if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
+            told += _measured(lab, contender, configuration, clock)
+        hints.append(Doubt(kind="precision", message=told, hint=hint))
+    return hints
+
+
+def _offers(lab: Lab, alive: Sequence[Contender]) -> Iterator[tuple[Contender, Configuration]]:
+    """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has."""
+    lower = tuple(name for name in TOLERANCE if name != "float32" and name not in lab.request.wish.precisions)
+    for contender in alive:
+        (part, *more), own = contender.parts, contender.parts[0].configuration
+        if more or own.environment or own.precision != "float32" or len(own.backends) > 1:
+            continue
+        if "precisions" not in lab.probes[own.runtime].details:
+            continue
+        wish = replace(lab.request.wish, precisions=lower, environments=())
+        for configuration in part.target.runtime.configurations(lab.probes[own.runtime], wish):
+            if configuration.precision in lower:
+                yield contender, configuration
+
+
+def _measured(lab: Lab, contender: Contender, configuration: Configuration, clock: Clock) -> str:
+    """What it would bring, in words; where it fails or computes too coarsely, that."""
+    target = contender.parts[0].target
+    segment = target.runtime.segment(target.placed, configuration, {})
+    wanted = Candidate(
+        key=f"precision/{configuration.name}", job=lab.job([segment]), tolerance=lab.tolerance(configuration)
+    )
+    beside = replace(contender.candidate, key=f"precision/{contender.key}")
+    effort = replace(lab.request.effort, processes_least=1, processes_most=1)
+    found = lab.runner.measure("precision", [beside, wanted], effort)
+    if lab.runner.stopped:
+        return ""
+    if not (found[wanted.key].ok and found[beside.key].ok):
+        return f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of float32"
+    compared = versus(found[wanted.key], found[beside.key], clock)
+    interval = f" [{compared.low:.2f}, {compared.high:.2f}]" if compared.low > 0 else ""
+    difference = found[wanted.key].fact("difference") or {}
+    off = difference.get("relative")
+    within = "" if off is None else f", its outputs within {off:.1g} of the largest"
+    return f": {configuration.name} took {compared.ratio:.2f}{interval} of the time of float32 in one process{within}"
+
+
+APART = 1.1
+"""The ratio from which on a disagreement is told although each side may be noise."""
+
+EQUAL = 1.02
+"""The ratio up to which two times count as equal: differences below are not told apart."""
+
+_NAMES = {"cpu": "CPU time", "wall": "wall time"}
+
+
+def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Doubt, ...]:
+    """What speaks against `chosen`, the label of what the clock named, among what ran interleaved with it, by label."""
+    found = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
+    return tuple(doubt for doubt in found if doubt is not None)
+
+
+def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Doubt | None:
+    """A warning if the clock that did not decide names another winner. CPU time counts only where it tells all."""
+    other: Clock = "wall" if clock == "cpu" else "cpu"
+    known = {label: found for label, found in field.items() if other == "wall" or cpu_tells(found.runs)}
+    if chosen not in known:
+        return None
+    winner = min(known, key=lambda label: level(known[label], other))
+    if winner == chosen:
+        return None
+    compared = versus(known[winner], known[chosen], other)
+    if compared.verdict != "faster" and compared.ratio > 1 / APART:
+        return None
+    return Doubt(
+        kind="clocks-disagree",
+        message=f"{_NAMES[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
+        f"{chosen} {interval(compared.low, compared.high)}; {_NAMES[clock]} decided",
+        hint="Measure again on a quieter machine, or on cores that nothing else uses (--pin).",
+    )
+
+
+def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
+    """A warning if the median of all calls says something else than the fastest 20 %, where that is furthest off."""
+    worst, told = math.log(APART), ""
+    for label, found in field.items():
+        if label == chosen:
+            continue
+        fastest = versus(found, field[chosen], "wall")
+        median = compare(blocks(found, "wall"), blocks(field[chosen], "wall"))
+        apart = abs(math.log(median.ratio / fastest.ratio))
+        # Both on one side say the same, unless it is a tie that the medians would have decided for the other.
+        lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
+        if apart >= worst and (lost or _side(fastest.ratio) != _side(median.ratio)):
+            worst = apart
+            told = f"{label} takes {fastest.ratio:.2f} times as long as {chosen} by the fastest 20 % of calls, which "
+            told += f"decided, but {median.ratio:.2f} times by the median of all"
+    if not told:
+        return None
+    hint = "Calls were disturbed: measure again with --processes 10, or on a quieter machine."
+    return Doubt(kind="medians-disagree", message=told, hint=hint)
+
+
+def _side(ratio: float) -> int:
+    return 0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1
+
+
+def interval(low: float, high: float) -> str:
+    """An interval of a ratio in brackets."""
+    return f"[{low:.2f}, {high:.2f}]" if low > 0 and math.isfinite(high) else "[unknown]"

@@ -1,0 +1,350 @@
+"""The proof: contenders measured against each other as wholes, and the deployed package run where it will run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnomon.core.brief import brief
+from gnomon.core.sample import Failure
+from gnomon.core.stats import summarise
+from gnomon.errors import MeasurementError
+from gnomon.measure.campaign import UNMEASURED, Measured
+from gnomon.measure.effort import Clock
+from gnomon.measure.environment import Doubt
+from gnomon.session.contender import (
+    Contender,
+    Proved,
+    blocks,
+    choose_clock,
+    cpu_summary,
+    fastest_of,
+    level,
+    traced_candidate,
+    versus,
+)
+from gnomon.session.model_session import Lab
+from gnomon.session.package import read_plan
+from gnomon.session.precision import EQUAL, clock_warnings, interval
+from gnomon.session.targets import describe
+
+_FAR = 1.5
+"""The ratio from which on what is slower is not called a tie, however little is known of the spread."""
+
+_WORTH = 1.02
+"""The least predicted gain for which a plan that was not measured is chosen."""
+
+_LESS = 1.02
+"""How many times as much memory another must take for one to be chosen for less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the proof says: all contenders, the best single one, and the one to use.
+
+    `reason` is one sentence for people. `clock` is what decided: the one that was asked for, or wall time where the
+    CPU time of some contender does not tell its whole story. `tied` are the labels of the other single contenders that
+    may be as fast as the best one, and `chosen_for` what that was chosen for among those equally fast. `warnings` say
+    where other calls or the other clock name another winner.
+    """
+
+    proved: tuple[Proved, ...]
+    best_single: Proved
+    chosen: Proved
+    reason: str
+    clock: Clock
+    tied: tuple[str, ...] = ()
+    chosen_for: tuple[str, ...] = ()
+    warnings: tuple[Doubt, ...] = ()
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A package that was run on the device from its own files.
+
+    `places` maps each operator to where the runtime's own report says that it ran; `moved` lists the operators that
+    ran elsewhere than planned. `failure` is set where the package did not run or computed wrongly. `skipped` says that
+    it was not run, as nothing was to be measured any more.
+    """
+
+    places: Mapping[int, str]
+    moved: tuple[int, ...]
+    difference: Mapping[str, float] | None
+    failure: Failure | None
+    skipped: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran with right outputs, everything where it was planned."""
+        return self.failure is None and not self.moved and not self.skipped
+
+
+def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bool = False) -> Verdict:
+    """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`.
+
+    A single contender that the profile showed to be hopeless is not run again: it was interleaved there with the best.
+    """
+    far = _hopeless(lab, contenders, clock)
+    fastest = min((c.predicted_s for c in contenders if c.predicted_s), default=0.0)
+    slow = {c.key: (c.predicted_s or 0.0) > lab.request.effort.laggard * fastest for c in contenders}
+    left = [c for c in contenders if c.key not in far]
+    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in left}
+    effort = lab.request.effort
+    if len(left) == 1:  # nothing is left to tell it from, so the least will do
+        effort = replace(effort, processes_most=effort.processes_least)
+    measured = lab.runner.measure("proof", list(renamed.values()), effort)
+    results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
+    results |= {c.key: measured[renamed[c.key].key] for c in left}
+    if clock == "cpu":
+        # A chain of runtimes may wait or start threads although each of them alone does not.
+        clock = choose_clock(lab, results.values())
+    converted = {c.key for c in contenders if any(part.target.placed is not lab.placed for part in c.parts)}
+    verdict = judge_contenders(contenders, results, clock, far, converted=converted, priced=priced)
+    return verdict if lab.link else predicted_verdict(verdict)
+
+
+def predicted_verdict(verdict: Verdict) -> Verdict:
+    """The verdict where nothing may be measured: a plan that the record has no runs of is chosen by its prediction.
+
+    It must promise 2 % more than the best single contender took, as differences below that are not told apart.
+    """
+    plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
+    if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
+        return verdict
+    gain = level(verdict.best_single.measured, verdict.clock) / plan.contender.predicted_s
+    if gain < _WORTH:
+        return verdict
+    alone = verdict.best_single.contender.label
+    told = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
+    return replace(verdict, chosen=plan, reason=f"{told} proven: the plan was never measured.")
+
+
+def _hopeless(lab: Lab, contenders: Sequence[Contender], clock: Clock) -> dict[str, Measured]:
+    """By key, the single contenders that are slower by more than any noise, with what they were measured beside."""
+    known = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
+    known = {key: found for key, found in known.items() if found.ok}
+    if not known:
+        return {}
+    best = min(known.values(), key=lambda found: level(found, clock))
+    compared = {key: versus(found, best, clock) for key, found in known.items() if found is not best}
+    limit = lab.request.effort.hopeless
+    return {key: best for key, c in compared.items() if c.verdict == "slower" and c.ratio > limit and c.low > limit / 2}
+
+
+def judge_contenders(
+    contenders: Sequence[Contender],
+    results: Mapping[str, Measured],
+    clock: Clock,
+    beside: Mapping[str, Measured] | None = None,
+    *,
+    converted: Collection[str] = (),
+    priced: bool = False,
+) -> Verdict:
+    """Choose from what was measured of each contender, by its key.
+
+    `beside` has what a contender is compared with, where it was not measured beside the best single one. `converted`
+    are the keys of those that run the model as it was converted. `priced` says that mixes were thought of, so that
+    without a plan none promised a gain.
+
+    A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
+    were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
+    be told, one without a conversion is chosen, then the one of least memory. MeasurementError if none is left.
+    """
+    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok]
+    if not singles:
+        told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
+        raise MeasurementError(f"no single backend is left after the proof ({told})", hint="Try another runtime.")
+    other = beside or {}
+
+    def against(best: Contender) -> dict[str, Proved]:
+        return {c.key: _proved(c, results[c.key], other.get(c.key, results[best.key]), clock) for c in contenders}
+
+    by_key = {c.key: c for c in singles}
+    beside_each_other = {key: results[key] for key in by_key if key not in other}
+    best = by_key[fastest_of(beside_each_other or {key: results[key] for key in by_key}, clock)]
+    proved = against(best)
+    faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
+    mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
+    equal: list[Proved] = []
+    if mixes:
+        chosen = min(mixes, key=lambda p: level(p.measured, clock))
+        # What else is faster must be surely faster than the plan, which is the one that was solved for.
+        plan = next((p for p in mixes if p.contender.kind == "plan"), chosen)
+        if plan is not chosen and versus(chosen.measured, plan.measured, clock).verdict != "faster":
+            chosen = plan
+    else:
+        equal = _equal([p for key, p in proved.items() if key not in other], proved[best.key], clock)
+        preferred = _preferred(equal, converted, clock).contender
+        proved = proved if preferred is best else against(preferred)
+        best = preferred
+        chosen = proved[best.key]
+    ties = [p for p in proved.values() if p.contender.kind == "single" and _may_be_as_fast(p)]
+    for_what = _chosen_for(chosen, [p for p in equal if p.contender.key != best.key], converted)
+    field = {p.contender.label: p.measured for key, p in proved.items() if p.ok and key not in other}
+    return Verdict(
+        proved=tuple(proved.values()),
+        best_single=proved[best.key],
+        chosen=chosen,
+        reason=_reason(list(proved.values()), proved[best.key], chosen, for_what, priced=priced),
+        clock=clock,
+        tied=tuple(p.contender.label for p in ties),
+        chosen_for=for_what,
+        warnings=clock_warnings(field, chosen.contender.label, clock),
+    )
+
+
+def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
+    """The single contenders that are equally fast as far as can be told: the fastest, and those less than 2 % behind
+    and inside the noise, than which nothing is surely faster.
+    """
+
+    def beaten(one: Proved) -> bool:
+        rivals = [p for p in proved if p.ok and p.contender.key != one.contender.key]
+        return any(versus(p.measured, one.measured, clock).verdict == "faster" for p in rivals)
+
+    near = [
+        p
+        for p in proved
+        if p.contender.kind == "single"
+        and p.against_best is not None
+        and p.against_best.unit == "process"
+        and p.against_best.verdict == "tie"
+        and p.against_best.ratio < EQUAL
+    ]
+    return [fastest, *(p for p in near if not beaten(p))]
+
+
+def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
+    """Of equally fast contenders the one to use: one without a conversion, then that of least memory, then the first by
+    time.
+    """
+    pool = [p for p in equal if p.contender.key not in converted] or list(equal)
+    known = [p for p in pool if _memory(p)]
+    if known:
+        least = min(map(_memory, known))
+        pool = [p for p in known if _memory(p) <= _LESS * least]
+    return min(pool, key=lambda p: level(p.measured, clock))
+
+
+def _memory(proved: Proved) -> int:
+    """Its peak memory in bytes; 0 where that is not known."""
+    return int(proved.measured.fact("peak_rss_bytes") or 0)
+
+
+def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[str]) -> tuple[str, ...]:
+    """What it has over others that are equally fast."""
+    found = []
+    if chosen.contender.key not in converted and any(p.contender.key in converted for p in others):
+        found.append("no conversion")
+    known = [_memory(p) for p in others if _memory(p)]
+    if known and 0 < _memory(chosen) * _LESS < min(known):
+        found.append("less memory")
+    return tuple(found)
+
+
+def _may_be_as_fast(proved: Proved) -> bool:
+    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is no tie."""
+    compared = proved.against_best
+    return compared is not None and compared.verdict == "tie" and compared.ratio < _FAR
+
+
+def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clock) -> Proved:
+    if not measured.ok:
+        return Proved(contender=contender, measured=measured, summary=None, cpu=None, against_best=None)
+    return Proved(
+        contender=contender,
+        measured=measured,
+        summary=summarise(blocks(measured, "wall")),
+        cpu=cpu_summary(measured),
+        against_best=None if measured.key == best.key else versus(measured, best, clock),
+    )
+
+
+def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Sequence[str], *, priced: bool) -> str:
+    """The answer in one sentence."""
+    alone = best.contender.label
+    if chosen is not best and chosen.against_best is not None:
+        gain = 1 / chosen.against_best.ratio
+        return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."
+    parts = [part for part in (_standing(proved, for_what), _mixing(proved, priced=priced)) if part]
+    return f"Use {alone}{': ' if parts else ''}{'; '.join(parts)}."
+
+
+def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
+    """How the best single contender stands to the others."""
+    compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
+    if not compared:
+        return ""
+    ties = [p for p in proved if p.contender.kind == "single" and _may_be_as_fast(p)]
+    if ties:
+        labels = " and ".join(p.contender.label for p in ties)
+        only = ties[0].against_best if len(ties) == 1 else None
+        ratio = f" (ratio {only.ratio:.2f} {interval(only.low, only.high)})" if only else ""
+        return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
+    label, versus = min(compared, key=lambda item: item[1].ratio)
+    told = f"{versus.ratio:.2f} times as fast as {label}"
+    if versus.verdict == "tie":
+        return f"{told} as far as the few processes tell"
+    return f"{told} {interval(versus.low, versus.high)}"
+
+
+def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
+    """Why no mix is chosen."""
+    plan = next((p for p in proved if p.contender.kind == "plan"), None)
+    if plan is None:
+        return "by the profile a mix would not be faster" if priced else ""
+    if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
+        return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
+    if plan.against_best is None:
+        return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
+    if plan.against_best.verdict == "faster":
+        return "one process cannot tell whether a mix is faster"
+    if plan.against_best.verdict == "slower":
+        return "a mix is slower"
+    return "what a mix gains is inside the noise"
+
+
+def verify(lab: Lab, folder: Path, contender: Contender) -> Verified:
+    """Run a written package on the device from its own files: outputs, and where each operator ran."""
+    if lab.link is None or lab.runner.over("run the package"):
+        return Verified(places={}, moved=(), difference=None, failure=None, skipped=True)
+    pushed = lab.push(folder, folder.name)
+    written = read_plan(folder, at=pushed)
+    job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
+    plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
+    traced = traced_candidate(plain, len(contender.backends))
+    effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
+    known = lab.runner.measure("run the package", [plain, traced], effort)
+    failure = known[plain.key].failure or known[traced.key].failure
+    if failure is not None:
+        return Verified(places={}, moved=(), difference=None, failure=failure)
+    places = _places(lab, contender, known[plain.key], known[traced.key])
+    planned = contender.backends
+    moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
+    return Verified(places=places, moved=moved, difference=known[plain.key].fact("difference"), failure=None)
+
+
+def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:
+    """Where each operator ran: by the loaded runtime's own report, or by its trace where it has no report."""
+    places: dict[int, str] = {}
+    reports = plain.fact("where") or []
+    for part, report in zip(contender.parts, reports, strict=True):
+        names = part.configuration.reported
+        if not names:
+            # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
+            places.update({i: row.backend for run in traced.runs for row in run.operators for i in row.sources})
+            continue
+        if len(part.configuration.backends) > 1:
+            # The runtime's own account of each operator; one that it leaves out is not proven to be anywhere.
+            said = {i: str(row["backend"]) for row in report for i in row["operators"] if isinstance(i, int)}
+            places.update({i: names.get(backend, backend) for i, backend in said.items()})
+            continue
+        own = sorted({str(row["backend"]) for row in report})
+        kept = bool(own) and set(own) <= set(names)
+        places.update(part.backends if kept else dict.fromkeys(part.operators, ",".join(own) or "unknown"))
+    return places

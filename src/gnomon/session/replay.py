@@ -1,0 +1,202 @@
+"""What a lab found of a device, kept with its campaign, so that decisions can be taken again without the device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnomon.core.sample import Campaign, Failure
+from gnomon.devices.base import DeviceInfo
+from gnomon.devices.config import DeviceConfig
+from gnomon.errors import MeasurementError
+from gnomon.models.model import Model
+from gnomon.runtimes.base import PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.tunings import configurations
+from gnomon.session.request import Request
+from gnomon.session.targets import Missing, Target
+from gnomon.store.base import CampaignQuery, EventQuery, Store
+
+NOTE = "lab"
+"""The name of the event that holds it."""
+
+_CHOSEN_ANEW = frozenset({"backends", "precisions"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take.
+
+    `unfixed` says that the model's file was run as it is, as some runtime refused it with its shapes fixed.
+    """
+
+    campaign: Campaign
+    device: DeviceInfo
+    probes: Mapping[str, Probe]
+    supports: Mapping[str, Support]
+    converted: Mapping[str, str]
+    unfixed: bool = False
+
+    def support(self, key: str) -> Support:
+        """What was found of a runtime's backends. MeasurementError where that was never asked."""
+        if key not in self.supports:
+            raise MeasurementError(
+                f"the record does not tell what {key} takes: it was measured by another version of gnomon",
+                hint="Leave out --no-profile to measure it.",
+            )
+        return self.supports[key]
+
+
+def noted(
+    request: Request, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
+) -> dict[str, Any]:
+    """The event's data, in JSON values."""
+    return {
+        "device": device.name,
+        "address": str(request.device.address),
+        "settings": settings_of(request.device),
+        "python": device.python,
+        "probes": {
+            name: {"version": p.version, "backends": list(p.backends), "details": dict(p.details)}
+            for name, p in probes.items()
+        },
+        "supports": {
+            name: {
+                "operators": {backend: sorted(indices) for backend, indices in s.operators.items()},
+                "failures": {backend: [f.stage, f.kind, f.transient, f.message] for backend, f in s.failures.items()},
+                "options": dict(s.options),
+            }
+            for name, s in supports.items()
+        },
+    }
+
+
+def settings_of(config: DeviceConfig) -> dict[str, Any]:
+    """What of a device's settings changes the times that are measured on it, as JSON values; empty by default.
+
+    Of its environment a digest, as variables may hold what is nobody else's affair.
+    """
+    told = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
+    wished: dict[str, Any] = {
+        "pin": list(config.pin),
+        "governor": config.governor,
+        "environment": hashlib.sha256(told).hexdigest() if told else None,
+    }
+    return {name: value for name, value in wished.items() if value}
+
+
+def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
+    """By runtime, the SHA-256 of what the user's model was converted to for it; none where it takes the file itself."""
+    made: dict[str, str] = {}
+    for runtime, (model, _) in models.items():
+        if model is not own:
+            told = hashlib.sha256()
+            for path in sorted(p for p in model.path.parent.iterdir() if p.is_file()):
+                told.update(path.read_bytes())
+            made[runtime] = told.hexdigest()
+    return made
+
+
+def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
+    """MeasurementError where a model is converted to something else now than when it was measured."""
+    for runtime, digest in now.items():
+        if recalled.converted.get(runtime, digest) != digest:
+            raise MeasurementError(
+                f"the model is converted for {runtime} in another way now than when it was measured",
+                hint="Leave out --no-profile to measure it as it is converted now.",
+            )
+
+
+def latest(store: Store, request: Request, kind: str, digest: str, options: Mapping[str, Any]) -> Recalled:
+    """The newest campaign of a kind that measured this model on this device, set as it is now, with these options.
+
+    One that was finished comes before any that was interrupted, which may hold next to nothing. Of what was measured
+    fewer backends and precisions may be chosen, but not more.
+    MeasurementError where the record holds none.
+    """
+    others: set[str] = set()
+    campaigns = (
+        campaign
+        for finished in (True, False)
+        for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=finished))
+    )
+    for campaign in campaigns:
+        notes = list(store.query(EventQuery(campaign=campaign.id, name=NOTE)))
+        if not notes:
+            continue
+        data = notes[-1].data
+        if request.device.name not in (data["device"], data["address"]):
+            others.add(str(data["device"]))
+        elif data["address"] != str(request.device.address):
+            others.add(f"{data['device']} when its address was {data['address']}")
+        elif data.get("settings", {}) != settings_of(request.device):
+            others.add(f"{data['device']} with other settings (pin, governor, environment) in the file of devices")
+        elif _answers(campaign.context.options, options):
+            return _recalled(campaign, data)
+        else:
+            others.add(f"{data['device']} with other options")
+    told = f"; it was measured on {', '.join(sorted(others))}" if others else ""
+    raise MeasurementError(
+        f"the record holds no measurement of this model on {request.device.name} with these options{told}",
+        hint="Leave out --no-profile to measure it; `gnomon runs` shows what the record holds.",
+    )
+
+
+def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether what was measured with these options can tell what is wanted; no backends mean all that there are."""
+    alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - _CHOSEN_ANEW)
+    backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
+    enough = not measured["backends"] or (backends and backends <= set(measured["backends"]))
+    return bool(alike and enough and precisions <= set(measured["precisions"]))
+
+
+def narrowed(
+    targets: Iterable[Target], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
+) -> tuple[Target, ...]:
+    """The targets as they were measured, with no more than the wished backends taking operators.
+
+    Those of which too little is left go into `missing`. A configuration stays the one that was measured, as the runs in
+    the record are of that. UsageError where a runtime has no such backend.
+    """
+    found: list[Target] = []
+    wished: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for target in targets:
+        runtime, own = target.runtime, target.configuration
+        if runtime.name not in wished:
+            made = configurations(runtime, probes[runtime.name], wish)
+            wished[runtime.name] = {c.name: c.backends for c in made}
+        left = wished[runtime.name].get(own.name, ())
+        taken = {b: taken for b, taken in target.support.operators.items() if b in left}
+        covered = frozenset[int]().union(*taken.values())
+        lacking = next((op for op in target.placed.graph.operators if op.index not in covered), None)
+        if lacking is not None:
+            told = f"{' and '.join(left) or 'nothing'} of it takes no {lacking.type}, which is operator {lacking.index}"
+            missing.append(Missing(name=own.name, reason=f"{told} ({lacking.name!r})"))
+        else:
+            none = dict.fromkeys(target.support.operators, frozenset[int]())
+            found.append(replace(target, support=replace(target.support, operators={**none, **taken})))
+    return tuple(found)
+
+
+def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
+    supports = {}
+    for name, found in data["supports"].items():
+        failures = {
+            backend: Failure(stage=stage, kind=kind, transient=transient, message=message)
+            for backend, (stage, kind, transient, message) in found["failures"].items()
+        }
+        operators = {backend: frozenset(indices) for backend, indices in found["operators"].items()}
+        supports[name] = Support(operators=operators, failures=failures, options=found.get("options", {}))
+    return Recalled(
+        campaign=campaign,
+        device=DeviceInfo(name=data["device"], fingerprint=campaign.context.device, python=data["python"]),
+        probes={
+            name: Probe(version=p["version"], backends=tuple(p["backends"]), details=p["details"])
+            for name, p in data["probes"].items()
+        },
+        supports=supports,
+        converted=data.get("converted", {}),
+        unfixed=bool(data.get("unfixed")),
+    )

@@ -1,0 +1,164 @@
+"""What a job is asked to do.
+
+The link that suits a device: by the agent, or by the runtimes' own programs where there is no Python for it.
+
+Going on when a device comes back: a job is started again, and takes up its own campaign from the record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gnomon.devices.address import LOCAL, parse_address
+from gnomon.devices.base import Device
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import opened
+from gnomon.devices.program import ProgramDriver
+from gnomon.errors import DeviceError, UsageError
+from gnomon.measure.effort import Effort, JobTime
+from gnomon.measure.link import AgentLink
+from gnomon.measure.program import ProgramLink
+from gnomon.runtimes.base import Wish
+from gnomon.runtimes.onert import OnertProgram
+from gnomon.system.stopping import pause
+
+WAIT_S = 600.0
+MOST_SEED = 2**31 - 1
+THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The model, where and with what it runs, and how hard to try.
+
+    `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
+    `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
+    taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
+    reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
+    its clock, once it runs: see `timed`. `wait_s` is how long a device that vanishes may stay away before the job
+    gives up. UsageError where it shall start anew and measure nothing, or the seed is out of its range.
+    """
+
+    model: Path
+    device: DeviceConfig = THIS_MACHINE
+    runtimes: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=Wish)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    feeds: Mapping[str, Path] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
+    seed: int = 0
+    record: Path | None = None
+    fresh: bool = False
+    measure: bool = True
+    wait_s: float = WAIT_S
+    max_time_s: float | None = None
+    time: JobTime | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.fresh and not self.measure:
+            raise UsageError(
+                "--fresh measures anew and --no-profile measures nothing",
+                hint="Give one of them; from Python they are fresh=True and measure=False.",
+            )
+        if not 0 <= self.seed < MOST_SEED:
+            raise UsageError(f"seed is {self.seed}", hint=f"Give a whole number from 0 to {MOST_SEED - 1}.")
+
+    @property
+    def used_s(self) -> float:
+        """How long the job has worked."""
+        return self.time.used_s if self.time is not None else 0.0
+
+    @property
+    def waited_s(self) -> float:
+        """How long the job has waited for its device."""
+        return self.time.waited_s if self.time is not None else 0.0
+
+
+def timed(request: Request) -> Request:
+    """The request with its clock running: from now on, unless it ran already."""
+    return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
+
+
+PROGRAMS: Mapping[str, ProgramDriver] = {"onert": OnertProgram()}
+"""The programs that gnomon knows, by their runtime's name."""
+
+
+def link_to(device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None) -> AgentLink:
+    """The link to an open device; the same requests are answered either way."""
+    if device.describe().python:
+        return AgentLink(device, timeout_s=timeout_s, machine=machine)
+    return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=PROGRAMS)
+
+
+def machine_of(config: DeviceConfig) -> dict[str, Any]:
+    """The settings of the whole machine that hold while something is measured, where any are wished."""
+    wished: dict[str, Any] = {"pin": list(config.pin), "governor": config.governor}
+    return {name: value for name, value in wished.items() if value}
+
+
+Found = TypeVar("Found")
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_MOST_TIMES = 20
+"""How often a device may vanish in one job before it is too shaky to measure on."""
+
+
+def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[[str], None] | None) -> Found:
+    """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
+
+    What was measured is in the record, so that at most the visit under way is measured again. DeviceError if the device
+    stays away, and at once if it was never reached.
+    """
+    say = tell or (lambda sentence: None)
+    met = False
+    for _ in range(_MOST_TIMES):
+        try:
+            return job(request)
+        except DeviceError as error:
+            met = met or error.met  # it may vanish again before the job has found it in order again
+            if not (error.transient and met) or request.wait_s <= 0:
+                raise
+            say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
+            began_s = time.monotonic()
+            _wait_for(request, error, say)
+            if request.time is not None:
+                request.time.waited_s += time.monotonic() - began_s
+            say(f"{request.device.name} is back: going on from the record")
+            request = replace(request, fresh=False)
+    return job(request)
+
+
+def _wait_for(request: Request, lost: DeviceError, say: Callable[[str], None]) -> None:
+    """Try to open the device until it answers; DeviceError if it does not in time.
+
+    It was in order before, so that whatever is wrong may pass: the name of a board that starts anew is unknown for a
+    while, and so may its users be. What will not pass by itself is told, for who can help.
+    """
+    deadline = time.monotonic() + request.wait_s
+    pause_s = _FIRST_PAUSE_S
+    told = ""
+    while True:
+        pause(min(pause_s, max(0.0, deadline - time.monotonic())))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        try:
+            with opened(request.device, on_wait=say):
+                return
+        except DeviceError as error:
+            if time.monotonic() >= deadline:
+                raise (_stayed_away(request, lost) if error.transient else error) from lost
+            if not error.transient and error.message != told:
+                told = error.message
+                say(f"{error.message}. {error.hint}")
+
+
+def _stayed_away(request: Request, lost: DeviceError) -> DeviceError:
+    """The error for a device that did not come back in time."""
+    return DeviceError(
+        f"{lost.message}, and {request.device.name} did not come back within {request.wait_s:.0f} s",
+        hint="Start the command again when it is back: what was measured is kept. --wait SECONDS waits longer.",
+        transient=True,
+    )

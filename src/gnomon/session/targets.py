@@ -1,0 +1,361 @@
+"""Which runtimes, configurations and backends can run a model on a device, and what was left out and why.
+
+What a device has of the runtimes that a job wants, and bringing it what it lacks.
+
+The objective energy: from a request that asks for it to counters of the device, and what its number is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.installing import pip_line
+from gnomon.core.sample import Failure
+from gnomon.devices.address import LOCAL
+from gnomon.devices.config import DeviceConfig, user_folder
+from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
+from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.energy import ENERGY, find_counters, metered
+from gnomon.measure.link import AgentLink
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.tunings import configurations
+from gnomon.session.request import Request
+
+NOT_INSTALLED = "not installed"
+"""Why a runtime is missing that its device simply has not."""
+
+BROKEN = "it is there, but cannot be imported"
+"""How the reason begins why a runtime is missing whose package, or what that needs, does not load."""
+
+_NO_PYTHON = "Install the runtime's own program there and put it on the PATH; see docs/without-python.md."
+_DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A configuration of a runtime that can run the model, and which operators its backends take.
+
+    `placed` is the model on the device in the format that the runtime loads, and `model` the same on this machine: the
+    user's own, or what it was converted to. Operators are counted in `placed.graph`.
+    """
+
+    runtime: Runtime
+    configuration: Configuration
+    support: Support
+    placed: PlacedModel
+    model: Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A runtime, configuration or backend that was left out, with the reason and what to do."""
+
+    name: str
+    reason: str
+    hint: str = ""
+
+
+def pip_names(wheels: Sequence[str]) -> list[str]:
+    """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
+    return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
+
+
+def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
+    """The shell command that installs what runs a runtime's plans: numpy and its requirements."""
+    return pip_line(["numpy", *wheels], python)
+
+
+def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
+    """Ask each runtime on the device for its version and backends; those that do not answer are missing."""
+    commands = {r.name: {"do": "probe", "runtime": r.name, "packages": pip_names(r.wheels)} for r in runtimes}
+    answers = link.ask(commands)
+    probes: dict[str, Probe] = {}
+    missing: list[Missing] = []
+    for runtime in runtimes:
+        answer = answers[runtime.name]
+        if isinstance(answer, Failure):
+            python = link.info.python
+            hint = pip_requirements_line(runtime.wheels, python) if python else _NO_PYTHON
+            missing.append(Missing(name=runtime.name, reason=reason_of(answer), hint=hint))
+            continue
+        if not isinstance(answer.get("version"), str) or not _are_texts(answer.get("backends")):
+            raise AgentError(f"the agent's answer for {runtime.name} is none: {answer!r:.200}", hint="Report this.")
+        details = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
+        probes[runtime.name] = Probe(version=answer["version"], backends=tuple(answer["backends"]), details=details)
+    return probes, missing
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def reason_of(failure: Failure) -> str:
+    """Why something is not to be had, in one line: the failure, with the last thing that it printed."""
+    if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
+        return NOT_INSTALLED
+    if "ImportError" in failure.message:
+        return f"{BROKEN}: {failure.message[:300]}"
+    tail = failure.log_tail.strip().splitlines()
+    return failure.message + (f" ({tail[-1].strip()[:160]})" if tail else "")
+
+
+#: Finds which operators the backends of a configuration take.
+FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
+
+
+def find_targets(
+    support_of: FindSupport,
+    runtimes: tuple[Runtime, ...],
+    probes: Mapping[str, Probe],
+    models: Mapping[str, tuple[Model, PlacedModel]],
+    wish: Wish,
+    missing: list[Missing],
+) -> tuple[Target, ...]:
+    """The configurations that take every operator of the model; what is left out goes into `missing`.
+
+    `models` holds the model as each runtime loads it, by the runtime's name.
+    """
+    targets: list[Target] = []
+    present = [r for r in runtimes if r.name in probes and r.name in models]
+    wishes = _wishes(present, probes, wish, missing)
+    for runtime in present:
+        if runtime.name not in wishes:
+            continue
+        model, placed = models[runtime.name]
+        supports: dict[tuple[str, ...], Support] = {}
+        for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
+            found = supports.get(configuration.backends)
+            if found is None:  # what backends take does not depend on the environment
+                found = supports[configuration.backends] = support_of(runtime, placed, configuration)
+                missing.extend(_lost(runtime, found))
+            taken = frozenset[int]().union(*found.operators.values())
+            lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
+            if lacking is None:
+                configuration = replace(configuration, options={**configuration.options, **found.options})
+                targets.append(
+                    Target(runtime=runtime, configuration=configuration, support=found, placed=placed, model=model)
+                )
+            elif taken:
+                reason = f"no backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
+                missing.append(Missing(name=configuration.name, reason=reason))
+    computed = {t.configuration.precision for t in targets}
+    for precision in wish.precisions:
+        if precision not in computed:
+            reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
+            missing.append(Missing(name=precision, reason=reason))
+    return tuple(targets)
+
+
+def _wishes(
+    runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
+) -> dict[str, Wish]:
+    """What is wished of each runtime: of the named backends those that it has; without any it is left out.
+
+    UsageError where a named backend is no runtime's.
+    """
+    if not wish.backends:
+        return {runtime.name: wish for runtime in runtimes}
+    has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
+    for name in wish.backends:
+        if not any(name in backends for backends in has.values()):
+            told = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
+            raise UsageError(f"no runtime on this device has a backend {name!r}", hint=f"There are: {told or 'none'}.")
+    made: dict[str, Wish] = {}
+    for runtime in runtimes:
+        own = tuple(name for name in wish.backends if name in has[runtime.name])
+        if own:
+            made[runtime.name] = replace(wish, backends=own)
+        else:
+            missing.append(Missing(name=runtime.name, reason="it has none of the backends that were asked for"))
+    return made
+
+
+def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
+    """The backends that failed."""
+    for backend, failure in found.failures.items():
+        label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
+        hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
+        yield Missing(name=label, reason=reason_of(failure), hint=hint)
+
+
+def support_key(configuration: Configuration) -> str:
+    """What configurations have in common that take the same operators: the runtime and its backends."""
+    return f"{configuration.runtime}:{','.join(configuration.backends)}"
+
+
+def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
+    """The error for a model that nothing on the device runs: every reason, and what to install."""
+    reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
+    install = [m.hint for m in missing if m.hint.startswith("pip ")]
+    others = [m.hint for m in missing if m.hint and m.hint not in install]
+    names = ", ".join(r.name for r in runtimes)
+    where = "this device" if device == "local" else f"the device {device}"
+    hint = f"Install one: {'; '.join(install)}" if install else f"Tried: {names}. Try another model or runtime."
+    return RuntimeMissingError(
+        f"no runtime on {where} runs the model ({reasons})", hint=" ".join(dict.fromkeys([*others, hint]))
+    )
+
+
+def describe(failure: Failure | None) -> str:
+    """How something that was measured failed, in one line."""
+    if failure is None:
+        return "unknown"
+    if failure.stage == "check":
+        return f"refused: {failure.message}"
+    if failure.kind == "unmeasured":
+        return failure.message
+    return f"{failure.kind} while {_DOING.get(failure.stage, failure.stage)}: {failure.message}"
+
+
+def equip(
+    link: AgentLink,
+    runtimes: tuple[Runtime, ...],
+    config: DeviceConfig,
+    tell: Callable[[str], None] | None,
+    more: tuple[str, ...] = (),
+) -> tuple[dict[str, Probe], list[Missing]]:
+    """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
+
+    This machine's own Python is taken as it is: what is installed there is its owner's affair. What cannot be brought
+    is missing, with the reason. So is what was brought if a runtime of the device's own does not start beside it: the
+    device's own has precedence. `more` are requirements that are brought in any case, in the same folder: GnomonError
+    where they cannot be.
+    """
+    probes, missing = probe_runtimes(link, runtimes)
+    # What is broken there may be whole here, and is then found first.
+    absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
+    lacking = tuple(r for r in runtimes if r.name in absent)
+    if not (lacking or more) or (config.address.kind == LOCAL and config.python is None):
+        return probes, missing
+    failed: dict[str, GnomonError] = {}
+    wanted = _Wanted(link=link, more=more, config=config, tell=tell)
+    folder = _provided(wanted, lacking, failed)
+    if folder is not None:
+        # What the device's own PYTHONPATH names stays in effect behind it.
+        own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
+        link.paths[:] = [link.device.push(folder, "site"), *own]
+        together, missing_then = probe_runtimes(link, runtimes)
+        lost = [name for name in probes if name not in together]
+        if not lost:
+            probes, missing = together, missing_then
+        else:
+            link.paths.clear()
+            failed |= {r.name: _apart(r.name, lost) for r in lacking if r.name not in failed}
+    return probes, [_told(m, failed.get(m.name)) for m in missing]
+
+
+def _apart(name: str, lost: list[str]) -> GnomonError:
+    """The error for a runtime whose packages stop others that are on the device already."""
+    return RuntimeMissingError(
+        f"with what it needs, the device's own {' and '.join(lost)} would not start",
+        hint=f"Measure it apart from them: --runtime {name}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is brought beside runtimes, and whereto."""
+
+    link: AgentLink
+    more: tuple[str, ...]
+    config: DeviceConfig
+    tell: Callable[[str], None] | None
+
+    def provide(self, runtimes: tuple[Runtime, ...]) -> Path:
+        """One folder with all of it, and with these runtimes."""
+        from gnomon.devices.packages.provide import provide
+
+        wanted = ["numpy", *self.more, *(requirement for runtime in runtimes for requirement in runtime.wheels)]
+        found = self.link.info.fingerprint
+        return provide(wanted, found, home=user_folder(), fetch=self.config.fetch, tell=self.tell or (lambda _: None))
+
+
+def _provided(wanted: _Wanted, lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]) -> Path | None:
+    """One folder with all that can be had; what cannot goes into `failed`."""
+    try:
+        return wanted.provide(lacking)
+    except GnomonError as error:
+        if not lacking:
+            raise
+        if len(lacking) == 1:
+            failed[lacking[0].name] = error
+            return wanted.provide(()) if wanted.more else None
+    had: list[Runtime] = []
+    for runtime in lacking:
+        try:
+            wanted.provide((runtime,))
+            had.append(runtime)
+        except GnomonError as error:
+            failed[runtime.name] = error
+    while had:  # each can be had alone, but what they need may contradict each other
+        try:
+            return wanted.provide(tuple(had))
+        except GnomonError as error:
+            failed[had.pop().name] = error
+    return wanted.provide(()) if wanted.more else None
+
+
+def _told(missing: Missing, error: GnomonError | None) -> Missing:
+    """A missing runtime with why it could not be brought."""
+    if error is None:
+        return missing
+    return replace(missing, reason=f"{missing.reason}, and cannot be brought: {error.message}", hint=error.hint)
+
+
+NOTE = "energy"
+"""The event of a campaign that holds its counters, as `gnomon.measure.energy.Counters` has them."""
+
+
+def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
+    """UsageError for counters that are named where energy is no objective."""
+    if counters and ENERGY not in objectives:
+        raise UsageError(
+            f"the counter {counters[0]!r} is named, and energy is no objective", hint="Add --objective energy."
+        )
+
+
+def asking_energy(request: Request, objectives: Sequence[str], counters: Sequence[str]) -> Request:
+    """The request, to be measured with energy counters (none: the device's usual ones) where that is an objective."""
+    if ENERGY not in objectives:
+        return request
+    return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
+
+
+def with_counters(request: Request, link: AgentLink) -> tuple[Request, dict[str, Any] | None]:
+    """The request with blocks long enough for the device's counters, and these; None where no energy is asked for.
+
+    DeviceError where the device has no counter that serves, before anything is measured.
+    """
+    if request.effort.energy is None:
+        return request, None
+    counters = find_counters(link, request.effort.energy.counters)
+    return replace(request, effort=metered(request.effort, counters)), asdict(counters)
+
+
+def protocol_of(effort: Effort) -> dict[str, Any]:
+    """What of the effort makes runs of another kind; how long to go on does not, nor how fast a counter looked."""
+    whole = asdict(effort)
+    if effort.energy is None:
+        del whole["energy"]
+    else:
+        whole["energy"] = list(effort.energy.counters)
+    return {
+        k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
+    }
+
+
+def energy_source(counters: Mapping[str, Any] | None) -> str:
+    """What the energy of a call is made of, for people."""
+    if not counters:
+        return "the energy of a call by counters of the device that the record does not name"
+    parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
+    told = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
+    return (
+        f"a call's share of what the counters {told} rose by over a block of calls, with all else that ran and what "
+        f"idling draws; they move every {counters['period_s'] * 1e3:.3g} ms"
+    )

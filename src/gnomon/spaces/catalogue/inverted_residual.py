@@ -1,0 +1,88 @@
+"""The inverted residual block, which the MobileNet-like spaces share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnomon.errors import ProblemError
+from gnomon.spaces.unit import Symbol
+
+ACTIVATIONS = ("Relu", "Relu6", "HardSwish")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvertedResidual:
+    """1x1 convolution to `expansion` times the channels, depthwise convolution, 1x1 convolution to `channels`.
+
+    Each with batch normalisation, the first two with the activation; a residual where the shape is kept. Sandler et
+    al., MobileNetV2, CVPR 2018. `expand_by_one` says whether an expansion of 1 has its first convolution; `group`
+    groups the 1x1 convolutions and shuffles channels behind the first (FBNet); `squeeze` adds squeeze and excitation
+    behind the depthwise convolution (MobileNetV3).
+    """
+
+    channels: int
+    kernel: int
+    expansion: int
+    stride: int = 1
+    activation: str = "Relu6"
+    expand_by_one: bool = False
+    group: int = 1
+    squeeze: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise ProblemError(
+                f"there is no activation {self.activation!r}", hint=f"Choose one of: {', '.join(ACTIVATIONS)}."
+            )
+
+    def __call__(self, x: Symbol) -> Symbol:
+        """The block behind `x`."""
+        y = x
+        if self.expansion != 1 or self.expand_by_one:
+            y = y.conv(x.channels * self.expansion, 1, group=self.group).batch_norm().layer(self.activation)
+            if self.group > 1:
+                y = y.channel_shuffle(self.group)
+        y = y.depthwise(self.kernel, stride=self.stride).batch_norm().layer(self.activation)
+        if self.squeeze:
+            y = squeeze_and_excite(y)
+        y = y.conv(self.channels, 1, group=self.group).batch_norm()
+        return x + y if x.shape == y.shape and self.stride == 1 else y
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvBlock:
+    """Convolution, batch normalisation where wanted, activation."""
+
+    channels: int
+    kernel: int
+    stride: int = 1
+    activation: str = "Relu6"
+    batch_norm: bool = True
+
+    def __call__(self, x: Symbol) -> Symbol:
+        """The block behind `x`."""
+        y = x.conv(self.channels, self.kernel, stride=self.stride)
+        return (y.batch_norm() if self.batch_norm else y).layer(self.activation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classifier:
+    """Mean over height and width, then a linear layer."""
+
+    classes: int
+
+    def __call__(self, x: Symbol) -> Symbol:
+        """The block behind `x`."""
+        return x.global_average_pool().linear(self.classes)
+
+
+def squeeze_and_excite(x: Symbol) -> Symbol:
+    """Channels scaled by a gate of their means. Hu et al., CVPR 2018; a quarter of the channels, as in MobileNetV3."""
+    gate = x.global_average_pool().conv(divisible(x.channels // 4), 1, bias=True).relu()
+    return x * gate.conv(x.channels, 1, bias=True).hard_sigmoid()
+
+
+def divisible(channels: float, by: int = 8) -> int:
+    """The multiple of `by` next to a number of channels, never more than a tenth below it (as the MobileNets round)."""
+    near = max(by, int(channels + by / 2) // by * by)
+    return near + by if near < 0.9 * channels else near

@@ -1,0 +1,65 @@
+"""The MobileNetV2 search space for CIFAR-10 that nnabla-nas's SNPE profiler documents.
+
+From nnabla_nas/contrib/mobilenet and examples/mobilenet_cifar10_search.json of sony/nnabla-nas (early 2020): 21 choice
+blocks, six inverted residuals each and, where the shape is kept, skip. About 10^17 nets of 126 unique modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gnomon.spaces.blocks import BlockSpace, Choice, skip
+from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.uid import uid
+from gnomon.spaces.unit import Unit
+
+SETTINGS = ((24, 4, 1), (32, 4, 1), (64, 4, 2), (96, 4, 1), (160, 4, 2), (320, 1, 1))
+"""Channels, number of blocks, stride of the first of them."""
+
+CANDIDATES = ((3, 3), (6, 3), (3, 5), (6, 5), (3, 7), (6, 7))
+"""Expansion and kernel of each candidate, in the order of the tool's own list."""
+
+CLASSES = 10
+
+
+def mobilenetv2_cifar10() -> BlockSpace:
+    """The space, its choices named as the tool names its candidates."""
+    return BlockSpace(
+        name="mobilenetv2-cifar10",
+        inputs=((1, 3, 32, 32),),
+        parts=(
+            ConvBlock(channels=32, kernel=3, stride=2),
+            InvertedResidual(channels=16, kernel=3, expansion=1),
+            *_choices(),
+            ConvBlock(channels=1280, kernel=1),
+            Classifier(classes=CLASSES),
+        ),
+    )
+
+
+def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
+    """The units of this space by the UID that the tool gave their modules.
+
+    Its 1x1 convolutions that narrow stand outside of its ConvBNReLU and were made without a padding: `pad=None`. Those
+    that widen, and all others, stand within and have one.
+    """
+    return {uid(unit, bare_pad=_narrows(unit)): unit for unit in units}
+
+
+def _narrows(unit: Unit) -> bool:
+    first = unit.layers[0]
+    return first.kind == "Conv" and first.pair("kernel") == (1, 1) and first.integer("out_channels") < unit.inputs[0][1]
+
+
+def _choices() -> Iterator[Choice]:
+    before, number = 16, 0
+    for channels, count, first_stride in SETTINGS:
+        for index in range(count):
+            stride = first_stride if index == 0 else 1
+            blocks = {
+                f"MB{e} {k}x{k}": InvertedResidual(channels=channels, kernel=k, expansion=e, stride=stride)
+                for e, k in CANDIDATES
+            }
+            keeps = stride == 1 and before == channels
+            yield Choice(f"block{number}", {**blocks, "skip_connect": skip} if keeps else blocks)
+            before, number = channels, number + 1

@@ -1,0 +1,371 @@
+"""NAS-Bench-201: a cell of four nodes, one of five operations on each of its six edges. Dong and Yang, ICLR 2020.
+
+The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): stem, three
+stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original computes and
+adds; `live` leaves out whatever is dead, as an optimising runtime does.
+
+The nets of NAS-Bench-201 written down, layer by layer.
+
+The counts of all 15,625 nets of NAS-Bench-201 at once.
+
+The fifteen cells of a net are alike but for their shapes, and its two convolutions but for their kernels, so that one
+grouping of numbered nodes, without any shape, serves all nets of a structure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError
+from gnomon.spaces.features import Assignment, CountTables, Step
+from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, groups
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import Net, Symbol, Trace, Unit, live
+
+OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
+"""From node, to node; the slots are in this order."""
+
+CELLS = 5
+CHANNELS = (16, 32, 64)
+CLASSES = 10
+SIZE = 32
+
+
+def whole_net(operations: Sequence[int]) -> Net:
+    """The net with these operations on the edges of each of its cells, dead parts and all."""
+    trace = Trace(((1, 3, SIZE, SIZE),))
+    x = stem(trace.input())
+    for stage, channels in enumerate(CHANNELS):
+        if stage:
+            x = residual(x, channels)
+        for _ in range(CELLS):
+            x = cell(x, operations)
+    return trace.net(head(x))
+
+
+def stem(x: Symbol) -> Symbol:
+    """What stands before the first cell."""
+    return x.conv(CHANNELS[0], 3).batch_norm()
+
+
+def residual(x: Symbol, channels: int) -> Symbol:
+    """What stands between two stages: a ResNet basic block with stride 2."""
+    y = x.relu().conv(channels, 3, stride=2).batch_norm()
+    y = y.relu().conv(channels, 3).batch_norm()
+    return x.average_pool(2, stride=2).conv(channels, 1) + y
+
+
+def head(x: Symbol) -> Symbol:
+    """What stands behind the last cell."""
+    return x.batch_norm().relu().global_average_pool().linear(CLASSES)
+
+
+def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
+    """A cell: each node is the sum of the operations on its edges."""
+    nodes = [x]
+    for target in (1, 2, 3):
+        terms = [
+            operation(OPERATIONS[choice], nodes[source])
+            for (source, end), choice in zip(EDGES, operations, strict=True)
+            if end == target
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        nodes.append(total)
+    return nodes[-1]
+
+
+def operation(name: str, x: Symbol) -> Symbol:
+    """What stands on an edge."""
+    if name == "skip_connect":
+        return x
+    if name == "none":
+        return x.layer("Zeros")
+    if name == "avg_pool_3x3":
+        return x.average_pool(3, pad=1)
+    return x.relu().conv(x.channels, 1 if name == "nor_conv_1x1" else 3).batch_norm()
+
+
+_NARROW, _WIDE = OPERATIONS.index("nor_conv_1x1"), OPERATIONS.index("nor_conv_3x3")
+_OUTSIDE = -1
+
+Token = str | int
+"""What a node of a cell is: a kind of layer, or, for a convolution, the number of its edge."""
+
+Label = tuple[int, Token]
+"""A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside of cells."""
+
+
+@dataclass(slots=True)
+class _Graph:
+    """Nodes by number: a token each, and what it reads."""
+
+    tokens: list[Token] = field(default_factory=list)
+    inputs: list[tuple[int, ...]] = field(default_factory=list)
+    output: int = -1
+
+    def add(self, token: Token, *inputs: int) -> int:
+        self.tokens.append(token)
+        self.inputs.append(inputs)
+        return len(self.tokens) - 1
+
+
+def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
+    """The counts of all nets as one look-up by the six operations together; `live` leaves dead parts out."""
+    nets = _Nets()
+    rows: dict[frozenset[tuple[int, int]], int] = {}
+    index = np.zeros((1, space.size), np.int64)
+    structures: dict[tuple[int, ...], tuple[dict[int, int], list[_Varying]]] = {}
+    for code in range(space.size):
+        operations = space.decode(code)
+        structure = tuple(_NARROW if choice == _WIDE else choice for choice in operations)
+        if structure not in structures:
+            structures[structure] = nets.split(nets.groups(_cell_graph(structure, live), rules))
+        fixed, varying = structures[structure]
+        counts = dict(fixed)
+        for group in varying:
+            number = nets.number(group.labels, tuple(operations[edge] for edge in group.edges))
+            counts[number] = counts.get(number, 0) + group.count
+        index[0, code] = rows.setdefault(frozenset(counts.items()), len(rows))
+    table = np.zeros((len(rows), len(nets.units)), np.float32)
+    for row, number in rows.items():
+        for unit, count in row:
+            table[number, unit] = count
+    step = Step(slots=tuple(range(len(EDGES))), row=index, next_state=np.zeros_like(index))
+    return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Varying:
+    """A group of nodes with convolutions of a cell, whose edges decide which unit it is."""
+
+    labels: tuple[Label, ...]
+    edges: tuple[int, ...]
+    count: int
+
+
+class _Nets:
+    """Puts cells together to nets, and knows the unit of each node."""
+
+    def __init__(self) -> None:
+        trace = Trace(((1, 3, SIZE, SIZE),))
+        x = stem(trace.input())
+        ends = [x.ref]
+        cells: dict[Label, Unit] = {}
+        for stage, channels in enumerate(CHANNELS):
+            if stage:
+                x = residual(x, channels)
+                ends.append(x.ref)
+            aside = Trace((x.shape,))
+            for name in OPERATIONS:
+                operation(name, aside.input())
+            aside.apply(layer("Add"), aside.input(), aside.input())
+            for node in aside.nodes:
+                one = node.unit.layers[0]
+                token = one.kind if one.kind != "Conv" else f"Conv{one.pair('kernel')[0]}"
+                cells[stage, token] = node.unit
+        self._outside = trace.net(head(x))
+        self._ends = {ref: stage for stage, ref in enumerate(ends)}
+        self._cells = cells
+        self._known: dict[tuple[tuple[Label, ...], tuple[int, ...]], int] = {}
+        self.units: dict[Unit, int] = {}
+
+    def groups(self, cell: _Graph | None, rules: FusionRules) -> Counter[tuple[Label, ...]]:
+        """How often each group of nodes occurs in the net of a cell; without a cell the net is dead: none."""
+        if cell is None:
+            return Counter()
+        if not rules.chains:
+            alone: Counter[tuple[Label, ...]] = Counter()
+            for label in ((stage, token) for stage in range(len(CHANNELS)) for token in cell.tokens):
+                alone[(label,)] += CELLS
+            alone.update(((_OUTSIDE, number),) for number in range(len(self._outside.nodes)))
+            return alone
+        labels: list[Label] = []
+        inputs: list[tuple[int, ...]] = []
+        stands: dict[int, int] = {-1: -1}  # where each outer node, or what the cells make of it, stands
+        for number, node in enumerate(self._outside.nodes):
+            inputs.append(tuple(stands[ref] for ref in node.inputs))
+            labels.append((_OUTSIDE, number))
+            stands[number] = len(labels) - 1
+            if number in self._ends:
+                for _ in range(CELLS):
+                    start, before = len(labels), stands[number]
+                    labels += [(self._ends[number], token) for token in cell.tokens]
+                    inputs += [tuple(ref + start if ref >= 0 else before for ref in refs) for refs in cell.inputs]
+                    stands[number] = cell.output + start if cell.output >= 0 else before
+        readers = [0] * len(labels)
+        for ref in (*(ref for refs in inputs for ref in refs), stands[len(self._outside.nodes) - 1]):
+            if ref >= 0:
+                readers[ref] += 1
+        kinds = [(self._kind(label),) for label in labels]
+        return Counter(tuple(labels[n] for n in group) for group in groups(kinds, inputs, readers, rules))
+
+    def split(self, counts: Counter[tuple[Label, ...]]) -> tuple[dict[int, int], list[_Varying]]:
+        """Groups that are the same unit in every net of the structure, by its number, and those that vary."""
+        fixed: dict[int, int] = {}
+        varying: list[_Varying] = []
+        for labels, count in counts.items():
+            edges = tuple(token for stage, token in labels if stage != _OUTSIDE and isinstance(token, int))
+            if edges:
+                varying.append(_Varying(labels, edges, count))
+            else:
+                number = self.number(labels, ())
+                fixed[number] = fixed.get(number, 0) + count
+        return fixed, varying
+
+    def number(self, labels: tuple[Label, ...], operations: tuple[int, ...]) -> int:
+        """The number of the unit of a group of nodes whose convolutions of cells do these operations."""
+        key = (labels, operations)
+        if key not in self._known:
+            unit = self._unit(labels, operations)
+            self._known[key] = self.units.setdefault(unit, len(self.units))
+        return self._known[key]
+
+    def _unit(self, labels: tuple[Label, ...], operations: tuple[int, ...]) -> Unit:
+        waiting = list(operations)
+        singles = []
+        for stage, token in labels:
+            if isinstance(token, str):
+                singles.append(self._cells[stage, token])
+            elif stage == _OUTSIDE:
+                singles.append(self._outside.nodes[token].unit)
+            else:
+                singles.append(self._cells[stage, "Conv3" if waiting.pop(0) == _WIDE else "Conv1"])
+        others = tuple(shape for unit in singles[1:] for shape in unit.inputs[1:])
+        return Unit(layers=tuple(unit.layers[0] for unit in singles), inputs=singles[0].inputs + others)
+
+    def _kind(self, label: Label) -> str:
+        stage, token = label
+        if isinstance(token, str):
+            return token
+        return self._outside.nodes[token].unit.kinds[0] if stage == _OUTSIDE else "Conv"
+
+
+def _cell_graph(operations: Sequence[int], live: bool) -> _Graph | None:
+    """The nodes of a cell, whose input is -1; None where its output does not depend on its input."""
+    graph = _Graph()
+    nodes: list[int | None] = [-1]
+    for target in (1, 2, 3):
+        total: int | None = None
+        for edge, (source, end) in enumerate(EDGES):
+            x = nodes[source] if end == target else None
+            if x is None:
+                continue
+            term = _edge(graph, edge, OPERATIONS[operations[edge]], x, live)
+            total = term if total is None else total if term is None else graph.add("Add", total, term)
+        nodes.append(total)
+    if nodes[-1] is None:
+        return None
+    graph.output = nodes[-1]
+    return _needed(graph) if live else graph
+
+
+def _edge(graph: _Graph, edge: int, name: str, x: int, live: bool) -> int | None:
+    """The operation on an edge; None for zeros that are left out."""
+    if name == "skip_connect":
+        return x
+    if name == "none":
+        return None if live else graph.add("Zeros", x)
+    if name == "avg_pool_3x3":
+        return graph.add("AveragePool", x)
+    return graph.add("BatchNormalization", graph.add(edge, graph.add("Relu", x)))
+
+
+def _needed(graph: _Graph) -> _Graph:
+    """Without the nodes that the output does not need."""
+    wanted = {graph.output}
+    for index in reversed(range(len(graph.tokens))):
+        if index in wanted:
+            wanted.update(graph.inputs[index])
+    kept = sorted(index for index in wanted if index >= 0)
+    number = {old: new for new, old in enumerate(kept)} | {-1: -1}
+    inputs = [tuple(number[ref] for ref in graph.inputs[index]) for index in kept]
+    return _Graph([graph.tokens[index] for index in kept], inputs, number[graph.output])
+
+
+_NODE = re.compile(r"(?P<operation>[a-z0-9_]+)~(?P<source>[0-9])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NasBench201:
+    """The space; `live` says whether dead parts of its nets are left out."""
+
+    live: bool = False
+    space: Space = field(init=False)
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        slots = tuple(Slot(f"edge {source}->{target}", OPERATIONS) for source, target in EDGES)
+        object.__setattr__(self, "space", Space(slots))
+
+    @property
+    def name(self) -> str:
+        """ "nasbench201", or "nasbench201-live" without dead parts."""
+        return "nasbench201-live" if self.live else "nasbench201"
+
+    def net(self, assignment: Assignment) -> Net:
+        """The net of the operations on the six edges."""
+        operations = [int(choice) for choice in assignment]
+        self.space.encode(operations)
+        whole = whole_net(operations)
+        return live(whole) if self.live else whole
+
+    def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
+        """All units and how to count them, made once for each set of rules."""
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = tables_of(self.space, rules, live=self.live)
+        return self._tables[rules.chains]
+
+    def units(self) -> tuple[Unit, ...]:
+        """All units that occur in some net, an operator each."""
+        return self.tables().units
+
+
+def assignment_of(text: str) -> tuple[int, ...]:
+    """The assignment of an architecture string. ProblemError for one that is malformed."""
+    parts = text.strip().split("+")
+    found: list[int] = []
+    for target, part in enumerate(parts, start=1):
+        inner = part[1:-1].split("|") if len(part) > 2 and part[0] == part[-1] == "|" else []
+        for source, word in enumerate(inner):
+            match = _NODE.fullmatch(word)
+            if match is None or match["operation"] not in OPERATIONS or int(match["source"]) != source:
+                raise ProblemError(
+                    f"{word[:80]!r} is not the operation on the edge from node {source} to node {target}",
+                    hint=f"Write operation~source, with an operation of: {', '.join(OPERATIONS)}.",
+                )
+            found.append(OPERATIONS.index(match["operation"]))
+        if len(inner) != target:
+            break
+    if len(parts) != 3 or len(found) != len(EDGES):
+        raise ProblemError(
+            f"{text[:80]!r} is no architecture of NAS-Bench-201",
+            hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
+        )
+    return tuple(found)
+
+
+def architecture(assignment: Assignment) -> str:
+    """The architecture string of an assignment."""
+    nodes = []
+    for target in (1, 2, 3):
+        words = [
+            f"{OPERATIONS[int(choice)]}~{source}"
+            for (source, end), choice in zip(EDGES, assignment, strict=True)
+            if end == target
+        ]
+        nodes.append("|" + "|".join(words) + "|")
+    return "+".join(nodes)
+
+
+def live_nasbench201() -> NasBench201:
+    """The space without the dead parts of its nets."""
+    return NasBench201(live=True)

@@ -1,0 +1,1 @@
+"""Spaces of cells: their primitives, what each costs and is worth."""

@@ -1,0 +1,383 @@
+"""What each primitive of each cell group adds to a price, learned from a few networks, with what is left unknown.
+
+The price of a network is taken as a constant and one effect a cell group. The effect of primitive p in group g is
+``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0: a hierarchical model, in which an effect that
+is measured badly is pulled towards that of the same primitive in other groups, and that towards its family's. Their
+sizes, a scale of each group among them, are those that make the measurements most likely, under a weak prior that keeps
+them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's estimator and its generalizations", 1975).
+
+Nothing asks for single swaps: any networks will do, and what they leave open shows in the covariance.
+
+Accuracy is modelled on the logit scale: there effects add up without leaving 0 to 1, a gain near 1 is as hard as it is,
+and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
+after division by a reference that frees it of its unit; its errors are relative.
+
+How likely measured prices are under sizes of the parts of effects, and the sizes that make them most likely.
+
+The restricted likelihood of a normal model with one constant, climbed by Fisher scoring (Patterson and Thompson,
+"Recovery of inter-block information when block sizes are unequal", 1971), under a weak prior on the logarithm of each
+size, which keeps sizes finite that the measurements leave open.
+
+Networks that tell the most about each choice: every primitive equally often in each cell group.
+
+In a table of single swaps a network says something of one choice; in a balanced design it says something of as many as
+there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The Design of Experiments",
+1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little correlated as a search over
+random balanced ones finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.space import Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.features import Ints as Int64s
+
+PARTS = ("misfit", "family", "main", "own")
+"""The parts whose sizes are estimated, before the scale of each group."""
+
+_USUAL = (0.05, 1.0, 0.5, 0.5)  # the middle of the weak prior on their sizes, in the spread of the values
+_SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size
+_GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
+_LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
+_WIDE = 1e3  # prior standard deviation of the constant, in the spread of the values
+_ROUNDS = 40
+_STEP = 1.0  # the most that a logarithm changes in a round
+_ENOUGH = 1e-7  # a round that gains less is the last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Told:
+    """What is known, in units of the spread of the values; `mixed` if networks tell what no sum of effects explains."""
+
+    design: Floats
+    values: Floats
+    errors: Floats
+    mixed: bool
+
+
+class Likelihood:
+    """The restricted likelihood of log sizes: of the misfit, of each part of the effects, and of each group's scale."""
+
+    def __init__(self, space: Space, told: Told) -> None:
+        names = np.array([name for slot in space.slots for name in slot.choices])
+        families = np.array([parse_name(str(name))[0] for name in names])
+        self.group = np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
+        kin = (families[:, None] == families[None, :]).astype(np.float64)
+        self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
+        self.design, self.values, self.mixed = told.design, told.values, told.mixed
+        self.noise = told.errors**2 + _LEAST_NOISE**2
+        self.groups, self.last = len(space.slots), 1 + len(self.parts)
+        usual = np.log(_USUAL) - 0.5 * math.log(self.groups)
+        self.start = np.concatenate([usual, np.zeros(self.groups)])
+        spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
+        self.weights = 1 / spread**2
+
+    def prior(self, sizes: Floats) -> tuple[Floats, list[Floats]]:
+        """The covariance of the effects, and its derivative by each log size but that of the misfit."""
+        scale = np.exp(sizes[self.last :])[self.group]
+        outer = np.outer(scale, scale)
+        terms = [math.exp(2 * size) * part * outer for size, part in zip(sizes[1 : self.last], self.parts, strict=True)]
+        total = np.asarray(terms[0] + terms[1] + terms[2])
+        slopes = [2 * term for term in terms]
+        for g in range(self.groups):
+            own = (self.group == g).astype(np.float64)
+            slopes.append(total * (own[:, None] + own[None, :]))
+        return total, slopes
+
+    def covariance(self, sizes: Floats, prior: Floats) -> Floats:
+        """The covariance of the measured values, but for the constant."""
+        effects = self.design[:, 1:]
+        made = effects @ prior @ effects.T
+        made[np.diag_indices_from(made)] += self.noise + (math.exp(2 * sizes[0]) if self.mixed else 0.0)
+        return np.asarray(made)
+
+    def best(self) -> Floats:
+        """The log sizes of the largest penalised likelihood."""
+        sizes, damping = self.start.copy(), 1e-3
+        score, slope, curvature = self._score(sizes)
+        for _ in range(_ROUNDS):
+            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), slope)
+            step *= min(1.0, _STEP / max(float(np.abs(step).max()), 1e-12))
+            tried = self._score(sizes + step)
+            if tried[0] >= score:
+                gained, sizes, damping = tried[0] - score, sizes + step, damping / 4
+                score, slope, curvature = tried
+                if gained < _ENOUGH:
+                    break
+            else:
+                damping = max(damping * 8, 1e-2)
+                if damping > 1e6:
+                    break
+        return sizes
+
+    def _score(self, sizes: Floats) -> tuple[float, Floats, Floats]:
+        """The penalised likelihood, its gradient, and its expected curvature."""
+        prior, slopes = self.prior(sizes)
+        effects = self.design[:, 1:]
+        inverse = np.linalg.inv(self.covariance(sizes, prior))
+        ones = inverse.sum(axis=1)
+        total = float(ones.sum())
+        projected = inverse - np.outer(ones, ones) / total
+        pulled = projected @ self.values
+        back, crossed = effects.T @ pulled, effects.T @ projected @ effects
+        away = sizes - self.start
+        score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
+        score -= 0.5 * float((self.weights * away**2).sum())
+        products = [crossed @ slope for slope in slopes]
+        slope, curvature = np.zeros(len(sizes)), np.zeros((len(sizes), len(sizes)))
+        slope[1:] = [
+            0.5 * (back @ one @ back - np.trace(product)) for one, product in zip(slopes, products, strict=True)
+        ]
+        curvature[1:, 1:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
+        if self.mixed:
+            variance = 2 * math.exp(2 * sizes[0])
+            slope[0] = 0.5 * variance * (float(pulled @ pulled) - float(np.trace(projected)))
+            curvature[0, 0] = 0.5 * variance**2 * float((projected**2).sum())
+        return score, slope - self.weights * away, curvature + np.diag(self.weights)
+
+    def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
+        """Mean and covariance of constant and effects."""
+        prior, _ = self.prior(sizes)
+        whole = np.zeros((len(prior) + 1, len(prior) + 1))
+        whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
+        noise = self.covariance(sizes, np.zeros_like(prior))
+        crossed = whole @ self.design.T
+        gain = np.linalg.solve(self.design @ crossed + noise, crossed.T).T
+        covariance = whole - gain @ crossed.T
+        return gain @ self.values, np.asarray((covariance + covariance.T) / 2)
+
+
+Scale = Literal["plain", "logit"]
+
+_FLOOR = 1e-3  # accuracies nearer to 0 or 1 than this are taken as this: their logit would be anything
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evidence:
+    """Networks (N, groups) as indices of a space's choices, what they cost (N,), and its standard errors (N,).
+
+    ProblemError for shapes that do not fit, values that are not finite, and errors that are not finite or below 0.
+    """
+
+    assignments: Ints
+    values: Floats
+    errors: Floats
+
+    def __post_init__(self) -> None:
+        rows, values, errors = np.asarray(self.assignments), np.asarray(self.values), np.asarray(self.errors)
+        if rows.ndim != 2 or not len(rows) or values.shape != (len(rows),) or errors.shape != (len(rows),):
+            raise ProblemError(
+                f"networks of shape {rows.shape} have values of shape {values.shape}, errors of {errors.shape}",
+                hint="Give each network one value and one standard error, and at least one network.",
+            )
+        if not (np.isfinite(values).all() and np.isfinite(errors).all() and (errors >= 0).all()):
+            raise ProblemError(
+                "a value is not finite, or a standard error is no number from 0",
+                hint="Leave out networks that were not measured, and give 0 for what is known exactly.",
+            )
+        object.__setattr__(self, "assignments", rows.astype(np.intp))
+        object.__setattr__(self, "values", values.astype(np.float64))
+        object.__setattr__(self, "errors", errors.astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Effects:
+    """What is believed of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
+
+    The first is the constant, then come the choices of the first group, of the second, and so on. On the scale that
+    `scale` names. `sizes` are the standard deviations of the parts "family", "main", "own" and "misfit", the last of
+    which is what no sum of effects explains (0 unless networks that differ in several groups were measured).
+    """
+
+    space: Space
+    scale: Scale
+    mean: Floats
+    covariance: Floats
+    sizes: dict[str, float]
+
+    def draw(self, count: int, *, seed: int) -> tuple[Floats, ...]:
+        """Effects drawn from what is believed, on the scale of the model: an array (count, choices) a group.
+
+        The sum over the groups is a network's price; the constant is spread evenly over them.
+        """
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        # The symmetric root, and noise that goes by names: the order of groups and choices changes no draw.
+        names = [(slot.name, name) for slot in self.space.slots for name in slot.choices]
+        order = [0, *(1 + place for place in sorted(range(len(names)), key=names.__getitem__))]
+        noise = np.empty((count, len(self.mean)))
+        noise[:, order] = np.random.default_rng(seed).standard_normal((count, len(self.mean)))
+        return self.tables(self.mean + noise @ root)
+
+    def tables(self, effects: Floats) -> tuple[Floats, ...]:
+        """Vectors (K, 1 + C) of constant and effects, as an array (K, choices) a group, the constant spread evenly."""
+        ends = np.cumsum([len(slot.choices) for slot in self.space.slots])
+        even = effects[:, :1] / len(self.space.slots)
+        return tuple(part + even for part in np.split(effects[:, 1:], ends[:-1], axis=1))
+
+    def predict(self, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
+        """The expected value of networks (N, groups) and the ends of its 95 % interval, on the values' own scale.
+
+        ProblemError for networks outside the space.
+        """
+        design = design_matrix(self.space, np.asarray(assignments, dtype=np.intp))
+        middle = design @ self.mean
+        spread = np.einsum("ni,ij,nj->n", design, self.covariance, design) + self.sizes["misfit"] ** 2
+        half = _NORMAL_95 * np.sqrt(np.maximum(spread, 0.0))
+        if self.scale == "plain":
+            return middle, middle - half, middle + half
+        return expit(middle), expit(middle - half), expit(middle + half)
+
+
+def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
+    """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
+
+    With `scale` "logit" values lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
+    ProblemError for networks outside the space, and for values that do not fit the scale.
+    """
+    values, errors = evidence.values, evidence.errors
+    if scale == "logit":
+        if ((values < 0) | (values > 1)).any():
+            raise ProblemError("an accuracy is not from 0 to 1", hint="Give fractions: 0.93 for 93 %.")
+        inside = np.clip(values, _FLOOR, 1 - _FLOOR)
+        values, errors = np.log(inside / (1 - inside)), errors / (inside * (1 - inside))
+    # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
+    unit = float(values.std()) or float(np.abs(values).max()) or 1.0
+    center = float(values.mean())
+    told = Told(
+        design=design_matrix(space, evidence.assignments),
+        values=(values - center) / unit,
+        errors=errors / unit,
+        mixed=_swaps(evidence.assignments) > 1,
+    )
+    likelihood = Likelihood(space, told)
+    sizes = likelihood.best()
+    mean, covariance = likelihood.posterior(sizes)
+    mean = mean * unit
+    mean[0] += center
+    found = {name: math.exp(size) * unit for name, size in zip(PARTS, sizes[: likelihood.last], strict=False)}
+    found["misfit"] = found["misfit"] if told.mixed else 0.0
+    return Effects(space=space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found)
+
+
+def design_matrix(space: Space, assignments: Ints) -> Floats:
+    """A one for the constant and for each choice that a network takes: (N, 1 + C). ProblemError outside the space."""
+    counts = np.array([len(slot.choices) for slot in space.slots])
+    if (
+        assignments.ndim != 2
+        or assignments.shape[1] != len(counts)
+        or (assignments < 0).any()
+        or (assignments >= counts).any()
+    ):
+        raise ProblemError("a network is not one of the space", hint=f"Give {len(counts)} indices of its choices.")
+    made = np.zeros((len(assignments), 1 + int(counts.sum())))
+    made[:, 0] = 1.0
+    places = 1 + np.concatenate([[0], np.cumsum(counts)[:-1]]) + assignments
+    np.put_along_axis(made, places, 1.0, axis=1)
+    return made
+
+
+def expit(values: Floats) -> Floats:
+    """The inverse of the logit, without overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * values)))
+
+
+def _swaps(assignments: Ints) -> int:
+    """The largest number of groups in which a network differs from that one which is nearest to all others."""
+    apart = (assignments[:, None, :] != assignments[None, :, :]).sum(axis=2)
+    # Of each network's nearest relative: single swaps of a default are one group from it.
+    centers = [int(row) for row in np.flatnonzero((apart <= 1).sum(axis=1) > 2)]
+    return int(apart[:, centers].min(axis=1).max()) if centers else assignments.shape[1]
+
+
+_TRIES = 200
+_RIDGE = 0.1
+_ALL = 4096  # a space of no more networks than this is written out
+_EXCHANGES = 50  # a network that is there twice is changed so often at most, on average
+
+
+def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> Int64s:
+    """Assignments of shape (networks, slots), choice k of a slot as often as any other of it, give or take one.
+
+    `counts` are the numbers of choices. Of many random balanced tables that one is taken under which the effects are
+    known best (the log determinant of the information with a weak prior, Bayesian D-optimality). No network is there
+    twice before all are there once. Depends on the arguments alone. UsageError for no network or no choice.
+    """
+    if networks < 1 or not counts or min(counts) < 1:
+        raise UsageError(f"{networks} networks of {list(counts)} choices cannot be drawn", hint="Give at least one.")
+    rng = np.random.default_rng([seed, networks, *counts])
+    best, most = _drawn(rng, counts, networks), -np.inf
+    for _ in range(_TRIES):
+        table = _drawn(rng, counts, networks)
+        told = _information(table, counts) - _repeated(table, counts)
+        if told > most:
+            best, most = table, told
+    return best
+
+
+def indicators(assignments: Sequence[Sequence[int]] | Int64s, counts: Sequence[int]) -> Floats:
+    """A column a choice, 1 where a network has it: shape (networks, sum of counts)."""
+    chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    made = np.zeros((len(chosen), int(np.sum(counts))))
+    for slot, start in enumerate(starts):
+        made[np.arange(len(chosen)), start + chosen[:, slot]] = 1
+    return made
+
+
+def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> Int64s:
+    """A random balanced table, all networks of a space before any is there again."""
+    size = math.prod(counts)
+    if size > _ALL or 2 * networks <= size:
+        return _distinct(rng, _columns(rng, counts, networks))
+    whole, rest = divmod(networks, size)
+    every = np.stack(np.unravel_index(np.arange(size), tuple(counts)), axis=1).astype(np.int64)
+    parts = [every] * whole
+    if 0 < 2 * rest <= size:
+        parts.append(_distinct(rng, _columns(rng, counts, rest)))
+    elif rest:
+        # Nearly all are drawn by those few that are left out: what is left of a balanced table is balanced too.
+        left_out = _distinct(rng, _columns(rng, counts, size - rest))
+        parts.append(np.delete(every, np.ravel_multi_index(tuple(left_out.T), tuple(counts)), axis=0))
+    return rng.permutation(np.concatenate(parts), axis=0)
+
+
+def _distinct(rng: np.random.Generator, table: Int64s) -> Int64s:
+    """The table, its networks that are there twice changed by exchanging choices with others: columns keep theirs."""
+    for _ in range(_EXCHANGES * len(table)):
+        again = np.setdiff1d(np.arange(len(table)), np.unique(table, axis=0, return_index=True)[1])
+        if not len(again):
+            break
+        one, other, slot = rng.choice(again), rng.integers(len(table)), rng.integers(table.shape[1])
+        table[[one, other], slot] = table[[other, one], slot]
+    return table
+
+
+def _columns(rng: np.random.Generator, counts: Sequence[int], networks: int) -> Int64s:
+    columns = []
+    for count in counts:
+        levels = np.concatenate([rng.permutation(count) for _ in range(-(-networks // count))])[:networks]
+        columns.append(rng.permutation(levels))
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def _information(table: Int64s, counts: Sequence[int]) -> float:
+    x = np.concatenate([np.ones((len(table), 1)), indicators(table, counts)], axis=1)
+    return float(np.linalg.slogdet(x.T @ x + _RIDGE * np.eye(x.shape[1]))[1])
+
+
+def _repeated(table: Int64s, counts: Sequence[int]) -> float:
+    """A fine for networks that are there twice, beyond what cannot be helped."""
+    spare = max(0, len(table) - math.prod(counts))
+    return 10.0 * max(0, len(table) - len(np.unique(table, axis=0)) - spare)

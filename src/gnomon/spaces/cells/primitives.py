@@ -1,0 +1,184 @@
+"""Primitives: the blocks that a cell group can be made of, by name, and where a user's own come from.
+
+A block is a function of a `Symbol`, the width that it makes and its stride. The published names are
+`<Family>block_<i>`; what a number means is a matter of the numbering, of which there are two (see
+`primitive_families`), so that every primitive says in words what it is made of and has a digest of it.
+
+The three published families of primitives, in the two numberings that are in use.
+
+Structure (the same in both): Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
+allow; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG is
+a row of convolutions, with a max pooling behind them where it reduces. What stands between the 1x1 of a branch is as
+wide as the block's input times the expansion.
+
+Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as the published profiler
+numbers them; "aw_nas", expansions 1, 1/3, 1/6 (kernels fastest) and 1, 1/2, 1/4, as the search framework that reads its
+result does (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.unit import Symbol, Trace
+
+PrimitiveBlock = Callable[[Symbol, int, int], Symbol]
+"""Writes a block down: its input, the number of channels that it makes, its stride; returns its output."""
+
+_NAME = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_(?P<number>[0-9]{1,6})", re.ASCII)
+_DIGEST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Primitive:
+    """A block by its published name; `meaning` says in words what it is made of."""
+
+    family: str
+    number: int
+    block: PrimitiveBlock
+    meaning: str = ""
+
+    @property
+    def name(self) -> str:
+        """As configs and tables spell it: "Mobileblock_3"."""
+        return f"{self.family}block_{self.number}"
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that stand for what it is made of, whatever it is called and numbered.
+
+        Of the layers that it becomes with 8 channels in and 8 or 16 out, with stride 1 and 2.
+        """
+        made = []
+        for channels, stride in ((8, 1), (16, 2)):
+            trace = Trace(((1, 8, 16, 16),))
+            net = trace.net(self.block(trace.input(), channels, stride))
+            made.append([[node.unit.canonical(), *node.inputs] for node in net.nodes])
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def parse_name(name: str) -> tuple[str, int]:
+    """The family and the number of a primitive's name. ProblemError for what is none."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ProblemError(
+            f"{name!r} is no name of a primitive", hint="Names are such as Mobileblock_3: a family, 'block_', a number."
+        )
+    return match["family"], int(match["number"])
+
+
+def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, ...]]:
+    """Primitives by family, families in the order of their first, primitives by their number."""
+    found: dict[str, list[Primitive]] = {}
+    for one in primitives:
+        found.setdefault(one.family, []).append(one)
+    return {family: tuple(sorted(ones, key=lambda one: one.number)) for family, ones in found.items()}
+
+
+def named(known: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primitive, ...]:
+    """The primitives of these names. ProblemError that lists all unknown ones, and what there is."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ProblemError(
+            f"there are no primitives {', '.join(unknown)}",
+            hint=f"Known: {', '.join(known)}. Your own come from a file or a package: --blocks FILE.py",
+        )
+    return tuple(known[name] for name in names)
+
+
+Numbering = Literal["ssprofile", "aw_nas"]
+NUMBERINGS: tuple[Numbering, ...] = get_args(Numbering)
+
+_KERNELS = (3, 5, 7)
+_VGG: tuple[tuple[int, ...], ...] = (
+    (1,),
+    (3,),
+    (1, 3),
+    (5,),
+    (1, 5),
+    (3, 3),
+    (1, 3, 3),
+    (7,),
+    (1, 7),
+    (3, 5),
+    (1, 3, 5),
+    (3, 3, 3),
+    (1, 3, 3, 3),
+)
+_DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
+"""The published default of each family, as a number."""
+
+
+def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
+    """All primitives of the three families by name. UsageError for an unknown numbering."""
+    if numbering not in NUMBERINGS:
+        raise UsageError(f"there is no numbering {numbering!r}", hint=f"Known: {', '.join(NUMBERINGS)}.")
+    if numbering == "ssprofile":
+        mobile = [(k, Fraction(e)) for k in _KERNELS for e in (1, 3, 6)]
+        res = [(k, Fraction(e)) for e in (1, 2, 4) for k in _KERNELS]
+    else:
+        mobile = [(k, Fraction(1, e)) for e in (1, 3, 6) for k in _KERNELS]
+        res = [(k, Fraction(1, e)) for e in (1, 2, 4) for k in _KERNELS]
+    made = [
+        Primitive(
+            family=family,
+            number=number,
+            block=block(kernel, expansion),
+            meaning=f"{kernel}x{kernel}, expansion {expansion}",
+        )
+        for family, block, rows in (("Mobile", _mobile, mobile), ("Res", _res, res))
+        for number, (kernel, expansion) in enumerate(rows)
+    ]
+    made += [
+        Primitive(family="VGG", number=number, block=_vgg(kernels), meaning=" ".join(f"{k}x{k}" for k in kernels))
+        for number, kernels in enumerate(_VGG)
+    ]
+    return {one.name: one for one in made}
+
+
+def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
+    """The default of a family among these of it: the published one where it is there, else the first."""
+    wanted = _DEFAULTS.get(family)
+    return next((one for one in primitives if one.number == wanted), primitives[0])
+
+
+def _inner(x: Symbol, expansion: Fraction) -> int:
+    return max(1, int(x.channels * expansion))
+
+
+def _mobile(kernel: int, expansion: Fraction) -> PrimitiveBlock:
+    def block(x: Symbol, channels: int, stride: int) -> Symbol:
+        y = x.conv(_inner(x, expansion), 1).batch_norm().relu()
+        y = y.conv(y.channels, kernel, stride=stride).batch_norm().relu()
+        y = y.conv(channels, 1).batch_norm()
+        return ((x + y) if stride == 1 and x.channels == channels else y).relu()
+
+    return block
+
+
+def _res(kernel: int, expansion: Fraction) -> PrimitiveBlock:
+    def block(x: Symbol, channels: int, stride: int) -> Symbol:
+        a = x.conv(_inner(x, expansion), 1).batch_norm().relu()
+        a = a.conv(a.channels, kernel, stride=stride).batch_norm().relu()
+        a = a.conv(channels, 1).batch_norm()
+        b = x.conv(x.channels, kernel, stride=stride).batch_norm().relu()
+        b = b.conv(channels, 1).batch_norm()
+        return (a + b).relu()
+
+    return block
+
+
+def _vgg(kernels: Sequence[int]) -> PrimitiveBlock:
+    def block(x: Symbol, channels: int, stride: int) -> Symbol:
+        for kernel in kernels:
+            x = x.conv(channels, kernel).batch_norm().relu()
+        return x.max_pool(stride, stride=stride) if stride > 1 else x
+
+    return block

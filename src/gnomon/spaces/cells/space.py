@@ -1,0 +1,335 @@
+"""Search spaces of cell groups: every layer of a group is the same primitive, and each group chooses its own.
+
+The layout is that of published base networks (aw_nas, ssprofile): one block a layer, of stride 2 where its group
+reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed.
+
+Trained weights by tag: what networks of one space share, and what a model file is written with.
+
+Primitives by name: the published ones, a package's by the entry-point group, a user's own by file.
+
+A file has a list `primitives`, or a function of that name that makes one::
+
+    from gnomon.spaces.cells.primitives import Primitive
+
+    def wide(x, channels, stride):
+        y = x.conv(2 * channels, 1).batch_norm().relu()
+        return y.conv(channels, 3, stride=stride).batch_norm().relu()
+
+    primitives = [Primitive(family="Wide", number=0, block=wide, meaning="1x1, 3x3")]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.space import Slot, Space
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.spaces.blocks import Place, tables_of
+from gnomon.spaces.cells.primitives import Primitive, parse_name, published_primitives
+from gnomon.spaces.features import Assignment, CountTables
+from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
+from gnomon.spaces.loading import load_attribute, where_in
+from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellLayout:
+    """What all networks of a space have in common.
+
+    `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
+    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. ProblemError for groups that are not
+    numbered 0, 1, .. without a gap, and for what does not fit together.
+    """
+
+    input_shape: tuple[int, int, int, int]
+    groups: tuple[int, ...]
+    widths: tuple[int, ...]
+    reduces: frozenset[int]
+    classes: int
+
+    def __post_init__(self) -> None:
+        if not self.groups or len(self.groups) != len(self.widths):
+            raise ProblemError(
+                f"{len(self.groups)} layers have a cell group, and {len(self.widths)} a width",
+                hint="Give each layer a cell group and a width.",
+            )
+        if set(self.groups) != set(range(max(self.groups) + 1)):
+            raise ProblemError("cell groups are not numbered 0, 1, .. without a gap", hint="Correct the cell layout.")
+        if self.classes < 1 or min(self.widths) < 1:
+            raise ProblemError("a width or the number of classes is below 1", hint="Give positive whole numbers.")
+
+    @property
+    def group_count(self) -> int:
+        """The number of cell groups."""
+        return max(self.groups) + 1
+
+    def stride(self, layer: int) -> int:
+        """The stride of a layer."""
+        return 2 if self.groups[layer] in self.reduces else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedNet:
+    """A net and the tag of each of its nodes: "l3/Mobileblock_2/4" is the fifth node of that primitive at layer 3.
+
+    "head/0", "head/1" are what stands behind the last layer. Nets of one space share what has one tag.
+    """
+
+    net: Net
+    tags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.tags) != len(self.net.nodes) or len(set(self.tags)) != len(self.tags):
+            raise ProblemError("a net needs one tag a node, each another", hint="Tag it anew.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellSpace:
+    """All networks of a layout: a slot a cell group ("cell0", ..), a choice a primitive by its name.
+
+    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError where a name stands for
+    two primitives, and of `net` and `tables` where a block does not fit its place.
+    """
+
+    name: str
+    layout: CellLayout
+    choices: tuple[tuple[Primitive, ...], ...]
+    space: Space = field(init=False)
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.choices) != self.layout.group_count or not all(self.choices):
+            raise ProblemError(
+                f"{len(self.choices)} lists of primitives for {self.layout.group_count} cell groups",
+                hint="Give each cell group at least one primitive.",
+            )
+        known: dict[str, Primitive] = {}
+        for one in (one for group in self.choices for one in group):
+            if known.setdefault(one.name, one) != one:
+                raise ProblemError(f"{one.name} stands for two primitives", hint="Give one of them another number.")
+        slots = tuple(Slot(f"cell{g}", tuple(one.name for one in ones)) for g, ones in enumerate(self.choices))
+        object.__setattr__(self, "space", Space(slots))
+
+    def net(self, assignment: Assignment) -> Net:
+        """The network of an assignment, an operator a node. ProblemError for an assignment outside the space."""
+        return self.tagged(assignment).net
+
+    def tagged(self, assignment: Assignment) -> TaggedNet:
+        """The network of an assignment, with the tag of each node."""
+        self.space.encode([int(choice) for choice in assignment])
+        return tagged_net(self.layout, [ones[int(k)] for ones, k in zip(self.choices, assignment, strict=True)])
+
+    def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
+        """All units and how to count them; made once for each set of rules."""
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = tables_of(
+                self.space, tuple(self._places()), (self.layout.input_shape,), "float32", rules
+            )
+        return self._tables[rules.chains]
+
+    def _places(self) -> Iterator[Place]:
+        for layer, group in enumerate(self.layout.groups):
+            blocks = tuple(_bound(one, self.layout, layer) for one in self.choices[group])
+            yield Place(slot=group, kind="choice", blocks=blocks)
+        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout.classes),))
+
+
+def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
+    """The network that has this primitive in each cell group. ProblemError where a block does not fit its place."""
+    if len(primitives) != layout.group_count:
+        raise ProblemError(
+            f"{len(primitives)} primitives for {layout.group_count} cell groups", hint="Give one a cell group."
+        )
+    trace = Trace((layout.input_shape,))
+    x, tags = trace.input(), list[str]()
+    for layer, group in enumerate(layout.groups):
+        one = primitives[group]
+        x = _bound(one, layout, layer)(x)
+        _tag(tags, trace, f"l{layer}/{one.name}")
+    x = _head(x, layout.classes)
+    _tag(tags, trace, "head")
+    return TaggedNet(net=trace.net(x), tags=tuple(tags))
+
+
+def swaps(defaults: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The default assignment, then each that differs in one slot: 1 + sum(counts - 1) assignments, slot by slot."""
+    yield tuple(defaults)
+    for slot, count in enumerate(counts):
+        for choice in range(count):
+            if choice != defaults[slot]:
+                yield (*defaults[:slot], choice, *defaults[slot + 1 :])
+
+
+def network_id(family: str, assignment: Sequence[int]) -> str:
+    """The published name of a network of one family: "Mobile_1_1_3_1_1", indices in the family's list."""
+    return "_".join((family, *map(str, assignment)))
+
+
+def mixed_id(names: Sequence[str]) -> str:
+    """The name of a network of any primitives, one a cell group: "Mobileblock_1+VGGblock_3+.."."""
+    return "+".join(names)
+
+
+def _bound(one: Primitive, layout: CellLayout, layer: int) -> _Bound:
+    return _Bound(one, layout.widths[layer], layout.stride(layer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A primitive at a place; equal where it makes the same, so that tables walk it once."""
+
+    primitive: Primitive
+    channels: int
+    stride: int
+
+    def __call__(self, x: Symbol) -> Symbol:
+        y = self.primitive.block(x, self.channels, self.stride)
+        height, width = (-(-n // self.stride) for n in x.shape[2:])
+        if (
+            y.trace is not x.trace
+            or y.shape[1] != self.channels
+            or any(made not in (n, n - (n > 1)) for made, n in zip(y.shape[2:], (height, width), strict=True))
+        ):
+            raise ProblemError(
+                f"{self.primitive.name} makes {y.shape} of {x.shape}, where {self.channels} channels of about "
+                f"{height}x{width} are wanted",
+                hint="A block makes the width that it is asked for, and divides height and width by its stride.",
+            )
+        return y
+
+
+def _head(x: Symbol, classes: int) -> Symbol:
+    return x.global_average_pool().linear(classes, bias=False)
+
+
+def _tag(tags: list[str], trace: Trace, owner: str) -> None:
+    """Tag the nodes that were added since the last call."""
+    tags += [f"{owner}/{k}" for k in range(len(trace.nodes) - len(tags))]
+
+
+State = Mapping[str, NDArray[np.float32]]
+"""Parameters by name: a node's tag and a part, such as "l3/Mobileblock_2/0.w".
+
+Parts: `w` (a convolution's, as (out, in / group, height, width); a linear layer's, as (in, out)), `b` (their bias),
+and `scale`, `bias`, `mean`, `var` of a batch normalisation (channels,).
+"""
+
+
+def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
+    """The parameters of one network as `gnomon.models.units.write_net` names them; those of other networks stay out."""
+    numbers = {tag: index for index, tag in enumerate(tagged.tags)}
+    found = {}
+    for name, array in state.items():
+        tag, _, part = name.rpartition(".")
+        if tag in numbers:
+            index = numbers[tag]
+            found[f"{layer_name(index, 0, tagged.net.nodes[index].unit.kinds[0])}.{part}"] = array
+    return found
+
+
+def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[np.float32]]:
+    """What of a state a network has too: the parameters whose tags it has."""
+    tags = set(tagged.tags)
+    return {name: array for name, array in state.items() if name.rpartition(".")[0] in tags}
+
+
+GROUP = "gnomon.primitives"
+_ATTRIBUTE = "primitives"
+_PUBLISHED = "the published ones"
+_MOST = 10_000
+_HINT = "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol."
+# Widths that stay, grow, do not divide each other, and shrink; with and without a stride; a height that is odd.
+_TRIED = CellLayout(
+    input_shape=(1, 3, 31, 16),
+    groups=(0, 1, 2, 3, 4),
+    widths=(8, 8, 16, 20, 4),
+    reduces=frozenset({0, 2}),
+    classes=2,
+)
+
+
+def known_primitives(numbering: str = "ssprofile", files: Sequence[str | Path] = ()) -> dict[str, Primitive]:
+    """All primitives by name: the published ones in this numbering, those of packages, those of files.
+
+    Those of packages and files are tried with a few widths and strides. UsageError for what cannot be read, run or
+    found, for a block that fails (with its line), and for a name that two origins have, unless it is the same object.
+    """
+    known = published_primitives(numbering)
+    origins = dict.fromkeys(known, _PUBLISHED)
+    paths = {path.resolve(): path for path in map(Path, files)}
+    added = [*_packages(), *((str(path), path, load_attribute(f"{path}:{_ATTRIBUTE}")) for path in paths.values())]
+    for origin, path, found in added:
+        for one in _checked(found, origin, path):
+            if known.setdefault(one.name, one) is not one:
+                raise UsageError(
+                    f"{one.name} is there twice: in {origins[one.name]} and in {origin}",
+                    hint="Give one of them another family or number.",
+                )
+            origins.setdefault(one.name, origin)
+    return known
+
+
+def _packages() -> list[tuple[str, Path | None, Any]]:
+    """What installed packages add: origin, no file, and what was found."""
+    found: list[tuple[str, Path | None, Any]] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            found.append((f"the package entry {entry.name} ({entry.value})", None, entry.load()))
+        except Exception as error:  # a third party's module may raise anything at import
+            raise UsageError(
+                f"the primitives {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
+                hint=f"Mend or remove the package that adds them ({entry.value}).",
+            ) from error
+    return found
+
+
+def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...]:
+    """The primitives that were found, called where it is a function, each tried."""
+    if callable(found):
+        try:
+            found = found()
+        except GnomonError:
+            raise
+        except Exception as error:  # whatever the function does
+            raise UsageError(
+                f"{_ATTRIBUTE} of {origin} cannot be called: {_told(error, path)}",
+                hint="It is called without arguments.",
+            ) from error
+    if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
+        raise UsageError(
+            f"{_ATTRIBUTE} of {origin} is no list of primitives",
+            hint="Make it a list of gnomon.spaces.cells.primitives.Primitive, or a function that returns one.",
+        )
+    if not 1 <= len(found) <= _MOST:
+        raise UsageError(f"{origin} has {len(found)} primitives", hint=f"Give 1 to {_MOST}.")
+    wrong = [f"{one.name}: {told}" for one in found if (told := _fault(one, path))]
+    if wrong:
+        more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
+        raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
+    return tuple(found)
+
+
+def _fault(one: Primitive, path: Path | None) -> str:
+    """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
+    try:
+        if parse_name(one.name) != (one.family, one.number):
+            return "its family is no name"
+        first, second = (tagged_net(_TRIED, [one] * _TRIED.group_count) for _ in range(2))
+        if first != second:
+            return "it makes something else each time"
+    except GnomonError as error:
+        return error.message + (where_in(error, path) if path else "")
+    except Exception as error:  # whatever a block does
+        return _told(error, path)
+    return ""
+
+
+def _told(error: Exception, path: Path | None) -> str:
+    return f"{type(error).__name__}: {error}{where_in(error, path) if path else ''}"

@@ -1,0 +1,1 @@
+"""Which primitives to keep."""

@@ -1,0 +1,336 @@
+"""The Pareto selection: the primitives that networks on the front of accuracy and latency are made of.
+
+Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, worlds
+are drawn that the measurements allow; in each of them the front over *all* networks, mixed ones included, is exact.
+How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
+
+Two ways to choose from that. With `most_share` the selection is the one that loses least while that share of the
+networks is left, with inertia against what noise would decide (`selection_reduce`). Without, all stay whose frequency
+reaches `threshold`, the most frequent of each group at least. Neither depends on the unit of latency.
+
+Which family a space of one family is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.dominance import hypervolume
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.cells.costs import relative, rounded
+from gnomon.spaces.cells.effects import Effects, Evidence, design_matrix, fit_effects
+from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.selection.reduce import Resamples, judged, layout, reduce_choices, weighed_costs
+
+_DECISIVE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contender:
+    """A family: the hypervolume of its front in each resample (K,), and of its networks that were measured."""
+
+    family: str
+    volumes: Floats
+    measured: float
+
+    @classmethod
+    def of(cls, family: str, volumes: Floats, points: Floats, reference: tuple[float, float]) -> Contender:
+        """A family by its resampled volumes, and the points (N, 2) of its networks that were measured, as predicted."""
+        return cls(family=family, volumes=volumes, measured=hypervolume(points, reference))
+
+    @property
+    def expected(self) -> float:
+        """The expected hypervolume of its front."""
+        return float(self.volumes.mean())
+
+
+def choose_family(contenders: Sequence[Contender], *, careful: bool) -> tuple[str, str]:
+    """The family and the reason: the largest expected hypervolume of all its networks.
+
+    That is an extrapolation. If `careful`, another that leads among the networks that were measured stays, unless nine
+    of ten resamples prefer the first.
+    """
+    best = max(contenders, key=lambda one: (one.expected, one.family))
+    lead = max(contenders, key=lambda one: (one.measured, one.family))
+    sure = float(np.mean(best.volumes > lead.volumes))
+    if best is lead:
+        return best.family, "it has the largest expected hypervolume, and the largest of the measured networks"
+    if not careful:
+        return best.family, "it has the largest expected hypervolume"
+    if sure >= _DECISIVE:
+        return (
+            best.family,
+            f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above {lead.family}'s",
+        )
+    return lead.family, (
+        f"its measured networks have the largest hypervolume; {best.family} promises more, "
+        f"but only in {sure:.0%} of the resamples"
+    )
+
+
+Families = Literal["mixed", "one"]
+
+_INERTIA = {"mixed": 0.15, "one": 0.3}
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoOptions:
+    """How to select.
+
+    - `families`: "mixed" keeps primitives of all families side by side, "one" those of a single family.
+    - `most_share`: the share of the networks that may be left (0 to 1); None keeps by `threshold` instead.
+    - `inertia`: what a departure from an even layout of each family has to save, in standard deviations of what is
+      known; 0 lets the measurements alone decide. None is 0.15 for "mixed" and 0.3 for "one".
+    - `resamples`: how many worlds are drawn, from `seed`.
+    """
+
+    families: Families = "mixed"
+    most_share: float | None = 0.1
+    threshold: float = 0.5
+    inertia: float | None = None
+    resamples: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.families not in _INERTIA:
+            raise UsageError(f"families are {self.families!r}", hint="Use 'mixed' or 'one'.")
+        if self.most_share is not None and not 0 < self.most_share <= 1:
+            raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0, to 1: 0.1 for a tenth.")
+        if not 0 <= self.threshold <= 1:
+            raise UsageError(f"the threshold is {self.threshold}", hint="Use a frequency from 0 to 1, such as 0.5.")
+        if self.inertia is not None and not (math.isfinite(self.inertia) and self.inertia >= 0):
+            raise UsageError(f"the inertia is {self.inertia}", hint="Use a number from 0, such as 0.15.")
+        if self.resamples < 2:
+            raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
+
+    @property
+    def departure(self) -> float:
+        """The inertia in force."""
+        return _INERTIA[self.families] if self.inertia is None else self.inertia
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A primitive of a cell group: how often it is on the front, with the 95 % interval of so many resamples.
+
+    `stays` says whether it was kept, and `layout` whether the even layout has it, which inertia stays with.
+    """
+
+    name: str
+    frequency: float
+    low: float
+    high: float
+    stays: bool
+    layout: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParetoSelection:
+    """What was selected, and why.
+
+    `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
+    the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the worlds lie
+    in. `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    primitives: tuple[tuple[Kept, ...], ...]
+    family: str | None
+    why: str
+    contenders: tuple[Contender, ...]
+    share_kept: float
+    share_low: float
+    share_high: float
+    networks_before: int
+    networks_after: int
+    accuracy: Effects
+    latency: Effects
+
+
+def select_pareto(
+    space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions | None = None
+) -> ParetoSelection:
+    """The Pareto selection of a space, from accuracies (fractions) and latencies (any unit) of some of its networks.
+
+    The networks need not be the same in both. The order of groups and choices changes nothing: selections that lose
+    equally much differ by rounding alone, so all is computed in the order of the names. ProblemError for values that
+    are not possible, and for "one" where no family has a primitive in each group.
+    """
+    groups = sorted(range(len(space.slots)), key=lambda g: space.slots[g].name)
+    orders = [sorted(range(len(s.choices)), key=s.choices.__getitem__) for s in space.slots]
+    named = Space(tuple(Slot(space.slots[g].name, tuple(sorted(space.slots[g].choices))) for g in groups))
+    moved = [
+        Evidence(
+            assignments=np.column_stack([np.argsort(orders[g])[one.assignments[:, g]] for g in groups]),
+            values=one.values,
+            errors=one.errors,
+        )
+        for one in (_checked(space, accuracy), _checked(space, latency))
+    ]
+    found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
+    at = [groups.index(g) for g in range(len(groups))]
+    ends = np.cumsum([0, *(len(slot.choices) for slot in named.slots)])
+    back = [0, *(1 + int(ends[at[g]] + k) for g in range(len(groups)) for k in np.argsort(orders[g]))]
+    by_name = [{kept.name: kept for kept in own} for own in found.primitives]
+    return replace(
+        found,
+        groups=tuple(
+            tuple(name for name in slot.choices if name in found.groups[p])
+            for slot, p in zip(space.slots, at, strict=True)
+        ),
+        primitives=tuple(
+            tuple(by_name[p][name] for name in slot.choices if name in by_name[p])
+            for slot, p in zip(space.slots, at, strict=True)
+        ),
+        accuracy=_reordered(found.accuracy, space, back),
+        latency=_reordered(found.latency, space, back),
+    )
+
+
+def _checked(space: Space, evidence: Evidence) -> Evidence:
+    """The evidence; ProblemError for networks outside the space."""
+    design_matrix(space, evidence.assignments)
+    return evidence
+
+
+def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
+    """The effects of the same choices in the order of a space."""
+    return replace(effects, space=space, mean=effects.mean[order], covariance=effects.covariance[np.ix_(order, order)])
+
+
+def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
+    """The selection of a space whose groups and choices stand in the order of their names."""
+    accurate = fit_effects(space, accuracy, scale="logit")
+    fast = fit_effects(space, unit_free(latency), scale="plain")
+    measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
+    points = np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
+    worst = points.max(axis=0).tolist()
+    whole = Resamples(
+        latencies=fast.draw(options.resamples, seed=options.seed),
+        logits=accurate.draw(options.resamples, seed=options.seed + 1),
+        reference=(worst[0], worst[1]),
+    )
+    if options.families == "mixed":
+        chosen = [np.arange(len(slot.choices)) for slot in space.slots]
+        frequencies, volumes = judged(whole)
+        return _selected(_Case(space, chosen, frequencies, volumes, options), whole, (accurate, fast), ())
+    contenders = tuple(_contenders(space, whole, measured, points))
+    family, why = choose_family(contenders, careful=options.departure > 0)
+    chosen = _places(space, family)
+    mine = whole.restricted(chosen)
+    frequencies, volumes = judged(mine)
+    case = _Case(_part(space, chosen), chosen, frequencies, volumes, options)
+    return _selected(case, mine, (accurate, fast), contenders, (family, why))
+
+
+def unit_free(latency: Evidence) -> Evidence:
+    """Latencies over the median of all, with their errors, rounded so that a change of unit changes nothing.
+
+    ProblemError for a latency that is not above 0.
+    """
+    if (latency.values <= 0).any():
+        raise ProblemError(
+            f"{int((latency.values <= 0).sum())} latencies are not above 0",
+            hint="Measure these networks once more, or leave them out.",
+        )
+    values = relative(latency.values, latency.values)
+    shares = np.array([rounded(float(share)) for share in latency.errors / latency.values])
+    return Evidence(assignments=latency.assignments, values=values, errors=values * shares)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is selected from: a space of the candidates alone, their places in the whole one, and how they fared."""
+
+    space: Space
+    places: list[Ints]
+    frequencies: tuple[Floats, ...]
+    volumes: Floats
+    options: ParetoOptions
+
+
+def _selected(
+    case: _Case,
+    resamples: Resamples,
+    effects: tuple[Effects, Effects],
+    contenders: tuple[Contender, ...],
+    winner: tuple[str | None, str] = (None, "primitives of all families stand side by side"),
+) -> ParetoSelection:
+    options = case.options
+    stay = layout(case.space, 1.0 if options.most_share is None else options.most_share)
+    if options.most_share is None:
+        kept = tuple(np.flatnonzero(f >= min(options.threshold, float(f.max())) - 1e-12) for f in case.frequencies)
+    else:
+        most = max(1.0, options.most_share * case.space.size)
+        kept = reduce_choices(weighed_costs(resamples), stay, inertia=options.departure, most=most)
+    full = case.volumes
+    shares = np.where(full > 0, resamples.restricted(kept).volumes() / np.where(full > 0, full, 1.0), 1.0)
+    slots = case.space.slots
+    return ParetoSelection(
+        groups=tuple(tuple(slot.choices[int(i)] for i in own) for slot, own in zip(slots, kept, strict=True)),
+        primitives=tuple(
+            tuple(
+                Kept(name=name, frequency=float(f[i]), stays=i in own, layout=bool(marks[i]), **_wilson(f[i], options))
+                for i, name in enumerate(slot.choices)
+            )
+            for slot, own, f, marks in zip(slots, kept, case.frequencies, stay, strict=True)
+        ),
+        family=winner[0],
+        why=winner[1],
+        contenders=contenders,
+        share_kept=float(shares.mean()),
+        share_low=float(np.quantile(shares, 0.025)),
+        share_high=float(np.quantile(shares, 0.975)),
+        networks_before=case.space.size,
+        networks_after=math.prod(map(len, kept)),
+        accuracy=effects[0],
+        latency=effects[1],
+    )
+
+
+def _wilson(frequency: float, options: ParetoOptions) -> dict[str, float]:
+    """The interval of a frequency among the resamples (Wilson, 1927)."""
+    n, z = options.resamples, _NORMAL_95
+    middle = (frequency + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(frequency * (1 - frequency) / n + z * z / (4 * n * n))
+    return {"low": max(0.0, middle - half), "high": min(1.0, middle + half)}
+
+
+def _places(space: Space, family: str) -> list[Ints]:
+    """The choices of a family in each group."""
+    return [
+        np.array([i for i, name in enumerate(slot.choices) if parse_name(name)[0] == family], dtype=np.intp)
+        for slot in space.slots
+    ]
+
+
+def _part(space: Space, places: list[Ints]) -> Space:
+    return Space(
+        tuple(
+            Slot(slot.name, tuple(slot.choices[int(i)] for i in own))
+            for slot, own in zip(space.slots, places, strict=True)
+        )
+    )
+
+
+def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) -> list[Contender]:
+    """The families that have a primitive in each group. ProblemError for none."""
+    names = sorted({parse_name(name)[0] for slot in space.slots for name in slot.choices})
+    found = []
+    for family in names:
+        places = _places(space, family)
+        if all(map(len, places)):
+            own = np.array([[i in place for i, place in zip(row, places, strict=True)] for row in measured.tolist()])
+            _, volumes = judged(whole.restricted(places))
+            found.append(Contender.of(family, volumes, points[own.all(axis=1)], whole.reference))
+    if not found:
+        raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
+    return found

@@ -1,0 +1,293 @@
+"""Which choices to keep so that at most a share of the networks is left: what is given up for how many networks.
+
+The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
+Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
+best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. What a
+loss counts is the hypervolume that it is worth under that weighting (`selection_weights`). Choices go one by one where
+least is lost; how many each group keeps is then decided exactly.
+
+Measurements that disagree by their noise leave many selections nearly equally good, among which a search would fall
+now here, now there. So there is a layout to stay with, and leaving it has a price: inertia.
+
+How much each weighting of latency against accuracy counts for the hypervolume that a selection is to keep.
+
+A selection that is judged along weightings loses some cost under each of them. What a loss is worth differs: under a
+weighting it moves the part of the front whose normal that weighting is, and the area between the front and the front
+that was moved is the length of that part times the move. Both ends of a front reach on to the reference, so that its
+fastest and its most accurate network stand for all that is beyond them. The front is a curve in the plane of latency
+and logits, where costs add up; area is counted in that of latency and error rate, in which hypervolume is told.
+
+The Pareto front over all networks of cell groups whose prices add up, and what of each group it uses.
+
+Group by group: the front of sums has none but sums of fronts, so that each group adds its own undominated choices to
+the front so far and the dominated sums go (dynamic programming over Pareto sets: Nemhauser and Ullmann, "Discrete
+dynamic programming and capital allocation", 1969). Exact; dominance is that of `gnomon.core.dominance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.space import Space
+from gnomon.spaces.cells.effects import expit
+from gnomon.spaces.cells.primitives import parse_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SumFront:
+    """Cost vectors (N, objectives) on the front, each once, and the choices (N, groups) that add up to them."""
+
+    costs: Floats
+    assignments: Ints
+
+    def used(self, counts: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
+        """Which choices of each group are part of a network on the front; `counts` is how many there are."""
+        found = tuple(np.zeros(count, dtype=bool) for count in counts)
+        for marks, column in zip(found, self.assignments.T, strict=True):
+            marks[column] = True
+        return found
+
+
+def front_of_sums(tables: Sequence[Floats]) -> SumFront:
+    """The front of one choice a group; `tables` has an array (choices, objectives) a group, all to be made small."""
+    costs, assignments = np.zeros((1, tables[0].shape[1])), np.empty((1, 0), dtype=np.intp)
+    for table in tables:
+        own = nondominated(table)
+        sums = (costs[:, None, :] + table[own][None, :, :]).reshape(-1, table.shape[1])
+        kept = nondominated(sums)
+        assignments = np.column_stack([assignments[kept // len(own)], own[kept % len(own)]])
+        costs = sums[kept]
+    return SumFront(costs=costs, assignments=assignments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resamples:
+    """What the choices of each group may truly cost: arrays (K, choices) a group of relative latency and of logits.
+
+    The logits are of accuracy. `reference` is the relative latency and the error rate up to which hypervolume counts.
+    """
+
+    latencies: tuple[Floats, ...]
+    logits: tuple[Floats, ...]
+    reference: tuple[float, float]
+
+    @property
+    def count(self) -> int:
+        """The number of resamples."""
+        return len(self.latencies[0])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of choices of each group."""
+        return tuple(table.shape[1] for table in self.latencies)
+
+    def restricted(self, kept: Sequence[Ints]) -> Resamples:
+        """The same with some choices of each group alone."""
+        return Resamples(
+            latencies=tuple(table[:, own] for table, own in zip(self.latencies, kept, strict=True)),
+            logits=tuple(table[:, own] for table, own in zip(self.logits, kept, strict=True)),
+            reference=self.reference,
+        )
+
+    def front(self, k: int) -> SumFront:
+        """The front of resample k, of relative latency and negative logit."""
+        return front_of_sums([np.column_stack([a[k], -b[k]]) for a, b in zip(self.latencies, self.logits, strict=True)])
+
+    def volume(self, front: SumFront) -> float:
+        """The hypervolume of a front in the plane of relative latency and error rate."""
+        return hypervolume(
+            np.column_stack([front.costs[:, 0], expit(front.costs[:, 1])]), np.asarray(self.reference).tolist()
+        )
+
+    def volumes(self) -> Floats:
+        """The hypervolume of each resample's front: (K,)."""
+        return np.array([self.volume(self.front(k)) for k in range(self.count)])
+
+
+def judged(resamples: Resamples) -> tuple[tuple[Floats, ...], Floats]:
+    """How often each choice of each group is on a resample's front, an array a group; and the hypervolumes (K,)."""
+    totals = [np.zeros(count) for count in resamples.counts]
+    volumes = np.empty(resamples.count)
+    for k in range(resamples.count):
+        front = resamples.front(k)
+        volumes[k] = resamples.volume(front)
+        for total, marks in zip(totals, front.used(resamples.counts), strict=True):
+            total += marks
+    return tuple(total / resamples.count for total in totals), volumes
+
+
+_WORLDS = 40
+"""As many resamples are looked at: their fronts spread what one front lays on few weightings."""
+
+
+def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> Floats:
+    """The mean area lost for a cost of 1 under each weighting (angles,), over resamples, so that their mean is 1.
+
+    A weighting is cos(angle) of the latency and sin(angle) of the negative logit, both in units of `scale` (2,).
+    """
+    total = np.zeros(len(angles))
+    for k in range(min(_WORLDS, resamples.count)):
+        areas = _areas(resamples.front(k).costs, resamples.reference, scale)
+        for angle, area in areas:
+            total[np.abs(angles - angle).argmin()] += area / sum(one for _, one in areas)
+    return total * (len(angles) / total.sum()) if total.any() else np.ones(len(angles))
+
+
+def _areas(front: Floats, reference: tuple[float, float], scale: Floats) -> list[tuple[float, float]]:
+    """The angle of each part of the convex front, and the area that a move of 1 along its normal costs."""
+    inside = front[(front[:, 0] < reference[0]) & (expit(front[:, 1]) < reference[1])]
+    if not len(inside):
+        return []
+    hull = _hull(inside / scale)
+    errors = expit(hull[:, 1] * scale[1])
+    last = float(errors[-1])
+    steep = scale[1] * last * (1 - last)  # of the error rate, for a move of 1 of the last network's logit
+    found = [
+        (0.0, float(reference[1] - errors[0]) * float(scale[0])),
+        (np.pi / 2, float(reference[0] - hull[-1, 0] * scale[0]) * float(steep)),
+    ]
+    across, down = np.diff(hull[:, 0]), -np.diff(hull[:, 1])
+    lengths = np.hypot(across, down)
+    parts = -np.diff(errors) * scale[0] * lengths / down
+    return found + list(zip(np.arctan2(across, down).tolist(), parts.tolist(), strict=True))
+
+
+def _hull(front: Floats) -> Floats:
+    """The points of a front, by rising first and falling second cost, that some weighting prefers (Andrew, 1979)."""
+    kept: list[Floats] = []
+    for point in front:
+        while len(kept) > 1:
+            (ax, ay), (bx, by) = kept[-1] - kept[-2], point - kept[-2]
+            if ax * by - ay * bx > 0:
+                break
+            kept.pop()
+        kept.append(point)
+    return np.array(kept)
+
+
+_WEIGHTINGS = 16
+_ROUNDING = 1 + 1e-9
+
+Masks = tuple[NDArray[np.bool_], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeighedCosts:
+    """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
+
+    Each is multiplied by what the weighting counts for the hypervolume. `doubt` is by how much an entry before that is
+    uncertain: the mean standard deviation over the resamples.
+    """
+
+    tables: tuple[Floats, ...]
+    doubt: float
+
+
+def weighed_costs(resamples: Resamples) -> WeighedCosts:
+    """The costs of each choice, by resample and weighting."""
+    front = front_of_sums(
+        [
+            np.column_stack([a.mean(axis=0), -b.mean(axis=0)])
+            for a, b in zip(resamples.latencies, resamples.logits, strict=True)
+        ]
+    )
+    reach = np.ptp(front.costs, axis=0)
+    scale = np.where(reach > 0, reach, 1.0)
+    angles = (np.arange(_WEIGHTINGS) + 0.5) / _WEIGHTINGS * np.pi / 2
+    counts = hypervolume_weights(resamples, scale, angles)[:, None, None]
+    tables, spreads = [], []
+    for latency, logit in zip(resamples.latencies, resamples.logits, strict=True):
+        cost = (
+            np.cos(angles)[:, None, None] * (latency / scale[0])[None]
+            - np.sin(angles)[:, None, None] * (logit / scale[1])[None]
+        )
+        spreads.append((cost - cost.mean(axis=2, keepdims=True)).std(axis=1).ravel())
+        tables.append((cost * counts).reshape(-1, cost.shape[2]))
+    return WeighedCosts(tables=tuple(tables), doubt=float(np.concatenate(spreads).mean()))
+
+
+def layout(space: Space, share: float) -> Masks:
+    """The choices that nothing measured speaks for or against: of each family evenly many, evenly spread by number.
+
+    As many as fit into the share if all groups and families keep equally many; the first and the last are among them.
+    Families are listed from small to large, so that these stand for its range.
+    """
+    found = []
+    for slot in space.slots:
+        families: dict[str, list[tuple[int, int]]] = {}
+        for place, name in enumerate(slot.choices):
+            family, number = parse_name(name)
+            families.setdefault(family, []).append((number, place))
+        marks = np.zeros(len(slot.choices), dtype=bool)
+        for members in families.values():
+            count = max(1, int(len(members) * share ** (1 / len(space.slots)) * _ROUNDING))
+            places = [place for _, place in sorted(members)]
+            # Evenly spread in whole numbers, halves rounded up; a single one is the middle.
+            steps = max(count - 1, 1)
+            for i in range(count):
+                at = (2 * i * (len(places) - 1) + steps) // (2 * steps) if count > 1 else (len(places) - 1) // 2
+                marks[places[at]] = True
+        found.append(marks)
+    return tuple(found)
+
+
+def reduce_choices(costs: WeighedCosts, stay: Masks, *, inertia: float, most: float) -> tuple[Ints, ...]:
+    """The choices that each group keeps, so that at most `most` (from 1) networks are left; indices in order.
+
+    `stay` is the layout, and `inertia` how much a departure from it has to save, in the costs' doubt: nothing is paid
+    where everything is known.
+    """
+    price = inertia * costs.doubt
+    chains = [_chain(table, marks, price) for table, marks in zip(costs.tables, stay, strict=True)]
+    return tuple(
+        np.array(sorted(chain[size][1]), dtype=np.intp)
+        for chain, size in zip(chains, _sizes(chains, most), strict=True)
+    )
+
+
+_Chain = dict[int, tuple[float, tuple[int, ...]]]
+
+
+def _chain(costs: Floats, stay: NDArray[np.bool_], price: float) -> _Chain:
+    """What is kept of each size and what that loses, from all choices down to one, the cheapest dropped each time."""
+    kept = list(range(costs.shape[1]))
+    lost = price * float((~stay).sum())
+    found: _Chain = {len(kept): (lost, tuple(kept))}
+    while len(kept) > 1:
+        table = costs[:, kept]
+        best = table.argmin(axis=1)
+        two = np.partition(table, 1, axis=1)
+        gaps = np.bincount(best, weights=two[:, 1] - two[:, 0], minlength=len(kept)) / len(costs)
+        gaps += np.where(stay[kept], price, -price)
+        place = int(gaps.argmin())
+        lost += float(gaps[place])
+        kept.pop(place)
+        found[len(kept)] = (lost, tuple(kept))
+    return found
+
+
+def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
+    """How many choices each group keeps so that the least is lost: exact, over (networks, loss) undominated so far."""
+    states = np.array([[1.0, 0.0]])
+    steps: list[tuple[Ints, Ints]] = []
+    for chain in chains:
+        sizes = np.array(sorted(chain))
+        losses = np.array([chain[int(size)][0] for size in sizes])
+        networks = (states[:, :1] * sizes).ravel()
+        lost = (states[:, 1:] + losses).ravel()
+        rows = np.column_stack([np.where(networks <= most * _ROUNDING, networks, np.inf), lost])
+        kept = nondominated(rows)
+        steps.append((kept // len(sizes), sizes[kept % len(sizes)].astype(np.intp)))
+        states = rows[kept]
+    place = len(states) - 1  # by rising networks, hence falling loss
+    found = []
+    for before, taken in reversed(steps):
+        found.append(int(taken[place]))
+        place = int(before[place])
+    return found[::-1]

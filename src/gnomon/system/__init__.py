@@ -1,0 +1,1 @@
+"""Files, locks, processes and child programs of this machine."""

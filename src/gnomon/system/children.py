@@ -1,0 +1,363 @@
+"""One child program: started, asked a job at a time with a clock on each answer, killed with all that it started.
+
+Many jobs by child programs: each started once, several side by side, and one lost costs the job that it was at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Failure
+from gnomon.errors import RuntimeMissingError
+from gnomon.system.process import Guard
+
+CHILDREN = Path(__file__).parents[1] / "children"
+"""The folder of the child programs, which any interpreter runs with the name of one."""
+
+_PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX", "CC")
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_LINE_BYTES = 1 << 20
+_TAIL_BYTES = 2000
+_LOOK_UP_S = 0.2
+_STUCK_S = 10.0
+_ENDING_S = 2.0
+_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """How a child program is started.
+
+    `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages that go before the
+    interpreter's own. `settings` are given to it once. Times are for the start and for each
+    job, `line_bytes` is the longest answer.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    python: str = sys.executable
+    packages: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = CHILDREN
+    workers: int = 1
+    job_timeout_s: float = 600.0
+    start_timeout_s: float = 300.0
+    memory_bytes: int = 16 << 30
+    line_bytes: int = _LINE_BYTES
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command."""
+        return (self.python, "-P", str(self.folder), self.name)
+
+
+def child_environment(program: Program, home: Path) -> dict[str, str]:
+    """What a child sees: little of the user's environment, one thread, no telemetry, and a home that goes away."""
+    made = {name: value for name in _PASSED if (value := os.environ.get(name))}
+    made |= dict.fromkeys(_ONE_THREAD, "1")
+    made |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    # ninja is installed beside the interpreter, whose folder need not be on the user's path.
+    made["PATH"] = os.pathsep.join((made.get("PATH", os.defpath), str(Path(program.python).parent)))
+    if program.packages is not None:
+        made["PYTHONPATH"] = str(program.packages.absolute())
+    return made | dict(program.environment)
+
+
+class ChildProcess:
+    """A started child program. Ends with `kill`; belongs to one thread, and `stop` may come from another."""
+
+    def __init__(self, program: Program, home: Path, guard: Guard, stop: threading.Event) -> None:
+        self._stop, self._guard = stop, guard
+        self._line_bytes = program.line_bytes
+        self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
+        self._buffer = bytearray()
+        self._process = _start(program, home, self._log)
+        guard.add(self._process.pid)
+        assert self._process.stdin and self._process.stdout  # noqa: S101
+        self._pipe = self._process.stdout.fileno()
+        os.set_blocking(self._pipe, False)
+        # A child may end or hang before it reads, and a pipe holds 64 KiB: what is written must not block for it.
+        os.set_blocking(self._process.stdin.fileno(), False)
+        with contextlib.suppress(TimeoutError):  # `ready` tells it
+            self._send(
+                {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)},
+                time.monotonic() + program.start_timeout_s,
+            )
+
+    def ready(self, timeout_s: float) -> dict[str, Any] | Failure:
+        """The versions of what it loaded, or why it cannot be used."""
+        said = self._answer("load", timeout_s, self._log, None)
+        if isinstance(said, Failure):
+            return said
+        if said.get("state") == "ready" and isinstance(said.get("versions"), dict):
+            return dict(said["versions"])
+        if said.get("state") == "unusable":
+            return self._failure("load", "refused", str(said.get("message"))[:_TAIL_BYTES], self._log)
+        return self._failure("load", "wrong-output", "the program answered out of turn", self._log)
+
+    def ask(self, job: Mapping[str, Any], *, stage: str, timeout_s: float, log: Path | None) -> Any:
+        """The facts of a job that was done (a dict), or its Failure. After a Failure see `alive`."""
+        log = log or self._log
+        said = self._answer(stage, timeout_s, log, job)
+        if isinstance(said, Failure):
+            return said
+        if said.get("state") == "done" and isinstance(said.get("facts"), dict):
+            return said["facts"]
+        if said.get("state") == "failed":
+            kind = said["kind"] if said.get("kind") in ("memory", "vanished") else "refused"
+            return self._failure(stage, kind, str(said.get("message"))[:_TAIL_BYTES], log)
+        self.kill()
+        return self._failure(stage, "wrong-output", "the program answered out of turn", log)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked again: it was not killed, and has not ended by itself."""
+        return self._process.returncode is None and self._ended() is None
+
+    def kill(self) -> None:
+        """End it and all that it started. Does nothing the second time."""
+        if self._process.returncode is None:
+            # Not reaped yet, so that the number of its group cannot be another's.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STUCK_S)
+            self._guard.drop(self._process.pid)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _send(self, message: Mapping[str, Any], until_s: float) -> None:
+        """Write a line. TimeoutError when the time has come and the child has not read all of it."""
+        assert self._process.stdin  # noqa: S101
+        pipe, left = self._process.stdin.fileno(), memoryview(json.dumps(message).encode() + b"\n")
+        poll = select.poll()
+        poll.register(pipe, select.POLLOUT)
+        with contextlib.suppress(BrokenPipeError):  # it ended: the answer tells how
+            while left:
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or self._stop.is_set():
+                    raise TimeoutError
+                if poll.poll(min(left_s, _LOOK_UP_S) * 1000):
+                    with contextlib.suppress(BlockingIOError):
+                        left = left[os.write(pipe, left) :]
+
+    def _answer(
+        self, stage: str, timeout_s: float, log: Path, job: Mapping[str, Any] | None
+    ) -> dict[str, Any] | Failure:
+        """Ask a job, if one is given, and read the next line."""
+        until_s = time.monotonic() + timeout_s
+        try:
+            if job is not None:
+                self._send(job, until_s)
+            for line in self._lines(until_s):
+                said = json.loads(line)
+                if isinstance(said, dict):
+                    return said
+                break
+            kind, why = "wrong-output", "the program answered with no JSON object"
+        except TimeoutError:
+            kind, why = "hang", f"took longer than {timeout_s:g} s"
+        except EOFError:
+            kind, why = "crash", self._ending()
+        except (ValueError, RecursionError):
+            kind, why = "wrong-output", "the program answered with what is no JSON"
+        self.kill()
+        return self._failure(stage, kind, why, log)
+
+    def _lines(self, until_s: float) -> Iterator[bytes]:
+        """The next line. TimeoutError when the time has come, EOFError when it ended, ValueError for a long line."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        while (end := self._buffer.find(b"\n")) < 0:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or self._stop.is_set():
+                raise TimeoutError
+            if not poll.poll(min(left_s, _LOOK_UP_S) * 1000):
+                continue
+            chunk = os.read(self._pipe, _LINE_BYTES)
+            if not chunk:
+                raise EOFError
+            self._buffer += chunk
+            if len(self._buffer) > self._line_bytes:
+                raise ValueError
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        yield line
+
+    def _ending(self) -> str:
+        until_s = time.monotonic() + _ENDING_S
+        while (status := self._ended()) is None:
+            if time.monotonic() > until_s:
+                return "the program closed its output and went on"
+            time.sleep(_POLL_S)
+        if status.si_code == os.CLD_EXITED:
+            return f"the program ended with status {status.si_status}"
+        return f"the program was ended by {signal.Signals(status.si_status).name}"
+
+    def _ended(self) -> os.waitid_result | None:
+        """How it ended; None while it runs."""
+        # Not reaped here: the number of its group, by which it is killed, must stay its own.
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+
+    def _failure(self, stage: str, kind: str, why: str, log: Path) -> Failure:
+        return Failure(stage=stage, kind=kind, transient=False, message=why, log_tail=tail(log))
+
+
+def _start(program: Program, home: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as stderr:
+        try:
+            return subprocess.Popen(
+                program.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=child_environment(program, home),
+                cwd=home,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise RuntimeMissingError(
+                f"{program.python} cannot be started: {error.strerror or error}", hint="Name a Python that is there."
+            ) from error
+
+
+def tail(log: Path) -> str:
+    """The end of a log; nothing where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+_MOST_STARTS = 2
+"""A program that cannot be started twice in a row is not started for the rest either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job for a child program: `message` is what it is sent, `log` gets what it prints, `stage` names its failure."""
+
+    key: str
+    message: Mapping[str, Any]
+    stage: str
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came of an order: facts of a job that was done, or its failure."""
+
+    order: Order
+    seconds: float
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
+    """Yield a reply for each order as soon as it is there; no process is left when the iterator ends or is closed."""
+    if not orders:
+        return
+    home = Path(tempfile.mkdtemp(prefix="gnomon-child-"))
+    guard = Guard(home)
+    crew = _Crew(program, orders, home, guard)
+    threads = [
+        threading.Thread(target=crew.work, name=f"{program.name}-{number}", daemon=True)
+        for number in range(min(program.workers, len(orders)))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in orders:
+            reply = crew.replies.get()
+            if isinstance(reply, BaseException):
+                raise reply
+            yield reply
+    finally:
+        crew.stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        shutil.rmtree(home, ignore_errors=True)
+        guard.close()
+
+
+class _Crew:
+    """The threads' common state: what is to be done, what was done, and whether the program can be used at all."""
+
+    def __init__(self, program: Program, orders: Sequence[Order], home: Path, guard: Guard) -> None:
+        self.replies: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+        self.stop = threading.Event()
+        self._program, self._home, self._guard = program, home, guard
+        self._waiting = deque(orders)
+        self._unusable: Failure | None = None
+
+    def work(self) -> None:
+        """Do orders until there are none; what is raised goes to who waits for replies."""
+        child: ChildProcess | None = None
+        versions: dict[str, Any] = {}
+        try:
+            while not self.stop.is_set():
+                try:
+                    order = self._waiting.popleft()
+                except IndexError:
+                    return
+                began_s = time.monotonic()
+                if child is None or not child.alive:
+                    if child is not None:
+                        child.kill()
+                    child, versions = self._started()
+                    # The start is not a share of the job that happens to be the first.
+                    began_s = time.monotonic()
+                self.replies.put(self._reply(order, child, versions, began_s))
+        except BaseException as error:
+            self.replies.put(error)
+        finally:
+            if child is not None:
+                child.kill()
+
+    def _reply(self, order: Order, child: ChildProcess | None, versions: dict[str, Any], began_s: float) -> Reply:
+        if child is None:
+            return Reply(order=order, seconds=0.0, failure=self._unusable)
+        message = {**order.message, "log": str(order.log) if order.log else ""}
+        said = child.ask(message, stage=order.stage, timeout_s=self._program.job_timeout_s, log=order.log)
+        took_s = time.monotonic() - began_s
+        if isinstance(said, Failure):
+            return Reply(order=order, seconds=took_s, versions=versions, failure=said)
+        return Reply(order=order, seconds=took_s, versions=versions, facts=said)
+
+    def _started(self) -> tuple[ChildProcess | None, dict[str, Any]]:
+        """A child that is ready, with the versions that it told; None where the program cannot be used."""
+        for _ in range(_MOST_STARTS):
+            if self._unusable is not None or self.stop.is_set():
+                break
+            child = ChildProcess(self._program, self._home, self._guard, self.stop)
+            said = child.ready(self._program.start_timeout_s)
+            if not isinstance(said, Failure):
+                return child, said
+            child.kill()
+            problem = said
+        else:
+            self._unusable = problem
+        return None, {}

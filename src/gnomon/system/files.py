@@ -1,0 +1,109 @@
+"""Writing a file that the user asked for: whole, or as it was.
+
+A journal: JSON documents, one a line, only ever appended to, each kept even if the next moment ends everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError, UsageError
+
+
+def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
+    """Write a text as UTF-8, its line ends as they are. What was there stays until all of it is written.
+
+    UsageError, which names `what` it is and the `option` that says where, if it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        told = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
+        raise UsageError(
+            f"{told}: {error.strerror or error}",
+            hint=f"Give {option} a file in a folder that can be written and has room.",
+        ) from error
+
+
+class Journal:
+    """A file of lines, open for appending. Not safe for several processes at once. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or make it; what comes after a last line that was cut off begins one of its own."""
+        self.path = path
+        # Without a buffer: what could not be written is not tried again behind the back of who was told so.
+        self._file = path.open("ab", buffering=0)
+        try:
+            self._whole = _ends_a_line(path)
+        except OSError:
+            self._file.close()
+            raise
+
+    def append(self, *documents: Mapping[str, Any]) -> None:
+        """Add documents. ValueError for numbers that JSON cannot say."""
+        for document in documents:
+            line = (json.dumps(document, allow_nan=False) + "\n").encode("ascii")
+            self._write(line if self._whole else b"\n" + line)
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        self._whole = False
+        while line:
+            line = line[self._file.write(line) :]
+        self._whole = True
+
+
+def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
+    """The number of each line and its document. A line that was cut off is left out: it was never complete.
+
+    ProblemError, with the line, for one that is no JSON, OSError for a file that cannot be read.
+    """
+    if not path.exists():
+        return
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, strict.parse(line)
+        except ProblemError as error:
+            if cut_off(line):
+                continue
+            raise ProblemError(f"{path}, line {number}: {error.message}", hint=error.hint) from error
+
+
+def cut_off(line: bytes) -> bool:
+    """Whether a line is the beginning of an object that was never closed; what is damaged otherwise is not."""
+    depth, quoted, escaped = 0, False, False
+    for letter in line.decode("ascii", "replace"):
+        if quoted:
+            quoted, escaped = escaped or letter != '"', letter == "\\" and not escaped
+        elif letter == '"':
+            quoted = True
+        else:
+            depth += (letter in "{[") - (letter in "}]")
+            if depth <= 0:
+                return False
+    return True
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Whether what is appended to a file begins a line of its own."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if not size:
+            return True
+        file.seek(size - 1)
+        return file.read(1) == b"\n"

@@ -1,0 +1,361 @@
+"""How a command ended, and how much of what it printed is kept.
+
+Runs one command to its end: streams its output, keeps its limits, and leaves none of its children behind.
+
+Devices that reach their machine through a program on this one (ssh, adb) run that program with it.
+
+A small process that cleans up after gnomon was killed: ends what it had running, removes its folder.
+
+The kernel tells only a direct child of its parent's death, and only if the child asks. The guard holds
+the other end of a pipe instead: when gnomon dies in whatever way the pipe ends, and the guard does the
+rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gnomon.errors import DeviceError
+from gnomon.system.stopping import look_up
+
+STDOUT_TAIL_BYTES = 1 << 20
+STDERR_TAIL_BYTES = 1 << 16
+LINE_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a command ended.
+
+    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that
+    ended it. `stdout` and `stderr` are the ends of what it printed (at most 1 MiB and 64 KiB), with
+    U+FFFD for what is not UTF-8. `timed_out` says that gnomon ended it. `duration_s` is as the caller saw
+    it.
+    """
+
+    returncode: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    duration_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with status 0."""
+        return self.returncode == 0 and not self.timed_out
+
+
+_SCRIPT = r"""
+import os, shutil, signal, sys
+groups, clean = set(), False
+for line in sys.stdin:
+    word, _, number = line.strip().partition(" ")
+    if word == "add": groups.add(int(number))
+    elif word == "drop": groups.discard(int(number))
+    elif word == "done": clean = True
+if not clean:
+    for group in groups:
+        try: os.killpg(group, signal.SIGKILL)
+        except OSError: pass
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+
+class Guard:
+    """Watches over one private folder and the process groups started from it, until `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SCRIPT, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        assert self._process.stdin is not None  # noqa: S101
+        self._pipe: IO[bytes] = self._process.stdin
+
+    def add(self, group: int) -> None:
+        """Kill this process group if gnomon dies."""
+        self._say(f"add {group}")
+
+    def drop(self, group: int) -> None:
+        """The group has ended, and its number may soon be another's."""
+        self._say(f"drop {group}")
+
+    def close(self) -> None:
+        """Gnomon has cleaned up itself."""
+        self._say("done")
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.close()
+        self._process.wait()
+
+    def _say(self, line: str) -> None:
+        # Somebody may have killed the guard; the work it guards goes on without that net.
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.write(line.encode() + b"\n")
+            self._pipe.flush()
+
+
+@contextlib.contextmanager
+def guarded_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    guard = Guard(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        guard.close()
+
+
+_GRACE_S = 2.0
+_STUCK_S = 10.0
+_POLL_S = 0.05
+_CHUNK_BYTES = 1 << 16
+#: At least so often it looks whether its thread shall end.
+_LOOK_UP_S = 1.0
+
+
+class Tail:
+    """The last bytes of a stream, at most the limit, as text."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes, and forget what is too old."""
+        self._bytes += chunk
+        if len(self._bytes) > 2 * self._limit:
+            del self._bytes[: -self._limit]
+
+    def text(self) -> str:
+        """The last bytes, with U+FFFD for what is not UTF-8."""
+        return self._bytes[-self._limit :].decode(errors="replace")
+
+
+class Lines:
+    """Splits a stream into lines as it comes; `on_line` gets each without its end."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._bytes = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes. DeviceError for a line that is too long."""
+        searched = len(self._bytes)
+        self._bytes += chunk
+        start = 0
+        while (end := self._bytes.find(b"\n", max(start, searched))) >= 0:
+            line = bytes(self._bytes[start:end])
+            start = end + 1
+            self._on_line(line.decode(errors="replace"))
+        del self._bytes[:start]
+        if len(self._bytes) > LINE_LIMIT_BYTES:
+            raise DeviceError(
+                f"the command printed a line of more than {LINE_LIMIT_BYTES >> 20} MiB",
+                hint="A program that speaks to gnomon writes one JSON value a line; see what else it prints.",
+            )
+
+    def finish(self) -> None:
+        """There is no more: what is left is a line."""
+        if self._bytes:
+            rest = bytes(self._bytes)
+            self._bytes.clear()
+            self._on_line(rest.decode(errors="replace"))
+
+
+def run_process(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes,
+    timeout_s: float,
+    on_line: Callable[[str], None] | None,
+    cwd: Path,
+    guard: Guard | None,
+) -> Completed:
+    """Run a command on this machine with exactly that environment; otherwise as `Device.run` says."""
+    process = _start(argv, env, cwd)
+    if guard is not None:
+        guard.add(process.pid)
+    run = _Running(process, stdin, on_line)
+    try:
+        return run.to_end(timeout_s)
+    finally:
+        # Here also after an exception out of on_line, and after Ctrl-C.
+        run.kill()
+        if guard is not None:
+            guard.drop(process.pid)
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+            bufsize=0,
+        )
+    except (OSError, ValueError, IndexError) as error:
+        program = argv[0] if argv else ""
+        raise DeviceError(
+            f"{program!r} cannot be started: {getattr(error, 'strerror', None) or error}",
+            hint="Check that the program is installed on the device, executable, and on its PATH.",
+        ) from error
+
+
+class _Running:
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None) -> None:
+        self._process = process
+        self._to_write = memoryview(stdin)
+        self._stdout, self._stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
+        self._lines = Lines(on_line) if on_line else None
+        self._started_s = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        assert process.stdin and process.stdout and process.stderr  # noqa: S101
+        self._pipes: tuple[IO[bytes], IO[bytes], IO[bytes]] = (process.stdin, process.stdout, process.stderr)
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+        self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
+        self._selector.register(process.stdout, selectors.EVENT_READ, self._read_stdout)
+        self._selector.register(process.stderr, selectors.EVENT_READ, self._read_stderr)
+        # A command ends when its first process does, though a child of it may still hold the pipes open.
+        self._pidfd: int | None = None
+        with contextlib.suppress(OSError, AttributeError):  # kernels before 5.3: poll instead
+            self._pidfd = os.pidfd_open(process.pid)
+            self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
+
+    def to_end(self, timeout_s: float) -> Completed:
+        try:
+            timed_out = not self._pump(self._started_s + timeout_s)
+        except BaseException:
+            self._ask_to_stop()
+            raise
+        if timed_out:
+            self._ask_to_stop()
+        self._signal(signal.SIGKILL)
+        status = self._reap()
+        self._drain()
+        if self._lines:
+            self._lines.finish()
+        return Completed(
+            returncode=status if status >= 0 else None,
+            signal=-status if status < 0 else None,
+            stdout=self._stdout.text(),
+            stderr=self._stderr.text(),
+            timed_out=timed_out,
+            duration_s=time.monotonic() - self._started_s,
+        )
+
+    def kill(self) -> None:
+        """End the whole group, reap the first process and close everything. Does nothing the second time."""
+        self._signal(signal.SIGKILL)
+        self._reap()
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._selector.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _ask_to_stop(self) -> None:
+        self._lines = None  # nobody listens any more, and a line must not keep the command alive
+        self._signal(signal.SIGTERM)
+        self._pump(time.monotonic() + _GRACE_S)
+
+    def _reap(self) -> int:
+        try:
+            return self._process.wait(timeout=_STUCK_S)
+        except subprocess.TimeoutExpired as error:
+            raise DeviceError(
+                f"process {self._process.pid} does not end though it was killed: it hangs in a driver",
+                hint="Restart the device, and leave out the backend that hung.",
+            ) from error
+
+    def _pump(self, until_s: float) -> bool:
+        """Move bytes until the first process has ended (True) or the time has come (False)."""
+        while not self._has_ended():
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            wait_s = left_s if self._pidfd is not None else min(left_s, _POLL_S)
+            for key, _ in self._selector.select(min(wait_s, _LOOK_UP_S)):
+                key.data()
+            look_up()
+        return True
+
+    def _has_ended(self) -> bool:
+        # WNOWAIT leaves it unreaped, so that its number, which is the group's, cannot become another's yet.
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def _drain(self) -> None:
+        """Take what is left in the pipes, without waiting for a process that left the group and holds
+        them.
+        """
+        limit = (1 << 20) + LINE_LIMIT_BYTES
+        for read in (self._read_stdout, self._read_stderr):
+            taken = 0
+            while taken < limit and (count := read()):
+                taken += count
+
+    def _write(self) -> None:
+        pipe = self._pipes[0]
+        try:
+            if self._to_write:
+                self._to_write = self._to_write[os.write(pipe.fileno(), self._to_write[:_CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it did not want to read all of it
+            self._to_write = memoryview(b"")
+        if not self._to_write:
+            self._selector.unregister(pipe)
+            pipe.close()
+
+    def _read_stdout(self) -> int:
+        chunk = self._read(self._pipes[1])
+        self._stdout.add(chunk)
+        if self._lines and chunk:
+            self._lines.add(chunk)
+        return len(chunk)
+
+    def _read_stderr(self) -> int:
+        chunk = self._read(self._pipes[2])
+        self._stderr.add(chunk)
+        return len(chunk)
+
+    def _read(self, pipe: IO[bytes]) -> bytes:
+        try:
+            chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return b""
+        if not chunk:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(pipe)
+        return chunk

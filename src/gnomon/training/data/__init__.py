@@ -1,0 +1,1 @@
+"""Data sets that networks are trained on."""

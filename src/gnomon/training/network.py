@@ -1,0 +1,319 @@
+"""A tagged net as a PyTorch module: the same operators that the ONNX writer writes for it.
+
+Layers with parameters are made one a tag and named by it, so that several nets can be assembled from one set of layers
+(weight sharing). Fresh parameters depend on (seed, tag) alone. Convolutions: normal with the variance 2 / fan-in (He et
+al., "Delving deep into rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0.
+
+The lazy import of PyTorch: nothing of gnomon loads it before a network is trained.
+
+Parameters and multiply-accumulates of a net, by arithmetic on its layers.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.installing import install_line
+from gnomon.errors import ProblemError, RuntimeMissingError
+from gnomon.formats.complaints import Complaints
+from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.spaces.layers import Layer, Shape
+from gnomon.spaces.unit import Net, shapes
+
+
+def torch_package() -> Any:
+    """The torch package. RuntimeMissingError where it is not installed, or cannot be loaded."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
+        raise RuntimeMissingError(
+            f"training a network needs the package torch, which cannot be loaded: {error}",
+            hint=install_line("torch", python=sys.executable),
+        ) from error
+    return torch
+
+
+_PARTS: dict[str, dict[str, str]] = {
+    "Conv": {"w": "weight", "b": "bias"},
+    "Linear": {"w": "weight", "b": "bias"},
+    "BatchNormalization": {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"},
+}
+"""Kinds of layers that have parameters: what PyTorch calls each part."""
+
+
+def build(tagged: TaggedNet, state: State | None, *, seed: int) -> Any:
+    """A module that computes the net, in training mode, on the CPU.
+
+    It is called with the net's inputs, (n, channels, height, width) for any n. Parameters that the state has are
+    copied from it, the others are fresh ones of (seed, tag). ProblemError for a chain of several layers in a node and
+    for parameters of the wrong shape, all named; RuntimeMissingError without PyTorch.
+    """
+    return assemble(tagged, make_layers((tagged,), state, seed=seed))
+
+
+def make_layers(nets: Iterable[TaggedNet], state: State | None, *, seed: int) -> dict[str, Any]:
+    """The layers with parameters of several nets, one a tag, in the order in which tags occur first."""
+    made: dict[str, Any] = {}
+    complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
+    for tagged in nets:
+        for tag, (one, shape) in zip(tagged.tags, _singles(tagged.net), strict=True):
+            if one.kind in _PARTS and tag not in made:
+                made[tag] = _layer(one, shape)
+                _fill(made[tag], one.kind, tag, (state or {}, seed, complaints))
+    complaints.raise_any()
+    return made
+
+
+def assemble(tagged: TaggedNet, layers: Mapping[str, Any]) -> Any:
+    """A module that computes the net with these layers, which are shared, not copied."""
+    return _net_class()(tagged, layers)
+
+
+def state_of(module: Any) -> dict[str, NDArray[np.float32]]:
+    """A copy of the parameters of a module that `build` or `assemble` made, by tag and part."""
+    return state_of_layers(module.by_tag)
+
+
+def state_of_layers(layers: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """A copy of the parameters of layers by tag, such as `make_layers` makes."""
+    found = {}
+    for tag, one in layers.items():
+        for part, name in _PARTS[_kind(one)].items():
+            tensor = getattr(one, name)
+            if tensor is not None:
+                array = tensor.detach().cpu().contiguous().numpy()
+                found[f"{tag}.{part}"] = np.array(array.T if _transposed(one, part) else array, np.float32, order="C")
+    return found
+
+
+def load_state(layers: Mapping[str, Any], state: State) -> None:
+    """Overwrites the parameters of layers with those of a state. ProblemError that names what does not fit."""
+    complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
+    for tag, one in layers.items():
+        _fill(one, _kind(one), tag, (state, None, complaints))
+    complaints.raise_any()
+
+
+def generator(*words: object) -> Any:
+    """A random number generator of PyTorch, on the CPU, that depends on these words alone."""
+    digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
+    return torch_package().Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def _kind(one: Any) -> str:
+    return str(one.gnomon_kind)
+
+
+def _transposed(one: Any, part: str) -> bool:
+    """A state has a linear layer's weights as (in, out), PyTorch as (out, in)."""
+    return part == "w" and _kind(one) == "Linear"
+
+
+def _singles(net: Net) -> Iterable[tuple[Layer, Shape]]:
+    """The layer of each node and the shape of its first input. ProblemError for a chain."""
+    for index, node in enumerate(net.nodes):
+        if len(node.unit.layers) != 1:
+            raise ProblemError(
+                f"node {index} is a chain of layers ({node.unit.chain}), and only single layers have a tag",
+                hint="Train the net before operators are fused.",
+            )
+        yield node.unit.layers[0], node.unit.inputs[0]
+
+
+def _layer(one: Layer, shape: Shape) -> Any:
+    """A layer with uninitialised parameters; the global random numbers stay untouched."""
+    torch = torch_package()
+    made: Any
+    if one.kind == "Conv":
+        made = torch.nn.utils.skip_init(
+            torch.nn.Conv2d,
+            shape[1],
+            one.integer("out_channels"),
+            one.pair("kernel"),
+            stride=one.pair("stride"),
+            padding=one.pair("pad"),
+            dilation=one.pair("dilation"),
+            groups=one.integer("group"),
+            bias=bool(one["bias"]),
+        )
+    elif one.kind == "Linear":
+        made = torch.nn.utils.skip_init(torch.nn.Linear, shape[1], one.integer("out_features"), bias=bool(one["bias"]))
+    else:
+        made = torch.nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
+        made.num_batches_tracked = None  # counted for a momentum of None only
+    made.gnomon_kind = one.kind
+    return made
+
+
+def _fill(made: Any, kind: str, tag: str, source: tuple[State, int | None, Complaints]) -> None:
+    """Gives a layer its parameters: the state's, else fresh ones unless the seed is None."""
+    torch = torch_package()
+    state, seed, complaints = source
+    random = generator(seed, tag)
+    for part, name in _PARTS[kind].items():
+        tensor = getattr(made, name)
+        if tensor is None:
+            continue
+        shape = tuple(reversed(tensor.shape)) if _transposed(made, part) else tuple(tensor.shape)
+        given = state.get(f"{tag}.{part}")
+        if given is not None:
+            if given.shape != shape or given.dtype.kind != "f":
+                complaints.tell(f"{tag}.{part}", f"it is {given.dtype}{list(given.shape)}, not floats {list(shape)}")
+                continue
+            value = torch.from_numpy(np.array(given, np.float32, order="C"))
+        elif seed is None:
+            complaints.tell(f"{tag}.{part}", "it is missing")
+            continue
+        else:
+            value = _fresh(kind, part, shape, random)
+        with torch.no_grad():
+            tensor.copy_(value.T if _transposed(made, part) else value)
+
+
+def _fresh(kind: str, part: str, shape: tuple[int, ...], random: Any) -> Any:
+    torch = torch_package()
+    if part == "w" and kind == "Conv":
+        return torch.randn(shape, generator=random) * math.sqrt(2 / math.prod(shape[1:]))
+    if part == "w":
+        return (torch.rand(shape, generator=random) * 2 - 1) / math.sqrt(shape[0])
+    return torch.ones(shape) if part in {"scale", "var"} else torch.zeros(shape)
+
+
+@functools.cache
+def _net_class() -> Any:
+    """The class of modules; made at its first use, for its base is PyTorch's."""
+    torch = torch_package()
+
+    class TorchNet(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """Runs the nodes of a net in their order, and lets go of each value after its last reader.
+
+        `watch` is called with the number of each node and what it made.
+        """
+
+        def __init__(self, tagged: TaggedNet, layers: Mapping[str, Any]) -> None:
+            super().__init__()
+            self.tagged = tagged
+            self.by_tag = {tag: layers[tag] for tag, (one, _) in _tagged(tagged) if one.kind in _PARTS}
+            self.layers = torch.nn.ModuleList(self.by_tag.values())
+            self.steps = _steps(tagged, self.by_tag)
+            self.watch: Callable[[int, Any], None] | None = None
+
+        def forward(self, *inputs: Any) -> Any:
+            """The net's output for its inputs."""
+            values = [None] * len(self.steps) + list(reversed(inputs))
+            for index, (run, refs, done) in enumerate(self.steps):
+                values[index] = run(*[values[ref] for ref in refs])
+                if self.watch is not None:
+                    self.watch(index, values[index])
+                for ref in done:
+                    values[ref] = None
+            return values[self.tagged.net.output]
+
+    return TorchNet
+
+
+def _tagged(tagged: TaggedNet) -> Iterable[tuple[str, tuple[Layer, Shape]]]:
+    return zip(tagged.tags, _singles(tagged.net), strict=True)
+
+
+def _steps(
+    tagged: TaggedNet, layers: Mapping[str, Any]
+) -> list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]]:
+    """For each node what it calls, what it reads, and which values nobody reads after it."""
+    net = tagged.net
+    last = {ref: index for index, node in enumerate(net.nodes) for ref in node.inputs if ref >= 0}
+    last.pop(net.output, None)
+    steps = []
+    for index, (tag, (one, _)) in enumerate(_tagged(tagged)):
+        refs = net.nodes[index].inputs
+        run = layers[tag] if one.kind in _PARTS and one.kind != "Linear" else _function(one, layers.get(tag))
+        steps.append((run, refs, tuple(ref for ref in set(refs) if last.get(ref) == index)))
+    return steps
+
+
+def _function(one: Layer, layer: Any) -> Callable[..., Any]:
+    """What a layer without parameters calls, and a linear layer."""
+    torch = torch_package()
+    functional = torch.nn.functional
+    if one.kind in {"AveragePool", "MaxPool"}:
+        return _pool(one)
+    if one.kind == "Linear":
+        return lambda x: layer(x.flatten(1))
+    if one.kind == "ChannelShuffle":
+        groups = one.integer("groups")
+        return lambda x: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+    known: dict[str, Callable[..., Any]] = {
+        "Relu": functional.relu,
+        "Relu6": functional.relu6,
+        "HardSwish": functional.hardswish,
+        "HardSigmoid": functional.hardsigmoid,
+        "Sigmoid": torch.sigmoid,
+        "Tanh": torch.tanh,
+        "Identity": lambda x: x,
+        "Zeros": lambda x: x * 0.0,
+        "Add": torch.add,
+        "Mul": torch.mul,
+        "Concat": lambda x, y: torch.cat((x, y), 1),
+        "GlobalAveragePool": lambda x: x.mean((2, 3), keepdim=True),
+    }
+    if one.kind not in known:
+        raise ProblemError(
+            f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *_PARTS)))} and pooling."
+        )
+    return known[one.kind]
+
+
+def _pool(one: Layer) -> Callable[..., Any]:
+    kernel, pad = one.pair("kernel"), one.pair("pad")
+    if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
+        raise ProblemError(
+            f"a {one.kind} of {kernel} is padded by {pad}, more than half of it, which PyTorch does not do",
+            hint="Pad by half of the kernel at most.",
+        )
+    functional = torch_package().nn.functional
+    sizes = {"kernel_size": kernel, "stride": one.pair("stride"), "padding": pad}
+    if one.kind == "MaxPool":
+        return functools.partial(functional.max_pool2d, **sizes)
+    return functools.partial(functional.avg_pool2d, **sizes, count_include_pad=False)
+
+
+def params(net: Net) -> int:
+    """Trained numbers: weights, biases, and the scale and bias of batch normalisations, not their statistics."""
+    total = 0
+    for one, source, _ in _layers(net):
+        if one.kind == "Conv":
+            out = one.integer("out_channels")
+            total += out * (source[1] // one.integer("group") * math.prod(one.pair("kernel")) + bool(one["bias"]))
+        elif one.kind == "Linear":
+            total += one.integer("out_features") * (source[1] + bool(one["bias"]))
+        elif one.kind == "BatchNormalization":
+            total += 2 * source[1]
+    return total
+
+
+def macs(net: Net) -> int:
+    """Multiply-accumulates of convolutions and linear layers, for the batch that the net is written down with."""
+    total = 0
+    for one, source, made in _layers(net):
+        if one.kind == "Conv":
+            total += math.prod(made) * source[1] // one.integer("group") * math.prod(one.pair("kernel"))
+        elif one.kind == "Linear":
+            total += math.prod(made) * source[1]
+    return total
+
+
+def _layers(net: Net) -> Iterator[tuple[Layer, Shape, Shape]]:
+    """Each layer, the shape of its first input, and that of its output."""
+    for node in net.nodes:
+        source = node.unit.inputs[0]
+        for one, made in zip(node.unit.layers, shapes(node.unit), strict=True):
+            yield one, source, made
+            source = made

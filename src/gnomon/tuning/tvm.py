@@ -1,0 +1,145 @@
+"""The door to TVM: child programs that are asked a job at a time, and started anew when one was lost.
+
+No process of gnomon loads TVM: a broken pair of its versions, a crash of LLVM or of tuned code, a build that does not
+end are answers of a child, and cost the job that it was at.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gnomon.core.installing import install_line
+from gnomon.core.sample import Failure
+from gnomon.errors import RuntimeMissingError
+from gnomon.system.children import ChildProcess, Program
+from gnomon.system.process import Guard
+
+CHILD = "tvm.child"
+_VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
+_LINE_BYTES = 256 << 20
+_START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorSettings:
+    """How children are started: seconds for a job, threads of what runs in them, whether they load the instructions
+    for integer tensors (15 s each time).
+    """
+
+    job_timeout_s: float = 60.0
+    threads: int = 0
+    intrinsics: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Workshop:
+    """A folder that goes away, and the guard that ends what was started in it even if gnomon is killed.
+
+    A context manager; doors that are opened in it are closed with it.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._doors: list[Door] = []
+
+    def __enter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="gnomon-tvm-"))
+        self.guard = Guard(self.folder)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop.set()
+        for door in self._doors:
+            door.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.guard.close()
+
+    def door(self, settings: DoorSettings, *, renew: Callable[[Door], Failure | None] | None = None) -> Door:
+        """A door to a child of its own; `renew` is called whenever a child was started, to bring it where it was."""
+        made = Door(self, settings, renew)
+        self._doors.append(made)
+        return made
+
+
+class Door:
+    """A child that is there when it is asked. Belongs to one thread."""
+
+    def __init__(self, shop: Workshop, settings: DoorSettings, renew: Callable[[Door], Failure | None] | None) -> None:
+        # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
+        environment = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **settings.environment}
+        if settings.threads:
+            environment["TVM_NUM_THREADS"] = str(settings.threads)
+        self._shop, self._renew = shop, renew
+        self._program = Program(
+            name=CHILD,
+            settings={"intrinsics": settings.intrinsics},
+            environment=environment,
+            job_timeout_s=settings.job_timeout_s,
+            start_timeout_s=_START_S,
+            line_bytes=_LINE_BYTES,
+        )
+        self._child: ChildProcess | None = None
+        self.versions: Mapping[str, str] = {}
+        self.starts = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether a child is there that knows what it was told."""
+        return self._child is not None and self._child.alive
+
+    def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
+        """The facts of a job, or its failure of that stage. RuntimeMissingError where TVM cannot be used at all."""
+        fresh = not self.alive
+        child = self.start()
+        if fresh and self._renew is not None and (failure := self._renew(self)) is not None:
+            self.close()
+            return failure
+        said = child.ask(job, stage=stage, timeout_s=timeout_s or self._program.job_timeout_s, log=None)
+        if isinstance(said, Failure):
+            return said
+        facts: Mapping[str, Any] = said
+        return facts
+
+    def close(self) -> None:
+        """End the child; the next question starts another."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def start(self) -> ChildProcess:
+        """The child, started if there is none: for who is to ask it in a hurry. RuntimeMissingError as for `ask`."""
+        if self._child is not None and self._child.alive:
+            return self._child
+        self.close()
+        child = ChildProcess(self._program, self._shop.folder, self._shop.guard, self._shop.stop)
+        said = child.ready(self._program.start_timeout_s)
+        if isinstance(said, Failure):
+            child.kill()
+            raise _unusable(said)
+        self.versions = said
+        self._child = child
+        self.starts += 1
+        return child
+
+
+def _unusable(failure: Failure) -> RuntimeMissingError:
+    """Why TVM cannot be used, with the next step."""
+    if failure.message.endswith(("No module named 'tvm'", "No module named 'tvm_ffi'")):
+        return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm", python=sys.executable))
+    if failure.kind == "crash":
+        return RuntimeMissingError(
+            f"the installed Apache TVM crashes when a tuning context is built ({failure.message}): its two packages do "
+            "not fit each other",
+            hint=_VERSIONS,
+        )
+    return RuntimeMissingError(f"Apache TVM cannot be used: {failure.message}", hint=_VERSIONS)

@@ -1,0 +1,129 @@
+"""ncnn's driver with the real runtime: values, places, steps, masks, and clear refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ncnn = pytest.importorskip("ncnn")
+
+from gnomon.agent.driver import Refused  # noqa: E402
+from gnomon.agent.drivers.ncnn import NcnnDriver, masked  # noqa: E402
+from gnomon.formats.ncnn_param import parse_ncnn_param  # noqa: E402
+
+HAS_VULKAN = ncnn.get_gpu_count() > 0
+needs_vulkan = pytest.mark.skipif(not HAS_VULKAN, reason="ncnn finds no Vulkan device (mesa-vulkan-drivers has one)")
+
+PARAM = """7767517
+5 6
+Input                    in0                      0 1 in0 0=5 1=4 2=3
+Split                    splitncnn_0              1 2 in0 1 2
+ReLU                     relu_0                   1 1 1 3
+UnaryOp                  square_0                 1 1 2 4 0=4
+BinaryOp                 add_0                    2 1 3 4 out0 0=0
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """relu(x) + x * x; odd sizes, so that ncnn's channels are not laid out as numpy's."""
+    path = tmp_path / "m.param"
+    path.write_text(PARAM)
+    path.with_suffix(".bin").write_bytes(b"")
+    return path
+
+
+def job(path: Path, vulkan: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    x = np.random.default_rng(3).standard_normal((1, 3, 4, 5)).astype(np.float32)
+    options = {"threads": 1, "vulkan": vulkan, "shapes": [[3, 4, 5]]}
+    segment = {"model": str(path), "options": options, "inputs": [["in0", "x"]], "outputs": [["out0", "y"]]}
+    return segment, {"x": x, "y": np.zeros_like(x)}
+
+
+def expected(x: Any) -> Any:
+    return np.maximum(x, 0) + x * x
+
+
+PLACES = [pytest.param([], id="cpu"), *(pytest.param(v, marks=needs_vulkan) for v in ([1, 2, 3, 4], [2, 4], [3]))]
+
+
+@pytest.mark.parametrize("vulkan", PLACES)
+@pytest.mark.parametrize("profiled", [False, True])
+def test_values_are_right_wherever_layers_lie(path: Path, vulkan: list[int], profiled: bool) -> None:
+    segment, buffers = job(path, vulkan)
+    model = NcnnDriver().load(segment, buffers, profiled=profiled)
+    for seed in range(3):
+        before = np.random.default_rng(seed).standard_normal(buffers["x"].shape).astype(np.float32)
+        buffers["x"][:] = before
+        buffers["y"][:] = np.nan
+        model.call()
+        np.testing.assert_allclose(buffers["y"], expected(before), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(buffers["x"], before)
+    model.close()
+    model.close()
+
+
+@pytest.mark.parametrize("vulkan", PLACES)
+def test_places_are_what_ncnn_noted(path: Path, vulkan: list[int]) -> None:
+    segment, buffers = job(path, vulkan)
+    told = {row["backend"]: row["operators"] for row in NcnnDriver().load(segment, buffers, profiled=False).where()}
+    assert told.get("vulkan", []) == vulkan
+    assert told["cpu"] == [k for k in range(5) if k not in vulkan]
+    found = NcnnDriver().supports(segment)
+    assert found == {"cpu": told["cpu"], "vulkan": vulkan}
+
+
+@needs_vulkan
+def test_an_input_stays_on_the_cpu_whatever_is_asked(path: Path) -> None:
+    segment, _ = job(path, [0, 1, 2, 3, 4])
+    assert NcnnDriver().supports(segment) == {"cpu": [0], "vulkan": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("vulkan", PLACES)
+def test_every_layer_has_a_step_in_every_profiled_call(path: Path, vulkan: list[int]) -> None:
+    segment, buffers = job(path, vulkan)
+    model = NcnnDriver().load(segment, buffers, profiled=True)
+    for _ in range(5):
+        model.call()
+    rows = model.operators(2)
+    assert [row["sources"] for row in rows] == [[k] for k in range(5)]
+    assert [len(row["wall_ns"]) for row in rows] == [3] * 5
+    assert all(t > 0 for row in rows[1:] for t in row["wall_ns"])
+    assert [row["backend"] == "vulkan" for row in rows] == [k in vulkan for k in range(5)]
+
+
+def test_masks_of_the_driver_are_those_of_the_host() -> None:
+    given = parse_ncnn_param(PARAM).masked({1})
+    for vulkan in ([], [2], [1, 2, 3, 4]):
+        own = parse_ncnn_param(masked(PARAM.replace("1 2 in0 1 2", "1 2 in0 1 2 31=16"), vulkan))
+        assert own == given.masked(set(range(5)) - set(vulkan))
+
+
+def test_what_is_refused(path: Path) -> None:
+    driver = NcnnDriver()
+    segment, buffers = job(path, [])
+    with pytest.raises(Refused, match=r"\(1, 3, 4, 5\) is bound to a blob of shape \(3, 4, 6\)"):
+        driver.load({**segment, "options": {"shapes": [[3, 4, 6]]}}, buffers, profiled=False)
+    with pytest.raises(Refused, match=r"no input or output 'in7'; it has in0, out0"):
+        driver.load({**segment, "inputs": [["in7", "x"]]}, buffers, profiled=False)
+    model = driver.load(segment, {**buffers, "y": np.zeros((1, 4, 5), np.float32)}, profiled=False)
+    with pytest.raises(Refused, match=r"output 'out0' has the shape \(3, 4, 5\), the model says \(1, 4, 5\)"):
+        model.call()
+    path.with_suffix(".bin").unlink()
+    with pytest.raises(Refused, match=r"does not load m\.bin"):
+        driver.load(segment, buffers, profiled=False)
+    path.write_text(PARAM.replace("ReLU ", "Nope "))
+    with pytest.raises(Refused, match=r"does not load m\.param"):
+        driver.load(segment, buffers, profiled=False)
+
+
+def test_the_probe_names_no_device_that_cannot_be_used() -> None:
+    found = NcnnDriver().probe()
+    assert found["version"] == ncnn.__version__
+    assert found["backends"] == (["cpu", "vulkan"] if HAS_VULKAN else ["cpu"])
+    assert ("vulkan_device" in found) == HAS_VULKAN
+    if "llvmpipe" in found.get("vulkan_device", ""):
+        assert found["vulkan_on_cpu"]

@@ -1,0 +1,292 @@
+"""Fronts against exhaustive search; epsilons and early ends against the exact front."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.solver.placement_problems import random_problem
+
+from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+from gnomon.core.dominance import nondominated
+from gnomon.core.front import labels as front_labels
+from gnomon.core.front import labels as front_trim
+from gnomon.core.front import plane as front_plane
+from gnomon.core.front.front import Front, exact_front
+from gnomon.core.front.plan import make_plan
+from gnomon.core.front.search import FrontLimits
+from gnomon.core.solver.ordering import Limits
+from gnomon.core.space import Slot, Space
+from gnomon.errors import InfeasibleError, UsageError
+
+
+def oracle(model: CostModel) -> np.ndarray:
+    rows = list(itertools.product(*[range(len(slot.choices)) for slot in model.space.slots]))
+    costs = model.evaluate(np.array(rows, dtype=np.intp).reshape(len(rows), len(model.space.slots)))
+    found: np.ndarray = costs[nondominated(costs)]
+    return found
+
+
+def found_by(model: CostModel, **options: float) -> np.ndarray:
+    try:
+        front = exact_front(model, **options)  # type: ignore[arg-type]
+    except InfeasibleError:
+        return np.zeros((0, len(model.objectives)))
+    assert front.certificate.kind == "exact" or options
+    assert np.array_equal(model.evaluate(front.assignments), front.costs)
+    return front.costs
+
+
+def graph(seed: int, count: int, choices: int, *, extra: int = 6, top: int = 2000) -> CostModel:
+    """A chain with some links across a few slots: whole costs in two objectives, none negative, a few impossible."""
+    rng = np.random.default_rng(seed)
+    slots = tuple(Slot(f"s{i}", tuple("abcd"[:choices])) for i in range(count))
+    costs = rng.integers(1, top, (count, choices, 2)).astype(float)
+    costs[:, 1:][rng.random((count, choices - 1)) < 0.1] = np.inf
+    ends = [(i, i + 1) for i in range(count - 1)]
+    ends += [(int(i), int(i) + int(rng.integers(2, 4))) for i in rng.integers(0, count - 4, extra)]
+    pairs = tuple(
+        PairCost(i, j, np.stack([(1 - np.eye(choices)) * rng.integers(0, top), np.zeros((choices, choices))], axis=-1))
+        for i, j in ends
+    )
+    return CostModel(Space(slots), (Objective("latency"), Objective("memory")), tuple(costs), pairs)
+
+
+def factor_needed(model: CostModel, front: Front, exact: np.ndarray) -> float:
+    ratios = (front.costs[None] / exact[:, None]).max(axis=2).min(axis=1)
+    return float(ratios.max())
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(60))
+def test_small_problems_equal_exhaustive_search(seed: int, objectives: int) -> None:
+    model = random_problem(seed, objectives=objectives, impossible=0.03)
+    expected, found = oracle(model), found_by(model)
+    assert found.shape == expected.shape
+    assert np.array_equal(found, expected) if seed % 2 else np.allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 12), st.integers(2, 3))
+def test_graphs_equal_exhaustive_search(seed: int, count: int, choices: int) -> None:
+    model = graph(seed, count if choices == 2 else min(count, 8), choices, top=8 if seed % 3 else 2000)
+    assert np.array_equal(found_by(model), oracle(model))
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Chunks, blocks and label sets so small that every way through the code is taken."""
+    monkeypatch.setattr(front_labels, "_CHUNK", 64)
+    monkeypatch.setattr(front_labels, "_BLOCK", 3)
+    monkeypatch.setattr(front_plane, "_KEPT_LABELS", 4)
+    monkeypatch.setattr(front_plane, "_BATCH_ENTRIES", 256)
+    monkeypatch.setattr(front_trim, "_INTERVAL", 2)
+    yield
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chunks_change_nothing(seed: int, small_chunks: None) -> None:
+    model = graph(seed, 12, 2)
+    assert np.array_equal(found_by(model), oracle(model))
+    charged = random_problem(seed, objectives=2, impossible=0.0)
+    assert np.allclose(found_by(charged), oracle(charged), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.02, 0.2])
+@pytest.mark.parametrize("seed", range(8))
+def test_an_epsilon_is_kept_and_proved(seed: int, epsilon: float, small_chunks: None) -> None:
+    model = graph(seed, 30, 2)
+    exact = found_by(model)
+    front = exact_front(model, epsilon=epsilon)
+    proved = front.certificate.epsilon or 0.0
+    assert proved <= epsilon
+    assert factor_needed(model, front, exact) <= 1 + proved + 1e-12
+    assert np.array_equal(model.evaluate(front.assignments), front.costs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_epsilon_with_three_objectives(seed: int) -> None:
+    model = graph(seed, 9, 2)
+    third = tuple(np.concatenate([c, np.where(np.isinf(c), 9.0, c)[::-1, :1]], axis=1) for c in model.slot_costs)
+    pairs = tuple(PairCost(p.first, p.second, np.concatenate([p.cost, p.cost[..., :1]], 2)) for p in model.pairs)
+    deep = CostModel(model.space, (*model.objectives, Objective("energy")), third, pairs)
+    front = exact_front(deep, epsilon=0.1)
+    assert factor_needed(deep, front, oracle(deep)) <= 1.1 + 1e-12
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3, 10, 40, 60])
+def test_an_early_end_claims_no_more_than_is_true(calls: int) -> None:
+    model = graph(5, 40, 2)
+    exact = found_by(model)
+    left = iter(range(calls))
+    front = exact_front(model, out_of_time=lambda: next(left, None) is None)
+    assert front.certificate.kind == "epsilon"
+    assert factor_needed(model, front, exact) <= 1 + (front.certificate.epsilon or 0.0) + 1e-12
+    assert nondominated(front.costs).tolist() == list(range(len(front)))
+
+
+def test_fronts_on_the_way_get_better() -> None:
+    seen: list[Front] = []
+    last = exact_front(graph(1, 40, 2), watch=seen.append)
+    proved = [front.certificate.epsilon or 0.0 for front in seen]
+    assert len(seen) >= 2
+    assert proved == sorted(proved, reverse=True)
+    assert last.certificate.kind == "exact"
+    assert len(last) >= len(seen[0])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_wide_problems_get_a_proven_factor(seed: int) -> None:
+    model = graph(seed, 10, 2)
+    front = exact_front(model, limits=FrontLimits(table_entries=4))
+    assert front.certificate.kind == "epsilon"
+    assert factor_needed(model, front, oracle(model)) <= 1 + (front.certificate.epsilon or 0.0)
+
+
+def test_points_and_certificates() -> None:
+    model = CostModel(
+        Space((Slot("a", ("x", "y")), Slot("b", ("x", "y")))),
+        (Objective("t"), Objective("m")),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [1.0, 1.0]])),
+    )
+    front = exact_front(model)
+    assert [point.cost for point in front.points] == [(2.0, 3.0), (3.0, 2.0)]
+    assert [point.assignment[0] for point in front.points] == [0, 1]
+    assert front.certificate.document() == "exact"
+
+
+def test_no_slots() -> None:
+    front = exact_front(CostModel(Space(()), (Objective("t"), Objective("m")), ()))
+    assert [(p.assignment, p.cost) for p in front.points] == [((), (0.0, 0.0))]
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf")])
+def test_epsilons_that_cannot_be_meant(epsilon: float) -> None:
+    with pytest.raises(UsageError):
+        exact_front(graph(0, 6, 2), epsilon=epsilon)
+
+
+def test_an_epsilon_and_negative_costs() -> None:
+    costs = (np.array([[-1.0, 2.0], [2.0, 1.0]]),)
+    model = CostModel(Space((Slot("a", ("x", "y")),)), (Objective("t"), Objective("m")), costs)
+    assert len(exact_front(model)) == 2
+    with pytest.raises(UsageError, match="negative"):
+        exact_front(model, epsilon=0.1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_plan_keeps_every_cost(seed: int) -> None:
+    model = random_problem(seed, objectives=2, impossible=0.0)
+    plan = make_plan(model)
+    assert plan is not None
+    assert sorted(b.slot for b in plan.buckets) == list(range(len(model.space.slots)))
+    parents = [c for b in plan.buckets for c in b.children]
+    assert sorted(parents) == list(range(len(plan.buckets) - 1)) or not plan.buckets
+    assert make_plan(model, Limits(table_entries=0.5, total_entries=0.5)) is None or not plan.buckets
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_epsilon_with_charges_claims_no_more_than_is_true(seed: int) -> None:
+    model = graph(seed, 8, 3)
+    rng = np.random.default_rng(seed)
+    charges = tuple(Charge(c, rng.integers(0, 3000, 2).astype(float)) for c in "ab")
+    charged = CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
+    front, exact = exact_front(charged, epsilon=0.1), oracle(charged)
+    proved = front.certificate.epsilon or 0.0
+    assert proved <= 0.1
+    assert factor_needed(charged, front, exact) <= 1 + proved + 1e-12
+
+
+def assert_true(model: CostModel, front: Front, exact: np.ndarray) -> None:
+    """What the certificate claims holds against the exact front (N, objectives), which is not negative."""
+    kind, epsilon = front.certificate.kind, front.certificate.epsilon or 0.0
+    if kind != "heuristic":
+        held: np.ndarray = np.all(front.costs[None] <= exact[:, None] * (1 + epsilon) + 1e-9, axis=2)
+        assert np.all(np.any(held, axis=1)), (kind, epsilon, front.costs, exact)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_charges_leave_no_wrong_claim_on_the_way_or_at_an_early_end(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = graph(seed, int(rng.integers(5, 8)), 2, extra=1, top=9)
+    charges = tuple(Charge(c, rng.integers(0, 12, 2).astype(float)) for c in "ab")
+    charged = CostModel(model.space, model.objectives, model.slot_costs, model.pairs, charges)
+    exact, seen, left = oracle(charged), list[Front](), iter(range(int(rng.integers(0, 12))))
+    seen.append(exact_front(charged, out_of_time=lambda: next(left, None) is None, watch=seen.append))
+    seen.append(exact_front(charged, watch=seen.append))
+    assert seen[-1].certificate.kind == "exact"
+    for front in seen:
+        assert_true(charged, front, exact)
+
+
+def test_charges_that_only_the_dearest_end_pays_leave_that_end_open() -> None:
+    # Without its charge "x" is the least of both objectives, and there is no corner; with it, "y" is on the front.
+    costs = (np.array([[1.0, 1.0], [2.0, 3.0]]),)
+    objectives = (Objective("t"), Objective("m"))
+    model = CostModel(Space((Slot("a", ("x", "y")),)), objectives, costs, charges=(Charge("x", np.array([5.0, 0.0])),))
+    seen: list[Front] = []
+    front = exact_front(model, out_of_time=lambda: True, watch=seen.append)
+    for early in (*seen, front):
+        assert early.costs.tolist() == [[6.0, 1.0]]
+        assert early.certificate.epsilon == pytest.approx(5.0)
+    assert exact_front(model).costs.tolist() == [[2.0, 3.0], [6.0, 1.0]]
+
+
+@pytest.mark.parametrize("limits", [FrontLimits(), FrontLimits(table_entries=1)])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_factor_is_not_claimed_of_negative_costs(calls: int, limits: FrontLimits) -> None:
+    costs = (np.array([[-1.0, 10.0], [10.0, 1.0]]), np.array([[0.0, 0.0], [1.0, -1.0]]))
+    space = Space((Slot("a", ("x", "y")), Slot("b", ("x", "y"))))
+    model = CostModel(space, (Objective("t"), Objective("m")), costs)
+    left, seen = iter(range(calls)), list[Front]()
+    last = exact_front(model, out_of_time=lambda: next(left, None) is None, limits=limits, watch=seen.append)
+    assert "heuristic" in {front.certificate.kind for front in (*seen, last)}
+    assert all(front.certificate.kind != "epsilon" for front in (*seen, last))
+
+
+def test_three_objectives_that_run_out_of_room_keep_what_was_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    slots = tuple(Slot(f"s{i}", ("a", "b")) for i in range(8))
+    costs = tuple(rng.random((2, 3)) + 0.1 for _ in slots)
+    model = CostModel(Space(slots), tuple(Objective(n) for n in "tme"), costs)
+    passes, run = [0], front_labels.LabelPass.run
+
+    def once(self: front_labels.LabelPass) -> np.ndarray:
+        passes[0] += 1
+        if passes[0] > 1:
+            raise front_labels.Stopped
+        return run(self)
+
+    monkeypatch.setattr(front_labels.LabelPass, "run", once)
+    front = exact_front(model)
+    assert front.certificate.kind == "epsilon"
+    assert (front.certificate.epsilon or 1.0) <= 0.05 + 1e-12
+    assert_true(model, front, oracle(model))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_problem_of_one_objective_or_three_is_never_called_exact(seed: int) -> None:
+    model = graph(seed, 8, 2, top=9)
+    for count in (1, 3):
+        wide = CostModel(
+            model.space,
+            tuple(Objective(str(k)) for k in range(count)),
+            tuple(np.repeat(c[:, :1], count, axis=1) for c in model.slot_costs),
+            tuple(PairCost(p.first, p.second, np.repeat(p.cost[..., :1], count, axis=2)) for p in model.pairs),
+        )
+        front = exact_front(wide, limits=FrontLimits(table_entries=4))
+        assert front.certificate.kind == "epsilon"
+        assert_true(wide, front, oracle(wide))
+
+
+def test_many_slots_begin_with_a_front_before_any_plan() -> None:
+    model = graph(3, 320, 2)
+    seen: list[Front] = []
+    front = exact_front(model, epsilon=0.05, watch=seen.append)
+    assert seen[0].certificate.kind == "heuristic"
+    assert len(seen[0]) >= 2
+    assert 0 < (front.certificate.epsilon or 0.0) <= 0.05

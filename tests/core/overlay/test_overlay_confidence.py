@@ -1,0 +1,219 @@
+"""The resampling of a choice: against resampling everything, exact probabilities, and what must not change it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnomon.core.cost import Floats
+from gnomon.core.overlay import confidence as overlay_confidence
+from gnomon.core.overlay.choice import LayerTimes, choose
+from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
+from gnomon.core.overlay.pool import Blocks, Samples
+from gnomon.core.stats import median
+from gnomon.errors import UsageError
+
+
+def layer(samples: Samples, count: int, devices: int) -> LayerTimes:
+    times_s = np.full((count, devices), np.nan)
+    for place, blocks in samples.items():
+        times_s[place] = median([t for block in blocks for t in block])
+    return LayerTimes(
+        name="conv",
+        layer="1",
+        weight=1,
+        devices=tuple(f"d{i}" for i in range(devices)),
+        configurations=tuple(f"c{i}" for i in range(count)),
+        hosts=tuple(() for _ in range(count)),
+        times_s=times_s,
+    )
+
+
+def noisy(seed: int, count: int, devices: int, spread: float, holes: float = 0.0) -> dict[tuple[int, int], Blocks]:
+    generator = np.random.default_rng(seed)
+    made: dict[tuple[int, int], Blocks] = {}
+    for place in itertools.product(range(count), range(devices)):
+        if generator.random() >= holes:
+            level = math.exp(generator.normal(0, 0.3))
+            blocks = [
+                np.exp(generator.normal(math.log(level), spread, generator.integers(1, 5))).tolist()
+                for _ in range(generator.integers(1, 4))
+            ]
+            made[place] = tuple(tuple(block) for block in blocks)
+    return made
+
+
+def confidence(
+    samples: Samples, count: int, devices: int, *, by_block: bool = True, resamples: int = 400, seed: int = 0
+) -> ChoiceConfidence | None:
+    times = layer(samples, count, devices)
+    return choice_confidence(times, choose(times), samples, by_block=by_block, resamples=resamples, seed=seed)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]), st.booleans())
+def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, spread: float, by_block: bool) -> None:
+    samples = noisy(seed, count, devices, spread, holes=0.1)
+    found = confidence(samples, count, devices, by_block=by_block, resamples=60)
+    times = layer(samples, count, devices)
+    choice = choose(times)
+    if found is None:
+        assert choice.chosen is None
+        return
+    # Everything drawn, with the seeds of the times.
+    drawn = np.full((count, devices, 60), np.inf)
+    for (row, device), blocks in samples.items():
+        generator = np.random.default_rng([0, row, device])
+        way = overlay_confidence._medians_by_block if by_block and len(blocks) > 1 else overlay_confidence._medians
+        drawn[row, device] = way(blocks, 60, generator)
+    theta = drawn.min(axis=0)
+    metric = ((drawn - theta) / theta).sum(axis=1)
+    least = metric.min(axis=0)
+    wins = (metric <= least + 1e-12 * (1 + devices)).mean(axis=1)
+    chosen = choice.chosen
+    assert chosen is not None and found.share == pytest.approx(wins[chosen], abs=1e-12)
+    assert found.low == pytest.approx(np.quantile(metric[chosen], 0.025, method="lower"))
+    assert found.high == pytest.approx(np.quantile(metric[chosen], 0.975, method="higher"))
+    others = np.delete(wins, chosen)
+    assert found.runner_up_share == pytest.approx(others.max() if others.size else 0.0)
+    assert 1 <= found.contenders <= choice.complete and 0 <= found.low <= found.high
+
+
+def exact_medians(values: list[float]) -> dict[float, float]:
+    """The probability of each median of as many draws, by going through all draws."""
+    found: dict[float, float] = {}
+    for draw in itertools.product(values, repeat=len(values)):
+        found[median(draw)] = found.get(median(draw), 0.0) + len(values) ** -len(values)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_medians_have_the_right_probabilities(count: int) -> None:
+    values = [2.0**k for k in range(count)]  # all means of two differ
+    drawn = overlay_confidence._medians((tuple(values),), 40_000, np.random.default_rng(count))
+    expected = exact_medians(values)
+    assert set(drawn.tolist()) <= set(expected)
+    for value, probability in expected.items():
+        share = float((drawn == value).mean())
+        assert abs(share - probability) < 5 * math.sqrt(probability * (1 - probability) / 40_000) + 1e-3
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 1), (3, 3, 3), (1, 4, 2), (5, 1, 1, 2)])
+def test_medians_of_blocks_have_the_right_probabilities(sizes: tuple[int, ...]) -> None:
+    values = iter(np.random.default_rng(1).permutation(sum(sizes)).tolist())
+    blocks = tuple(tuple(2.0 ** next(values) for _ in range(size)) for size in sizes)
+    drawn = overlay_confidence._medians_by_block(blocks, 40_000, np.random.default_rng(2))
+    expected: dict[float, float] = {}
+    for draw in itertools.product(blocks, repeat=len(blocks)):
+        value = median([t for block in draw for t in block])
+        expected[value] = expected.get(value, 0.0) + len(blocks) ** -len(blocks)
+    assert set(drawn.tolist()) <= set(expected)
+    for value, probability in expected.items():
+        share = float((drawn == value).mean())
+        assert abs(share - probability) < 5 * math.sqrt(probability * (1 - probability) / 40_000) + 1e-3
+
+
+def test_sure_where_samples_do_not_overlap() -> None:
+    samples = {(c, d): ((1.0 + c, 1.1 + c, 1.05 + c),) for c in range(4) for d in range(3)}
+    found = confidence(samples, 4, 3)
+    assert found is not None and found.configuration == "c0" and found.share == 1.0
+    assert found.contenders == 1 and found.low == found.high == 0.0
+    assert found.runner_up == "c1" and found.runner_up_share == 0.0
+    assert found.one_block == 3  # of the chosen one alone: no other time is drawn
+
+
+def test_unsure_where_samples_are_alike() -> None:
+    generator = np.random.default_rng(3)
+    samples = {(c, 0): (tuple(generator.normal(1, 0.1, 30).tolist()),) for c in range(2)}
+    found = confidence(samples, 2, 1, by_block=False, resamples=4000)
+    assert found is not None and found.contenders == 2 and found.one_block == 0
+    assert 0.3 < found.share < 0.999 and found.share + found.runner_up_share >= 1
+    assert found.low == 0.0 < found.high
+
+
+def test_blocks_of_other_levels_make_less_sure() -> None:
+    # Within a session samples hardly differ; between sessions they do.
+    levels = {0: (1.0, 1.3, 1.05), 1: (1.1, 1.02, 1.31)}
+    samples: dict[tuple[int, int], Blocks] = {
+        (c, 0): tuple(tuple(level + 1e-4 * k for k in range(20)) for level in levels[c]) for c in levels
+    }
+    by_sample = confidence(samples, 2, 1, by_block=False, resamples=2000)
+    by_block = confidence(samples, 2, 1, by_block=True, resamples=2000)
+    assert by_sample is not None and by_block is not None
+    assert by_block.share < by_sample.share and by_block.high > by_sample.high
+
+
+def test_equal_ones_share_the_win() -> None:
+    samples = {(c, d): ((1.0,),) for c in range(3) for d in range(2)}
+    found = confidence(samples, 3, 2)
+    assert found is not None and found.share == 1.0 and found.runner_up_share == 1.0 and found.contenders == 3
+
+
+def test_deterministic_by_seed() -> None:
+    samples = noisy(5, 8, 3, 0.4)
+    assert confidence(samples, 8, 3, seed=1) == confidence(samples, 8, 3, seed=1)
+    shares = {confidence(samples, 8, 3, seed=seed) for seed in range(5)}
+    assert len(shares) > 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**31), st.lists(st.integers(-30, 30), min_size=3, max_size=3))
+def test_the_unit_of_a_device_changes_nothing(seed: int, powers: list[int]) -> None:
+    samples = noisy(seed, 6, 3, 0.2)
+    scaled: dict[tuple[int, int], Blocks] = {
+        (c, d): tuple(tuple(t * 2.0 ** powers[d] for t in block) for block in blocks)
+        for (c, d), blocks in samples.items()
+    }
+    assert confidence(samples, 6, 3) == confidence(scaled, 6, 3)
+
+
+def test_nothing_chosen_and_a_single_configuration() -> None:
+    assert confidence({(0, 0): ((1.0,),)}, 1, 2) is None
+    found = confidence({(0, 0): ((1.0, 2.0),)}, 1, 1)
+    assert found is not None and found.share == 1.0 and found.runner_up == "" and found.high == 0.0
+
+
+def test_huge_and_small_times() -> None:
+    samples = {(0, 0): ((1e-300, 2e-300),), (0, 1): ((1e300,),), (1, 0): ((1e300,),), (1, 1): ((1e-300,),)}
+    found = confidence(samples, 2, 2)
+    assert found is not None and found.contenders == 2
+
+
+@pytest.mark.parametrize("blocks", [(), ((),), ((1.0, math.nan),), ((0.0,),), ((math.inf,),)])
+def test_times_without_sound_samples(blocks: Blocks) -> None:
+    times = layer({(0, 0): ((1.0,),)}, 1, 1)
+    with pytest.raises(UsageError, match="no samples"):
+        choice_confidence(times, choose(times), {(0, 0): blocks})
+
+
+def test_what_cannot_be_meant() -> None:
+    times = layer({(0, 0): ((1.0,),)}, 1, 1)
+    for resamples, seed in ((0, 0), (10, -1)):
+        with pytest.raises(UsageError):
+            choice_confidence(times, choose(times), {(0, 0): ((1.0,),)}, resamples=resamples, seed=seed)
+
+
+def coverage(spread: float, trials: int) -> Floats:
+    """Whether the interval of M holds the true one, over many made-up measurements of clearly different times."""
+    held = np.zeros(trials)
+    true = np.array([[1.0, 1.5], [2.0, 1.0]])
+    metric = ((true - true.min(axis=0)) / true.min(axis=0)).sum(axis=1)
+    for k in range(trials):
+        generator = np.random.default_rng(k)
+        samples: dict[tuple[int, int], Blocks] = {
+            place: (tuple((true[place] * np.exp(generator.normal(0, spread, 25))).tolist()),)
+            for place in itertools.product(range(2), range(2))
+        }
+        found = confidence(samples, 2, 2, by_block=False, resamples=300)
+        assert found is not None and found.configuration == "c0"
+        held[k] = found.low <= metric[0] <= found.high
+    return held
+
+
+def test_the_interval_covers_what_it_says() -> None:
+    assert 0.9 <= coverage(0.02, 300).mean() <= 1.0

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.core.overlay.records import LayerProgress, next_layer, shares
+
+TIMES = st.floats(1e-9, 10.0)
+PROGRESS = st.builds(
+    LayerProgress,
+    weight=st.integers(1, 1000),
+    untuned_s=st.none() | TIMES,
+    best_s=st.lists(TIMES, max_size=12),
+    ended=st.sampled_from(["", "", "", "plateau", "failed"]),
+)
+
+
+@given(PROGRESS)
+def test_a_round_saves_no_less_than_nothing_and_no_more_than_all(one: LayerProgress) -> None:
+    assert 0 <= one.gain_s() <= one.weight * one.now_s * (1 + 1e-12)
+    assert one.now_s == min([t for t in (one.untuned_s, *one.best_s[-1:]) if t is not None], default=0.0)
+
+
+@given(st.dictionaries(st.text(max_size=4), PROGRESS, max_size=6))
+def test_the_next_layer_has_not_ended_and_gains_most(layers: dict[str, LayerProgress]) -> None:
+    found = next_layer(layers)
+    open_ = {name: one.gain_s() for name, one in layers.items() if not one.ended}
+    assert (found is None) == (not open_)
+    if found is not None:
+        assert open_[found] == max(open_.values())
+
+
+@given(st.lists(PROGRESS, max_size=6))
+def test_shares_are_of_one_whole(layers: list[LayerProgress]) -> None:
+    known = [share for share in shares(layers) if share is not None]
+    assert all(0 <= share <= 1 for share in known)
+    assert not known or math.isclose(sum(known), 1.0)
+    assert [share is None for share in shares(layers)] == [one.untuned_s is None for one in layers]
+
+
+def test_each_layer_is_tried_once_before_one_is_tried_again_that_gained_nothing() -> None:
+    layers = {name: LayerProgress(weight=1, untuned_s=t) for name, t in (("a", 1.0), ("b", 0.9), ("c", 0.8))}
+    order = []
+    for _ in range(3):
+        name = next_layer(layers)
+        assert name is not None
+        order.append(name)
+        layers[name].best_s.append(layers[name].now_s)
+    assert order == ["a", "b", "c"]
+
+
+def test_what_still_gains_goes_before_what_does_not() -> None:
+    gains = LayerProgress(weight=1, untuned_s=1.0, best_s=[0.8, 0.5])
+    stuck = LayerProgress(weight=1, untuned_s=1.0, best_s=[0.5, 0.5, 0.5])
+    assert next_layer({"stuck": stuck, "gains": gains}) == "gains"
+    stuck.weight = 1000
+    assert next_layer({"stuck": stuck, "gains": gains}) == "stuck"
+
+
+def test_a_layer_without_a_time_is_last_but_not_never() -> None:
+    unknown, tiny = LayerProgress(weight=1), LayerProgress(weight=1, untuned_s=1e-9, best_s=[1e-9] * 50)
+    assert next_layer({"unknown": unknown, "tiny": tiny}) == "tiny"
+    tiny.ended = "plateau"
+    assert next_layer({"unknown": unknown, "tiny": tiny}) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("best", "rounds", "ended"),
+    [
+        ([], 1, False),
+        ([1.0], 1, False),
+        ([1.0, 1.0], 1, True),
+        ([1.0, 0.995], 1, True),
+        ([1.0, 0.98], 1, False),
+        ([1.0, 0.997, 0.994, 0.991], 3, True),
+        ([1.0, 0.997, 0.994, 0.985], 3, False),
+        ([5.0, 1.0, 1.0], 3, False),
+        ([5.0, 1.0, 1.0, 1.0], 2, True),
+    ],
+)
+def test_a_plateau_is_rounds_that_together_saved_too_little(best: list[float], rounds: int, ended: bool) -> None:
+    assert LayerProgress(weight=1, untuned_s=9.0, best_s=best).on_plateau(rounds, 0.01) is ended
+
+
+@given(st.lists(TIMES, min_size=1, max_size=9), st.integers(1, 5))
+def test_what_got_no_better_is_on_a_plateau_in_the_end(best: list[float], rounds: int) -> None:
+    one = LayerProgress(weight=1, untuned_s=1.0, best_s=[*best, *[min(best)] * (rounds + 1)])
+    assert one.on_plateau(rounds, 0.01)

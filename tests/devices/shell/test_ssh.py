@@ -1,0 +1,404 @@
+"""A device behind SSH, over a real server on this machine: the shipped contract, and what only this way can show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.devices.shell.sshkit import SshServer, becomes, children, gone, keeper_of, server
+
+from gnomon.devices.keeper.host import SshDevice
+from gnomon.devices.shell.ssh_client import SshSettings, ssh_argv
+from gnomon.errors import DeviceError, UsageError
+from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
+from gnomon.testing.device import DeviceContract
+
+__all__ = ["server"]
+
+FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+@pytest.fixture
+def device(server: SshServer) -> Iterator[SshDevice]:
+    with SshDevice(server.settings()) as opened:
+        yield opened
+
+
+class TestSshDevice(DeviceContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def device(cls, server: SshServer) -> Iterator[SshDevice]:
+        with SshDevice(server.settings()) as opened:
+            yield opened
+
+
+def test_the_whole_family_dies_at_the_time_limit(device: SshDevice) -> None:
+    completed = device.run(["sh", "-c", FAMILY], env={}, timeout_s=0.5)
+    assert (completed.timed_out, completed.signal) == (True, signal.SIGTERM)
+    pids = [int(p) for p in completed.stdout.split()]
+    assert len(pids) == 3
+    assert all(gone(p) for p in pids)
+
+
+def test_who_ignores_sigterm_is_killed(device: SshDevice) -> None:
+    script = "trap '' TERM; echo $$; while :; do sleep 600; done"
+    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.2)
+    assert (completed.signal, completed.timed_out) == (signal.SIGKILL, True)
+    assert gone(int(completed.stdout))
+
+
+def test_nobody_listens_after_the_time_limit(device: SshDevice) -> None:
+    lines: list[str] = []
+    script = "trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.01; done"
+    completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5, on_line=lines.append)
+    assert completed.timed_out
+    assert lines == ["early"]
+    assert completed.stdout == "early\nlate\n"
+
+
+def test_children_that_hold_pipes_do_not_block(device: SshDevice) -> None:
+    completed = device.run(["sh", "-c", "sleep 600 & echo $!"], env={}, timeout_s=60)
+    assert completed.ok
+    assert gone(int(completed.stdout))
+    left = device.run(["setsid", "-f", "sh", "-c", "echo $$; exec sleep 3"], env={}, timeout_s=60)
+    assert not left.timed_out
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_kills_the_family_and_the_device_stays_open(device: SshDevice, error: type[BaseException]) -> None:
+    pids: list[int] = []
+
+    def listen(line: str) -> None:
+        pids.append(int(line))
+        if len(pids) == 3:
+            raise error
+
+    with pytest.raises(error):
+        device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
+    assert all(gone(p) for p in pids)
+    assert device.run(["echo", "still here"], env={}, timeout_s=60).stdout == "still here\n"
+
+
+def test_endless_output_meets_the_limit_and_is_capped(device: SshDevice) -> None:
+    completed = device.run(["sh", "-c", "yes err >&2 & yes"], env={}, timeout_s=0.5)
+    assert completed.timed_out
+    assert len(completed.stdout) == STDOUT_TAIL_BYTES
+    assert len(completed.stderr) == STDERR_TAIL_BYTES
+
+
+def test_a_slow_listener_holds_the_command_back(server: SshServer, device: SshDevice) -> None:
+    """Gibibytes that nobody takes fill the memory of neither side."""
+    keeper = keeper_of(server)
+    first = True
+
+    def listen(line: str) -> None:
+        nonlocal first
+        if first:
+            first = False
+            time.sleep(1.0)
+            assert resident_bytes(keeper) < 60 << 20
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        device.run(["yes", "x" * 1000], env={}, timeout_s=60, on_line=listen)
+
+
+def test_every_line_of_a_big_output_comes(device: SshDevice) -> None:
+    count = 0
+
+    def listen(line: str) -> None:
+        nonlocal count
+        assert line == str(count)
+        count += 1
+
+    script = "import sys\nfor i in range(300000): print(i)\nsys.stderr.write('x' * 10**6 + 'end')"
+    completed = device.run([*PYTHON, script], env={}, timeout_s=60, on_line=listen)
+    assert count == 300000
+    assert completed.stdout.endswith("299999\n")
+    assert completed.stderr.endswith("xend")
+
+
+def test_stdin_and_stdout_both_big_do_not_deadlock(device: SshDevice) -> None:
+    data = b"0123456789abcdef" * (1 << 18)
+    received = 0
+
+    def listen(line: str) -> None:
+        nonlocal received
+        received += len(line)
+
+    assert device.run(["cat"], env={}, stdin=data, timeout_s=60, on_line=listen).ok
+    assert received == len(data)
+
+
+def test_input_that_nobody_reads_does_not_hold_the_time_limit(device: SshDevice) -> None:
+    completed = device.run(["sleep", "600"], env={}, stdin=b"x" * 10_000_000, timeout_s=0.5)
+    assert completed.timed_out
+
+
+@pytest.mark.parametrize("argv", [[], ["/no/such"], ["/etc/passwd"], ["a\0b"], ["sh", "a\0b"]])
+def test_what_cannot_start_is_one_error(device: SshDevice, argv: list[str]) -> None:
+    with pytest.raises(DeviceError) as refused:
+        device.run(argv, env={}, timeout_s=60)
+    assert refused.value.hint
+    assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_the_environment_is_the_devices_and_the_settings(server: SshServer) -> None:
+    settings = server.settings(environment={"LD_LIBRARY_PATH": "/opt/o ne/lib", "X": "weak"})
+    with SshDevice(settings) as device:
+        lines = device.run(["env"], env={"X": "strong"}, timeout_s=60).stdout.splitlines()
+    assert f"HOME={server.home}" in lines
+    assert "LD_LIBRARY_PATH=/opt/o ne/lib" in lines
+    assert "X=strong" in lines
+    names = {line.partition("=")[0] for line in lines}
+    assert not names & {"GNOMON_LEASES", "SSH_CONNECTION", "GNOMON_HOME"}
+
+
+def test_the_private_folder_is_the_working_folder_and_goes_away(server: SshServer) -> None:
+    with pytest.raises(ZeroDivisionError), SshDevice(server.settings()) as device:
+        assert server.private_folders() == [Path(device.folder)]
+        assert device.run(["pwd"], env={}, timeout_s=60).stdout == device.folder + "\n"
+        device.run(["sh", "-c", "mkdir -p a/b; echo > a/b/c; chmod 0 a"], env={}, timeout_s=60)
+        raise ZeroDivisionError
+    assert server.private_folders() == []
+    with pytest.raises(DeviceError) as closed:
+        device.run(["true"], env={}, timeout_s=60)
+    assert "with" in closed.value.hint
+
+
+def test_folders_keep_their_structure(device: SshDevice, tmp_path: Path) -> None:
+    source = tmp_path / "package"
+    (source / "empty").mkdir(parents=True)
+    (source / "ünï").mkdir()
+    (source / "ünï" / os.fsdecode(b"n\xff'\"\n")).write_text("odd")
+    (source / "tool").write_text("#!/bin/sh\necho ran\n")
+    (source / "tool").chmod(0o755)
+    (source / "nothing").write_text("")
+    (tmp_path / "outside").write_text("linked")
+    (source / "link").symlink_to(tmp_path / "outside")
+    (source / "folder").symlink_to("ünï")
+    remote = Path(device.push(source, "other name"))
+    assert device.run([str(remote / "tool")], env={}, timeout_s=60).stdout == "ran\n"
+    found = {str(p.relative_to(remote)): p.read_text() for p in remote.rglob("*") if p.is_file()}
+    wanted = {str(p.relative_to(source)): p.read_text() for p in source.rglob("*") if p.is_file()}
+    wanted |= {f"folder/{p.name}": p.read_text() for p in (source / "ünï").iterdir()}
+    assert found == wanted
+    assert (remote / "empty").is_dir()
+    assert not [p for p in remote.rglob("*") if p.is_symlink()]
+    assert stat.S_IMODE((remote / "nothing").stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize("make", ["loop", "pipe", "dangling"])
+def test_what_is_no_file_is_not_pushed(device: SshDevice, tmp_path: Path, make: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    if make == "loop":
+        (source / "up").symlink_to(source)
+    elif make == "pipe":
+        os.mkfifo(source / "pipe")
+    else:
+        (source / "gone").symlink_to(tmp_path / "absent")
+    with pytest.raises(DeviceError) as refused:
+        device.push(source, "source")
+    assert refused.value.hint
+    assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def pushed(server: SshServer) -> dict[str, int]:
+    """The inodes of all files in the cache: what is sent again has a new one."""
+    return {str(p): p.stat().st_ino for p in (server.home / ".cache" / "gnomon" / "pushed").glob("*/*")}
+
+
+def test_unchanged_is_not_sent_again_not_even_by_the_next(server: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(os.urandom(100_000))
+    with SshDevice(server.settings()) as device:
+        first = device.push(tmp_path / "m", "m")
+        before = pushed(server)
+        assert device.push(tmp_path / "m", "m") == first
+        renamed = Path(device.push(tmp_path / "m", "n"))
+        assert (renamed.name, renamed.resolve()) == ("n", Path(first))
+    with SshDevice(server.settings()) as device:
+        assert device.push(tmp_path / "m", "m") == first
+        assert before.items() <= pushed(server).items()
+
+
+@pytest.mark.parametrize("harm", ["cut", "touched", "removed"])
+def test_a_damaged_entry_is_sent_again(device: SshDevice, tmp_path: Path, harm: str) -> None:
+    content = os.urandom(100_000)
+    (tmp_path / "m").write_bytes(content)
+    first = Path(device.push(tmp_path / "m", "m"))
+    if harm == "cut":
+        with first.open("r+b") as file:
+            file.truncate(5)
+    elif harm == "touched":
+        first.chmod(0o600)
+        first.write_bytes(b"y" * len(content))
+    else:
+        first.unlink()
+    assert Path(device.push(tmp_path / "m", "m")).read_bytes() == content
+
+
+def test_nothing_stays_if_so_wished(server: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(os.urandom(100))
+    before = pushed(server)
+    with SshDevice(server.settings(keep=False)) as device:
+        assert Path(device.push(tmp_path / "m", "m")).is_relative_to(device.folder)
+    assert pushed(server) == before
+    assert server.private_folders() == []
+
+
+def test_the_folder_of_pushed_files_can_be_chosen(server: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("x")
+    for folder, place in ((f'{tmp_path}/o\'ne "x" $y', tmp_path), ("~/other", server.home)):
+        with SshDevice(server.settings(folder=folder)) as device:
+            assert Path(device.push(tmp_path / "m", "m")).is_relative_to(place)
+
+
+def test_a_python_with_an_odd_name_can_be_chosen(server: SshServer, tmp_path: Path) -> None:
+    odd = tmp_path / 'it\'s a "py" $thon !x\\y'
+    odd.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    odd.chmod(0o755)
+    with SshDevice(server.settings(python=str(odd))) as device:
+        assert device.describe().python == str(odd)
+
+
+def test_a_talkative_login_does_not_disturb(server: SshServer) -> None:
+    rc = server.home / ".bashrc"
+    rc.write_text("echo Welcome; echo ' to the board'; echo careful >&2\n")
+    try:
+        with SshDevice(server.settings()) as device:
+            assert device.run(["echo", "x"], env={}, timeout_s=60).stdout == "x\n"
+    finally:
+        rc.unlink()
+
+
+def resident_bytes(pid: int) -> int:
+    line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def test_big_pushes_and_pulls_fill_no_memory(server: SshServer, tmp_path: Path) -> None:
+    size = 100 << 20
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(size)
+    Path("/proc/self/clear_refs").write_text("5")
+    with SshDevice(server.settings(keep=False)) as device:
+        before = resident_bytes(os.getpid())
+        remote = device.push(tmp_path / "big", "big")
+        device.pull(remote, tmp_path / "back")
+        assert (tmp_path / "back").stat().st_size == size
+        assert resident_bytes(keeper_of(server)) < 60 << 20
+        assert resident_bytes(os.getpid()) < before + (40 << 20)
+
+
+@pytest.mark.parametrize("remote", ["absent", ".", "pipe", "a\0b", "/proc/self/nothing"])
+def test_what_is_no_file_is_not_pulled(device: SshDevice, tmp_path: Path, remote: str) -> None:
+    device.run(["mkfifo", "pipe"], env={}, timeout_s=60)
+    with pytest.raises(DeviceError) as refused:
+        device.pull(remote, tmp_path / "here")
+    assert refused.value.hint
+    assert list(tmp_path.glob("*here*")) == []
+    with pytest.raises(DeviceError):
+        device.pull("absent", tmp_path / "no folder" / "here")
+    assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_two_exclude_each_other_and_say_so(server: SshServer) -> None:
+    told: list[str] = []
+    script = (
+        "import sys; from gnomon.devices.keeper.host import *; s = SshSettings(name='board', host=sys.argv[1],"
+        " user=sys.argv[2], port=int(sys.argv[3]), program=sys.argv[4])\n"
+        "with SshDevice(s, on_wait=lambda w: print(w, flush=True)) as d: print('in', flush=True)"
+    )
+    s = server.settings()
+    with SshDevice(s, on_wait=told.append):
+        keeper = keeper_of(server)
+        argv = [sys.executable, "-c", script, s.host, str(s.user), str(s.port), s.program]
+        second = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert second.stdout is not None
+        waits = second.stdout.readline()
+        assert f"process {keeper}, since " in waits
+        assert "waiting" in waits
+        assert len(server.private_folders()) == 1
+    with second:
+        assert second.stdout.readline() == "in\n"
+        assert second.stdout.read() == ""
+    assert second.returncode == 0
+    assert told == []
+
+
+def test_the_lease_is_that_of_a_gnomon_on_the_device(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnomon.devices.lease import lease, lease_folder
+
+    monkeypatch.setenv("GNOMON_LEASES", str(server.leases))
+    with (
+        SshDevice(server.settings()),
+        pytest.raises(DeviceError, match="in use by process"),
+        lease(lease_folder(), "local", wait_s=0),
+    ):
+        pass
+    with lease(lease_folder(), "local", wait_s=0):
+        pass
+
+
+def test_neither_files_nor_processes_pile_up(server: SshServer) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def visit(times: int) -> None:
+        with SshDevice(server.settings()) as device:
+            keeper = keeper_of(server)
+            device.run(["true"], env={}, timeout_s=60)
+            here, there = open_files(), len(list(Path(f"/proc/{keeper}/fd").iterdir()))
+            for _ in range(times):
+                device.run(["sh", "-c", "cat; exit 1"], env={}, stdin=b"x", timeout_s=60, on_line=lambda line: None)
+            assert (open_files(), len(list(Path(f"/proc/{keeper}/fd").iterdir()))) == (here, there)
+
+    before = open_files()
+    visit(20)
+    assert open_files() == before
+    assert becomes(lambda: children(server.process.pid) == [])
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "zsh", "fish", "csh", "tcsh", "busybox"])
+def test_any_login_shell_hands_the_line_on(tmp_path: Path, shell: str) -> None:
+    import shutil
+
+    if shutil.which(shell) is None:
+        pytest.skip(f"the shell is not installed: {shell}")
+    line = ssh_argv(SshSettings(name="x", host="x"))[-1]
+    argv = [shell, "sh", "-c", line] if shell == "busybox" else [shell, "-c", line]
+    given = f"{sys.executable}\nprint(6 * 7)\n".encode()
+    started = subprocess.run(argv, input=given, stdout=subprocess.PIPE, check=True)
+    assert started.stdout == b"42\n"
+
+
+def test_nothing_of_this_machine_is_open_to_the_device_unless_it_is_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("ForwardAgent yes\nForwardX11 yes\nLocalForward 7777 localhost:7\nExitOnForwardFailure yes\n")
+
+    def effective(*options: str) -> set[str]:
+        program, *words = ssh_argv(SshSettings(name="b", host="b", ssh_options=options))
+        command = [program, "-F", str(config), "-G", *words[: words.index("--")], "b"]
+        return set(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines())
+
+    assert {"forwardagent no", "forwardx11 no", "clearallforwardings yes"} <= effective()
+    assert "forwardagent yes" in effective("ForwardAgent=yes")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"host": "-oProxyCommand=x"}, {"host": ""}, {"host": "a b"}, {"user": "-l"}, {"port": 0}, {"ssh_options": ("x",)}],
+)
+def test_settings_that_cannot_be_meant(bad: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as refused:
+        SshSettings(**{"name": "x", "host": "x", **bad})  # type: ignore[arg-type]
+    assert refused.value.hint

@@ -1,0 +1,438 @@
+"""Configs of aw_nas: what is read of them, everything wrong at once, the result filled in with the rest untouched."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gnomon.errors import ProblemError
+from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig, ProfilerConfig, read_aw_nas_config
+from gnomon.spaces.cells.primitives import NUMBERINGS as SPACE_NUMBERINGS
+from gnomon.training.recipe import AUGMENTS as TRAINING_AUGMENTS
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+SMALL = """\
+search_space_cfg:
+  num_cell_groups: 2
+  cell_layout: [0, 1]
+  reduce_cell_groups: [1]
+  shared_primitives: [Resblock_0, VGGblock_1]
+  cell_shared_primitives: null
+weights_manager_cfg:
+  num_classes: 10
+  cell_group_kwargs: [{C_in: 3, C_out: 8}, {C_in: 8, C_out: 16}]
+"""
+CHOSEN = [["VGGblock_1"], ["Resblock_0", "VGGblock_1"]]
+
+
+def load(text: str) -> Any:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+    return yaml.safe_load(text)
+
+
+def complaints(text: str) -> str:
+    with pytest.raises(ProblemError) as refused:
+        read_aw_nas_config(text)
+    assert "aw_nas" in refused.value.hint
+    return str(refused.value)
+
+
+def replaced(old: str, new: str) -> str:
+    assert SMALL.count(old) == 1
+    return SMALL.replace(old, new)
+
+
+def test_the_example_is_read() -> None:
+    config, _ = read_aw_nas_config((GOLDEN / "aw-nas-space.yaml").read_bytes())
+    assert config.num_cell_groups == 4
+    assert config.cell_layout == (0, 1, 1, 2, 3, 0)
+    assert config.reduce_cell_groups == {1, 3}
+    assert config.primitives == (
+        "VGGblock_1", "VGGblock_3", "Mobileblock_1", "Mobileblock_4", "Resblock_1", "Resblock_6",
+    )  # fmt: skip
+    assert (config.input_channels, config.widths, config.classes) == (3, (16, 32, 32, 48, 64, 64), 10)
+    first, second = config.profiler.first_train, config.profiler.finetune
+    assert first.epochs == 20 and second.epochs == 1
+    assert first.optimizer == {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}
+    assert first.scheduler == {"type": "CosineAnnealingLR", "T_max": 20, "eta_min": 0.001}
+    assert second.optimizer == {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4}
+    assert second.scheduler is None
+    assert config.profiler.latency_cost_coeff == 0.25
+    assert config.profiler.calib_data == CalibrationFiles(
+        source="calibration/names.txt", root_folder="calibration/images"
+    )
+    assert config.gnomon == GnomonConfig(
+        data="mnist-5k",
+        image_size=32,
+        numbering="aw_nas",
+        default_primitives={"Res": "Resblock_6"},
+        augment="shift",
+    )
+    assert config.warnings == ()
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301 - it travels to other processes
+
+
+def test_the_example_is_filled_in_and_nothing_else_changes() -> None:
+    text = (GOLDEN / "aw-nas-space.yaml").read_text()
+    _, document = read_aw_nas_config(text)
+    chosen = [
+        ["VGGblock_1", "Mobileblock_4"],
+        ["Resblock_6"],
+        ["Mobileblock_1"],
+        ["VGGblock_3", "Resblock_1", "Resblock_6"],
+    ]
+    output = document.output(chosen)
+    assert output == (GOLDEN / "aw-nas-space-output.yaml").read_text()
+    wanted = load(text)
+    wanted["search_space_cfg"] |= {"shared_primitives": None, "cell_shared_primitives": chosen}
+    assert load(output) == wanted
+    assert list(load(output)) == list(load(text))
+
+
+def test_defaults_are_the_published_ones() -> None:
+    config, _ = read_aw_nas_config(SMALL)
+    assert config.profiler == ProfilerConfig()
+    assert config.profiler.first_train.optimizer == {"type": "SGD", "lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
+    assert config.profiler.first_train.scheduler == {"type": "CosineAnnealingLR", "T_max": 20, "eta_min": 0.001}
+    assert config.profiler.finetune.optimizer["lr"] == 0.05
+    assert config.profiler.finetune.scheduler == {"type": "CosineAnnealingLR", "T_max": 5, "eta_min": 0.001}
+    published = (0.5, 0.92, 1.0, 5)
+    found = config.profiler
+    assert published == (
+        found.latency_cost_coeff, found.accuracy_threshold, found.accuracy_cost_scale, found.select_ss_threshold,
+    )  # fmt: skip
+    assert config.gnomon == GnomonConfig()
+
+
+def test_names_that_other_rooms_know_are_theirs() -> None:
+    from gnomon.formats.aw_nas import config as sections
+
+    assert sections.NUMBERINGS == SPACE_NUMBERINGS
+    assert sections.AUGMENTS == TRAINING_AUGMENTS
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "cell_layout: [0, 1]",
+            "cell_layout: [0, 2]",
+            r"search_space_cfg.cell_layout[1] (line 3): a whole number from 0 to 1 expected, 2 found",
+        ),
+        (
+            "cell_layout: [0, 1]",
+            "cell_layout: [0, 0]",
+            "search_space_cfg.cell_layout (line 3): no layer is of the cell groups 1",
+        ),
+        (
+            "cell_layout: [0, 1]",
+            "cell_layout: null",
+            "search_space_cfg.cell_layout (line 3): a list expected, nothing found",
+        ),
+        (
+            "cell_layout: [0, 1]",
+            "cell_layout: [0, 1]\n  num_layers: 3",
+            "search_space_cfg.num_layers (line 4): cell_layout has 2 layers",
+        ),
+        ("[1]", "[1, 1]", "search_space_cfg.reduce_cell_groups[1] (line 4): the cell group 1 is there already"),
+        ("[1]", "1", "search_space_cfg.reduce_cell_groups (line 4): a list expected, 1 found"),
+        (
+            "[Resblock_0, VGGblock_1]",
+            "null",
+            "search_space_cfg.shared_primitives (line 5): the names of primitives expected, null found",
+        ),
+        (
+            "[Resblock_0, VGGblock_1]",
+            "[]",
+            "search_space_cfg.shared_primitives (line 5): 1 to 10000 items expected, 0 found",
+        ),
+        ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is there already, in line 5"),
+        (
+            "VGGblock_1",
+            "conv_3x3",
+            "shared_primitives[1] (line 5): the name of a primitive such as Mobileblock_3 expected, 'conv_3x3' found",
+        ),
+        ("VGGblock_1", "3", "shared_primitives[1] (line 5): a text expected, 3 found"),
+        (
+            "[Resblock_0, VGGblock_1]",
+            "&all [Resblock_0, VGGblock_1]",
+            "search_space_cfg (line 1): anchors are not read here (line 5)",
+        ),
+        (
+            "  cell_shared_primitives: null\n",
+            "",
+            "search_space_cfg.cell_shared_primitives (line 1): the key is missing",
+        ),
+        (
+            "cell_shared_primitives: null",
+            "cell_shared_primitives: {a: 1}",
+            "cell_shared_primitives (line 6): null or a list expected",
+        ),
+        (
+            "num_classes: 10",
+            "num_classes: ten",
+            "weights_manager_cfg.num_classes (line 8): a whole number from 1 to 65536 expected, 'ten' found",
+        ),
+        (
+            "num_classes: 10\n",
+            "\n",
+            "weights_manager_cfg.num_classes (line 7): a whole number from 1 to 65536 expected, the key is missing",
+        ),
+        (
+            "C_in: 8",
+            "C_in: 9",
+            "weights_manager_cfg.cell_group_kwargs[1] (line 9): C_in is 9, and the layer before makes 8 channels",
+        ),
+        (
+            "C_out: 16",
+            "C_out: yes",
+            "cell_group_kwargs[1].C_out (line 9): a whole number from 1 to 65536 expected, true or false found",
+        ),
+        (
+            ", {C_in: 8, C_out: 16}",
+            "",
+            "weights_manager_cfg.cell_group_kwargs (line 9): 1 layers, and cell_layout has 2",
+        ),
+        (
+            "num_cell_groups: 2",
+            "num_cell_groups: 2\n  <<: {a: 1}",
+            "search_space_cfg (line 1): a merge key (<<) is not read here",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str) -> None:
+    assert told in complaints(replaced(old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "ss_profiler_cfg: {finetune_epoch: 3}",
+            "ss_profiler_cfg (line 10): there is no key 'finetune_epoch'; is finetune_epochs meant?",
+        ),
+        ("ss_profiler_cfg: {zzz: 3}", "there is no key 'zzz'; known are first_train_epochs"),
+        ("ss_profiler_cfg: {finetune_epochs: 0}", "ss_profiler_cfg.finetune_epochs (line 10): a whole number from 1"),
+        ("ss_profiler_cfg: {accuracy_threshold: 9e-1}", "'9e-1' found, which YAML 1.1 reads as a text: write 9.0e-1"),
+        ("ss_profiler_cfg: {latency_cost_coeff: .inf}", "ss_profiler_cfg.latency_cost_coeff (line 10): a number from"),
+        (
+            "ss_profiler_cfg: {accuracy_cost_scale: 0}",
+            "ss_profiler_cfg.accuracy_cost_scale (line 10): a number from 1e-09",
+        ),
+        (
+            "ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 5e-4, type: SGD}}",
+            "_cfg.lr (line 10): a number, a text, true, false or null expected, '5e-4' found, which YAML 1.1 reads",
+        ),
+        (
+            "ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 0.1}}",
+            "finetune_optimizer_cfg.type (line 10): a text expected, the key is missing",
+        ),
+        (
+            "ss_profiler_cfg: {finetune_scheduler_cfg: Cosine}",
+            "finetune_scheduler_cfg (line 10): a mapping expected, 'Cosine' found",
+        ),
+        (
+            "ss_profiler_cfg: {calib_data: {source: x}}",
+            "calib_data.root_folder (line 10): a text expected, the key is missing",
+        ),
+        (
+            "gnomon_cfg: {numbering: awnas}",
+            "gnomon_cfg.numbering (line 10): one of ssprofile, aw_nas expected, 'awnas' found",
+        ),
+        ("gnomon_cfg: {imagesize: 3}", "there is no key 'imagesize'; is image_size meant?"),
+        ("gnomon_cfg: {blocks: my.py}", "gnomon_cfg.blocks (line 10): a list expected, 'my.py' found"),
+        (
+            "gnomon_cfg: {default_primitives: {Res: VGGblock_1}}",
+            "gnomon_cfg.default_primitives.Res (line 10): one of the space's Resblock_0 expected, 'VGGblock_1' found",
+        ),
+        ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no key 'Rex'; is Res meant?"),
+        ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "nothing is left to train on"),
+        ("gnomon_cfg: [1]", "gnomon_cfg (line 10): a mapping expected, a list found"),
+        (
+            "x: &a {batch_size: 3}\ngnomon_cfg: *a",
+            "gnomon_cfg (line 11): a mapping expected, the alias 'a' found: write its value out",
+        ),
+    ],
+)
+def test_our_sections_are_strict(text: str, told: str) -> None:
+    assert told in complaints(SMALL + text + "\n")
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    text = replaced("C_in: 8", "C_in: 9").replace("[1]", "[7]").replace("null", "{a: 1}") + "gnomon_cfg: {sede: 1}\n"
+    told = complaints(text)
+    for place in ("reduce_cell_groups[0] (line 4)", "cell_shared_primitives (line 6)", "[1] (line 9)", "(line 10)"):
+        assert place in told
+    told = complaints("a: 1\n")
+    assert "search_space_cfg (line 1)" in told and "weights_manager_cfg (line 1)" in told
+
+
+def test_a_list_that_is_filled_already_is_a_warning() -> None:
+    text = replaced("cell_shared_primitives: null", "cell_shared_primitives: [[VGGblock_1], [a, b]]")
+    config, document = read_aw_nas_config(text)
+    assert config.warnings == (
+        "search_space_cfg.cell_shared_primitives (line 6) is filled already; the result replaces it",
+    )
+    assert load(document.output(CHOSEN))["search_space_cfg"]["cell_shared_primitives"] == CHOSEN
+
+
+@pytest.mark.parametrize(
+    "chosen", [[["VGGblock_1"]], [["VGGblock_1"], []], [["VGGblock_1"] * 2, ["VGGblock_1"]], [["x"], ["VGGblock_1"]]]
+)
+def test_a_result_that_cannot_be_is_refused(chosen: list[list[str]]) -> None:
+    _, document = read_aw_nas_config(SMALL)
+    with pytest.raises(ProblemError) as refused:
+        document.output(chosen)
+    assert refused.value.hint
+
+
+HEAD = "search_space_cfg:\n  num_cell_groups: 2\n  cell_layout: [0, 1]\n  reduce_cell_groups: [1]\n"
+TAIL = "weights_manager_cfg: {num_classes: 10, cell_group_kwargs: [{C_in: 3, C_out: 8}, {C_in: 8, C_out: 16}]}\n"
+LISTS = [
+    "  shared_primitives: [Resblock_0, VGGblock_1]\n",
+    "  shared_primitives:   [ Resblock_0 ,\n     VGGblock_1 ]   # both\n",
+    "  shared_primitives:\n  - Resblock_0\n  - VGGblock_1\n",
+    "  shared_primitives: # all\n      -   Resblock_0 # one\n\n      # other\n      - 'VGGblock_1'\n  # behind\n",
+    "  'shared_primitives' :\n    - Resblock_0\n    - VGGblock_1\n",
+]
+NULLS = [
+    "  cell_shared_primitives: null\n",
+    "  cell_shared_primitives:\n",
+    "  cell_shared_primitives: ~ # to come\n",
+    '  "cell_shared_primitives":    # to come\n',
+    "  cell_shared_primitives: [[a],\n    [b]]  # was\n",
+    "  cell_shared_primitives: []\n",
+    "  cell_shared_primitives:\n    # old\n    - - a\n      - b # c\n    - [c]\n  # behind\n",
+    "  cell_shared_primitives:\n    null\n",
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("null", NULLS)
+@pytest.mark.parametrize("shared", LISTS)
+def test_every_way_of_writing_it_can_be_filled_in(shared: str, null: str, first: bool, end: str) -> None:
+    for text in (HEAD + (null + shared if first else shared + null) + TAIL, TAIL + HEAD + shared + null.rstrip("\n")):
+        text = text.replace("\n", end)
+        _, document = read_aw_nas_config("\ufeff" + text)
+        output = document.output(CHOSEN)
+        wanted = load(text)
+        wanted["search_space_cfg"] |= {"shared_primitives": None, "cell_shared_primitives": CHOSEN}
+        assert load(output) == wanted
+        assert output.startswith("\ufeff") and (end == "\n") == ("\r" not in output)
+        assert TAIL.strip() in output
+        assert ("# behind" in output) == ("# behind" in text)
+        if "to come" in text:
+            assert "# to come" in output
+
+
+def test_a_flow_mapping_can_be_filled_in_too() -> None:
+    config = {
+        "search_space_cfg": {
+            "num_cell_groups": 2, "cell_layout": [0, 1], "reduce_cell_groups": [],
+            "shared_primitives": ["Resblock_0", "VGGblock_1"], "cell_shared_primitives": None,
+        },
+        "weights_manager_cfg": {"num_classes": 2, "cell_group_kwargs": [{"C_in": 3, "C_out": 3}] * 2},
+    }  # fmt: skip
+    read, document = read_aw_nas_config(json.dumps(config))
+    assert read.reduce_cell_groups == frozenset()
+    config["search_space_cfg"] |= {"shared_primitives": None, "cell_shared_primitives": CHOSEN}
+    assert load(document.output(CHOSEN)) == config
+
+
+def test_what_cannot_be_edited_in_place_is_refused() -> None:
+    text = replaced(
+        "  shared_primitives: [Resblock_0, VGGblock_1]\n", "  ? shared_primitives\n  : [Resblock_0, VGGblock_1]\n"
+    )
+    _, document = read_aw_nas_config(text)
+    with pytest.raises(ProblemError, match=r"cannot be filled in as it is written .at line 5"):
+        document.output(CHOSEN)
+
+
+NAMES = st.builds("{}block_{}".format, st.sampled_from(["Mobile", "Res", "VGG", "My_own"]), st.integers(0, 99))
+SCALARS = st.none() | st.booleans() | st.integers(-9, 9999) | st.floats(-1e6, 1e6) | st.text("ab #:'\"é-", max_size=6)
+SECTIONS = st.dictionaries(
+    st.from_regex(r"[a-f]{1,6}_cfg", fullmatch=True),
+    st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> dict[str, Any]:
+    groups = draw(st.integers(1, 5))
+    layout = draw(st.permutations([*range(groups), *draw(st.lists(st.integers(0, groups - 1), max_size=4))]))
+    widths = draw(st.lists(st.integers(1, 512), min_size=len(layout) + 1, max_size=len(layout) + 1))
+    space = {
+        "num_cell_groups": groups,
+        "cell_layout": list(layout),
+        "num_layers": len(layout),
+        "reduce_cell_groups": sorted(draw(st.sets(st.integers(0, groups - 1)))),
+        "shared_primitives": draw(st.lists(NAMES, min_size=1, max_size=6, unique=True)),
+        "cell_shared_primitives": None,
+        "other": draw(SCALARS),
+    }
+    manager = {
+        "num_classes": draw(st.integers(1, 1000)),
+        "cell_group_kwargs": [{"C_in": i, "C_out": o} for i, o in pairwise(widths)],
+    }
+    profiler = {"accuracy_threshold": draw(st.floats(0, 1)), "finetune_epochs": draw(st.integers(1, 99))}
+    own = {"seed": draw(st.integers(0, 99)), "data": draw(st.sampled_from(["digits", "npz:a b.npz", None]))}
+    whole = {**draw(SECTIONS), "search_space_cfg": {k: space[k] for k in draw(st.permutations(list(space)))}}
+    return {**whole, "weights_manager_cfg": manager, "ss_profiler_cfg": profiler, "gnomon_cfg": own}
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(configs(), st.sampled_from([None, False, True]), st.integers(2, 6), st.data())
+def test_any_config_is_read_as_it_was_meant_and_filled_in(
+    config: Any, flow: bool, indent: int, data: st.DataObject
+) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, which writes the configs, is not installed")
+    text = yaml.safe_dump(config, default_flow_style=flow, indent=indent, sort_keys=False, allow_unicode=True)
+    read, document = read_aw_nas_config(text)
+    space, kwargs = config["search_space_cfg"], config["weights_manager_cfg"]["cell_group_kwargs"]
+    assert read.cell_layout == tuple(space["cell_layout"]) and read.num_cell_groups == space["num_cell_groups"]
+    assert read.reduce_cell_groups == set(space["reduce_cell_groups"])
+    assert read.primitives == tuple(space["shared_primitives"])
+    assert (read.input_channels, *read.widths) == (kwargs[0]["C_in"], *(one["C_out"] for one in kwargs))
+    assert read.classes == config["weights_manager_cfg"]["num_classes"]
+    assert read.profiler.accuracy_threshold == config["ss_profiler_cfg"]["accuracy_threshold"]
+    assert read.profiler.finetune.epochs == config["ss_profiler_cfg"]["finetune_epochs"]
+    assert (read.gnomon.seed, read.gnomon.data) == (config["gnomon_cfg"]["seed"], config["gnomon_cfg"]["data"])
+    some = st.lists(st.sampled_from(read.primitives), min_size=1, max_size=3, unique=True)
+    chosen = data.draw(st.lists(some, min_size=read.num_cell_groups, max_size=read.num_cell_groups))
+    filled = yaml.safe_load(document.output(chosen))
+    space |= {"shared_primitives": None, "cell_shared_primitives": chosen}
+    assert filled == config and list(filled) == list(config)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    st.integers(0, len(SMALL)),
+    st.integers(0, 30),
+    st.text(max_size=8) | st.text("[]{}:,-&*!|>?'\"#\n 0aN~.", max_size=8),
+)
+@example(0, 0, "search_space_cfg: {}\n")
+def test_a_damaged_config_is_read_or_refused(at: int, length: int, put: str) -> None:
+    try:
+        _, document = read_aw_nas_config(SMALL[:at] + put + SMALL[at + length :])
+        document.output(CHOSEN)
+    except ProblemError as error:
+        assert error.hint
+
+
+@given(st.binary() | st.text())
+def test_garbage_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ProblemError):
+        read_aw_nas_config(text)

@@ -1,0 +1,90 @@
+"""Flat tables of accuracies and latencies: what PyYAML writes, letter for letter, and hostile files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.errors import ProblemError
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
+
+FAMILY = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True)
+INDICES = st.lists(st.integers(0, 12), min_size=1, max_size=6)
+IDS = st.builds(lambda family, indices: "_".join((family, *map(str, indices))), FAMILY, INDICES)
+MIXED = st.lists(IDS, min_size=1, max_size=12).map("+".join)
+LATENCIES = st.dictionaries(
+    IDS | MIXED, st.floats(0, exclude_min=True, allow_infinity=False, allow_nan=False), min_size=1
+)
+
+
+@given(LATENCIES)
+def test_what_is_written_is_read(table: dict[str, float]) -> None:
+    assert read_latencies(write_flat_table(table)) == table
+    assert (
+        read_latencies(("\ufeff---\n# all\n" + write_flat_table(table).replace("\n", " # one\r\n")).encode()) == table
+    )
+
+
+@given(LATENCIES)
+def test_pyyaml_writes_and_reads_the_same(table: dict[str, float]) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
+    text = write_flat_table(table)
+    assert text == yaml.safe_dump(table)
+    assert yaml.safe_load(text) == table
+    assert read_latencies(yaml.safe_dump(table, default_flow_style=True)) == table
+
+
+def test_a_published_table_looks_so() -> None:
+    table = {"VGG_1_1_3_1_1": 0.5, "Mobile_1_1_3_1_1": 13.937, "Mobile_1_0_1_1_1": 1e-05}
+    text = "Mobile_1_0_1_1_1: 1.0e-05\nMobile_1_1_3_1_1: 13.937\nVGG_1_1_3_1_1: 0.5\n"
+    assert write_flat_table(table) == text
+    assert read_latencies("'Mobile_1_1': 13\n\"VGG_1_1\": 2e-3\n") == {"Mobile_1_1": 13.0, "VGG_1_1": 0.002}
+    assert read_accuracies("A_0: 0\nA_1: 1.0\nA_2: .5\n") == {"A_0": 0.0, "A_1": 1.0, "A_2": 0.5}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [".nan", ".inf", "-.inf", "1.e+999", "0.0", "-1.0", "abc", "", "010", "1:30", "[1]", "*a", "!!float 1", "null"],
+)
+def test_values_that_are_no_latency_are_refused(value: str) -> None:
+    with pytest.raises(ProblemError, match=r"line 2: a number above 0.* expected for B_1"):
+        read_latencies(f"A_1: 1.0\nB_1: {value}\n")
+
+
+@pytest.mark.parametrize("value", ["1.01", "-0.1", ".nan", "92.5"])
+def test_accuracies_are_shares(value: str) -> None:
+    with pytest.raises(ProblemError, match=r"line 1: a number from 0 to 1.* expected for A_1"):
+        read_accuracies(f"A_1: {value}\n")
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    rows = ["A_1: .nan", "B: 1.0", "A_2: 1.0", "A_2: 2.0", "A_3 1.0", "  - x", "? A_4", "A_5: 1.0", "? A_6"]
+    with pytest.raises(ProblemError) as refused:
+        read_latencies("\n".join(rows))
+    for line in (1, 2, 4, 5, 6, 7, 9):
+        assert f"line {line}: " in str(refused.value)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}\n", b"\xff", "A_1" * 600 + ": 1.0", "{" * 9999])
+def test_what_is_no_table_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ProblemError):
+        read_accuracies(text)
+
+
+@given(st.text() | st.text("A_1:{}? ,.'\"\n#-+e", max_size=40) | st.binary())
+@pytest.mark.parametrize("read", [read_accuracies, read_latencies])
+def test_any_text_is_read_or_refused(read: Callable[[str | bytes], dict[str, float]], text: str | bytes) -> None:
+    try:
+        assert write_flat_table(read(text))
+    except ProblemError as error:
+        assert error.hint
+
+
+@pytest.mark.parametrize("table", [{"a b": 1.0}, {"A_1\n": 1.0}, {"A_1": float("nan")}, {"A_1": float("inf")}])
+def test_what_cannot_be_read_is_not_written(table: dict[str, float]) -> None:
+    with pytest.raises(ProblemError, match="cannot be written"):
+        write_flat_table(table)

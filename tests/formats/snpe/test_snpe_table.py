@@ -1,0 +1,230 @@
+"""The replaced tool's csv, json and meta: letter for letter in and out, and what is wrong with hostile ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.snpe.meta import META_KEYS, SnpeMeta, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.table import (
+    KEYS,
+    STATISTICS,
+    NnablaTable,
+    SnpeTable,
+    read_nnabla_csv,
+    read_snpe_csv,
+    read_snpe_json,
+    scan_nnabla_csv,
+    scan_snpe_csv,
+    scan_snpe_json,
+    write_nnabla_csv,
+    write_snpe_csv,
+    write_snpe_json,
+)
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+CONV = (
+    "Conv[in_channels=192,out_channels=192,kernel=[5,5],stride=[1,1],pad=[2,2],dilation=None,base_axis=1,group=192,"
+    "with_bias=False,fix_parameters=False,channel_last=False][[1,192,16,16]]"
+)
+UNITS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+    lambda name: name.isprintable() and "/" not in name and "\\" not in name
+)
+RUNTIMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.:+-]{0,12}", fullmatch=True)
+TIMES = st.integers(1, 10**14) | st.floats(1e-3, 1e14)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> SnpeTable:
+    units = draw(st.lists(UNITS, min_size=1, max_size=3, unique=True))
+    runtimes = draw(st.lists(RUNTIMES, min_size=1, max_size=3, unique=True))
+    return SnpeTable(
+        entries={
+            unit: {runtime: {key: {name: draw(TIMES) for name in STATISTICS} for key in KEYS} for runtime in runtimes}
+            for unit in units
+        }
+    )
+
+
+def test_the_published_rows_are_written_letter_for_letter() -> None:
+    text = (GOLDEN / "snpe-table.csv").read_text()
+    table = read_snpe_csv(text)
+    assert write_snpe_csv(table, line_end="\n") == text
+    assert write_snpe_csv(table) == text.replace("\n", "\r\n")
+    assert read_snpe_csv(write_snpe_csv(table).encode()) == table
+    assert table.lookup_us(CONV, "GPU") == 37.0
+    assert repr(table.lookup_us(CONV, "GPU")) == "37.0"
+    assert repr(table.lookup_us(CONV, "GPU", key="Forward Propagate", statistic="Min_Time")) == "595"
+    assert table.lookup_us(CONV, "GPU", key="Total Inference Time") == 700
+
+
+def test_the_json_is_that_of_the_replaced_tool() -> None:
+    """Its own lines, with the standard library alone."""
+    table = read_snpe_csv((GOLDEN / "snpe-table.csv").read_text())
+    simple: dict[str, dict[str, dict[str, dict[str, float]]]] = {CONV: {"GPU": {}}}
+    for _, _, key, statistic, value in csv.reader((GOLDEN / "snpe-table.csv").read_text().splitlines()):
+        number = float(value) if "." in value else int(value)
+        simple[CONV]["GPU"].setdefault(key, {})[statistic] = number
+    assert write_snpe_json(table) == json.dumps(simple)
+    assert write_snpe_json(read_snpe_json(json.dumps(simple))) == json.dumps(simple)
+
+
+@given(tables())
+def test_tables_come_back_from_csv_and_json(table: SnpeTable) -> None:
+    assert read_snpe_csv(write_snpe_csv(table)) == table
+    assert write_snpe_csv(read_snpe_csv(write_snpe_csv(table))) == write_snpe_csv(table)
+    assert read_snpe_json(write_snpe_json(table)) == table
+    assert write_snpe_json(read_snpe_json(write_snpe_json(table).encode())) == write_snpe_json(table)
+
+
+@given(st.dictionaries(UNITS, st.fixed_dictionaries({"cpu:float": TIMES, "cudnn:float": TIMES}), min_size=1))
+def test_the_nnabla_variant_comes_back(entries: dict[str, dict[str, float]]) -> None:
+    table = NnablaTable(entries=entries)
+    assert read_nnabla_csv(write_nnabla_csv(table)) == table
+
+
+def test_the_meta_file_is_written_letter_for_letter() -> None:
+    text = (GOLDEN / "snpe-table.meta").read_text()
+    meta = read_snpe_meta(text)
+    assert tuple(meta.values) == META_KEYS
+    assert meta.values["SNPE SDK version:"] == "1.33.1.608"
+    assert write_snpe_meta(meta, line_end="\n") == text
+    # The same as the replaced tool's writer.
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=":").writerows(meta.values.items())
+    assert write_snpe_meta(meta) == out.getvalue()
+    assert read_snpe_meta(out.getvalue()) == meta
+    assert read_snpe_meta(text.replace('"', "")) == meta
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=9), st.text(max_size=9), max_size=5))
+def test_meta_files_come_back(values: dict[str, str]) -> None:
+    values = {key: value for key, value in values.items() if "\0" not in key + value}
+    assert read_snpe_meta(write_snpe_meta(SnpeMeta(values=values))).values == values
+
+
+@given(st.text() | st.binary())
+def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+    for read in (read_snpe_csv, read_nnabla_csv, read_snpe_json, read_snpe_meta):
+        try:
+            read(text)
+        except ProblemError as error:
+            assert error.hint
+
+
+def row(unit: str = "Conv[1,2]", runtime: str = "GPU", time: str = "37.0") -> str:
+    return f'"{unit}",{runtime},Layers Time,Avg_Time,{time}\n'
+
+
+def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None:
+    text = (
+        row("A[1,2]")
+        + row("/data/run/A[1,2]")
+        + row("B[1,2]", time="0")
+        + row("B[1,2]", time="FAILED")
+        + row("C[1,2]")
+        + row("C[1,2]")
+        + row("C[1,2]", "a b")
+        + "A[1],GPU,Layer Time,Avg_Time,5\n"
+        + "A[1],GPU,Layers Time,Mean,5\n"
+        + "D[1],cpu:float,0.5\n"
+        + "short\n"
+    )
+    table, complaints = scan_snpe_csv(text)
+    assert table.units == ("A[1,2]", "C[1,2]")
+    told = "\n".join(complaints.told)
+    for line, what in (
+        (2, "no unit's name holds a slash"),
+        (3, "never counts as 0"),
+        (4, "a time above 0 expected, 'FAILED' found"),
+        (6, "as in line 5"),
+        (7, "a runtime such as"),
+        (8, "one of Forward Propagate"),
+        (9, "one of Min_Time"),
+        (10, "this is NNabla's table"),
+        (11, "5 fields expected, 1 found"),
+    ):
+        assert any(text.startswith(f"line {line}: ") and what in text for text in complaints.told), (line, told)
+    assert len(complaints.told) == 9
+    with pytest.raises(ProblemError, match=r"line 2: .*; line 3: .*; line 11: "):
+        read_snpe_csv(text)
+
+
+def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
+    text = row("A") + row("A", "DSP") + row("B") + row("C", "DSP")
+    table, complaints = scan_snpe_csv(text)
+    assert complaints.told == [
+        "line 3: no times on DSP, which other units have",
+        "line 4: no times on GPU, which other units have",
+    ]
+    assert table.lookup_us("C", "DSP") == 37.0
+    with pytest.raises(UsageError, match="no DSP, Layers Time, Avg_Time of 'B'") as told:
+        table.lookup_us("B", "DSP")
+    assert "GPU" in told.value.hint
+    assert table.accumulated_us(["A", "C", "C"], "DSP") == 111.0
+    with pytest.raises(UsageError, match="on DSP of 2 units: 'B', 'E'"):
+        table.accumulated_us(["A", "B", "E", "B"], "DSP")
+    with pytest.raises(UsageError, match="no unit 'Convolution'"):
+        table.lookup_us("Convolution", "DSP")
+    _, complaints = scan_nnabla_csv("A,cpu:float,1.5\nA,cudnn:float,0.5\nB,cpu:float,2\n")
+    assert complaints.told == ["line 3: no times on cudnn:float, which other units have"]
+    _, complaints = scan_snpe_json(write_snpe_json(table))
+    assert complaints.told[0].startswith("$['B']: no times on DSP")
+
+
+def test_a_long_name_is_a_name() -> None:
+    name = "Concat[" + ",".join(["[1,32,16,16]"] * 40) + "]"
+    assert len(name) > 300
+    assert read_snpe_csv(row(name)).units == (name,)
+    assert read_snpe_json(write_snpe_json(read_snpe_csv(row(name)))).units == (name,)
+
+
+@pytest.mark.parametrize(
+    "time", ["", "-1", "nan", "inf", "1e999", "0x10", "1_000", " 5", "5 ", "9" * 40, "1,5", "=1+1", "٣"]
+)
+def test_what_is_no_time_is_refused(time: str) -> None:
+    with pytest.raises(ProblemError, match="line 1"):
+        read_snpe_csv(row(time=time))
+
+
+def test_hostile_files_are_refused() -> None:
+    with pytest.raises(ProblemError, match="line 2: no csv"):
+        read_snpe_csv(row() + '"' + row() * 3)
+    with pytest.raises(ProblemError, match="line 1: no csv: field larger"):
+        read_snpe_csv(row("x" * 200_000))
+    with pytest.raises(ProblemError, match="no UTF-8"):
+        read_snpe_csv(b"\xff\xfe")
+    with pytest.raises(ProblemError, match="letters"):
+        read_snpe_csv(b"x" * ((64 << 20) + 1))
+    with pytest.raises(ProblemError, match=r"and 9980 more"):
+        read_snpe_csv("short\n" * 10_000)
+    with pytest.raises(ProblemError, match="no row at all"):
+        read_snpe_csv("\n\n")
+    with pytest.raises(ProblemError, match="given twice"):
+        read_snpe_json('{"A": {}, "A": {}}')
+    with pytest.raises(ProblemError, match="no unit at all"):
+        read_snpe_json("{}")
+
+
+def test_everything_wrong_with_a_json_is_told_at_once() -> None:
+    with pytest.raises(ProblemError) as told:
+        read_snpe_json(
+            json.dumps(
+                {
+                    "a/b": {},
+                    "A": {"GPU": {"Layers Time": {"Avg_Time": 0}}, "C P U": {"Layers Time": {"Avg_Time": 5}}},
+                    "B": {"GPU": {"Layers Time": {"Avg_Time": True, "Mean": 1}, "Other": {}}},
+                    "C": [],
+                    "D": {"GPU": 5},
+                }
+            )
+        )
+    for what in ("slash", "never counts as 0", "'C P U'", "$['B']", "'Mean'", "'Other'", "$['C']", "$['D']"):
+        assert what in told.value.message, what

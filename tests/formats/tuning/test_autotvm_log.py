@@ -1,0 +1,168 @@
+"""Logs of AutoTVM. No TVM that can be installed today has it: the golden log is written by hand from its format."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
+from gnomon.errors import GnomonError, ProblemError
+from gnomon.formats.tuning.logs import read_autotvm_log, read_target
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "autotvm-log.json"
+MODEL = TunedModel(name="mobile", dtype="float16")
+ENTITY = [["tile_ic", "sp", [-1, 16]], ["unroll_kw", "ot", True]]
+
+
+def read(text: str | bytes) -> TuningRecords:
+    return read_autotvm_log(text, key="phone", model=MODEL)
+
+
+def line(**changed: Any) -> dict[str, Any]:
+    args = [["TENSOR", [1, 8], "float32"], None, "float32"]
+    return {
+        "input": ["llvm -keys=cpu", "dense.x86", args, {}],
+        "config": {"index": 3, "code_hash": None, "entity": ENTITY},
+        "result": [[1e-3], 0, 0.5, 1600000000.0],
+        "version": 0.2,
+        "tvm_version": "0.12.0",
+        **changed,
+    }
+
+
+def lines(*documents: Any) -> str:
+    return "".join(json.dumps(document) + "\n" for document in documents)
+
+
+def test_a_log_is_read() -> None:
+    found = read(GOLDEN.read_bytes())
+    assert (found.tuner, found.device.key, found.model) == ("autotvm", "phone", MODEL)
+    assert found.device.target == {
+        "kind": "llvm",
+        "keys": "cpu",
+        "mcpu": "cortex-a72",
+        "mtriple": "aarch64-linux-gnu",
+    }
+    assert [layer.name for layer in found.layers] == [
+        "conv2d_NCHWc.x86 1x64x56x56",
+        "conv2d_NCHWc.x86 1x64x56x56 (2)",
+        "dense_pack.x86 1x512",
+    ]
+    assert all(layer.weight == 1 and layer.workload == "" for layer in found.layers)
+    first, second, hung, again, other, failed = found.trials
+    assert first.time_s == 0.00091  # the median, which the slow sample does not move
+    assert second.configuration != first.configuration == again.configuration
+    assert hung.failure is not None and (hung.failure.stage, hung.failure.kind) == ("build", "hang")
+    assert "error 6" in hung.failure.message
+    assert failed.failure is not None and failed.failure.kind == "refused"  # 1e9 seconds stand for a failure
+    assert other.layer == found.layers[1].layer and other.configuration != first.configuration
+    assert again.at_s == 1600000030.0
+    assert all(trial.configuration == configuration_id(trial.layer, trial.trace) for trial in found.trials)
+
+
+def test_the_identity_knows_neither_target_nor_index() -> None:
+    other = line(config={"index": 99, "code_hash": "x", "entity": ENTITY})
+    other["input"] = ["cuda -model=a", *other["input"][1:]]
+    (one,), (two,) = read(lines(line())).trials, read(lines(other)).trials
+    assert (one.layer, one.configuration) == (two.layer, two.configuration)
+    # It does know the task, its arguments, those with names, and the entity.
+    changed = [
+        line(input=["llvm", "dense.x86", [["TENSOR", [1, 9], "float32"]], {}]),
+        line(input=["llvm", "dense_pack.x86", line()["input"][2], {}]),
+        line(input=["llvm", "dense.x86", line()["input"][2], {"out": "float16"}]),
+        line(config={"index": 3, "code_hash": None, "entity": ENTITY[:1]}),
+    ]
+    ids = {read(lines(document)).trials[0].configuration for document in (line(), *changed)}
+    assert len(ids) == 5
+
+
+@pytest.mark.parametrize(
+    ("times", "number", "kind"),
+    [
+        ([1e9], 0, "refused"),
+        ([1e-3, 1e10], 0, "refused"),
+        ([1e9], 1, "refused"),
+        ([1e9], 4, "crash"),
+        ([1e9], 5, "wrong-output"),
+        ([1e9], 7, "hang"),
+        ([1e9], 8, "refused"),
+        ([1e-3], 77, "refused"),
+        ([], 0, "wrong-output"),
+        ([0.0], 0, "wrong-output"),
+        ([-1.0], 0, "wrong-output"),
+        ([math.nan], 0, "wrong-output"),
+        ([math.inf], 0, "wrong-output"),
+    ],
+)
+def test_failures(times: list[float], number: int, kind: str) -> None:
+    (trial,) = read(lines(line(result=[times, number, 0.5, 1.0]))).trials
+    assert trial.failure is not None and trial.failure.kind == kind
+    assert trial.times_s == () and trial.time_s is None
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    wrong = [
+        {"input": 1},
+        line(input=["llvm", "dense"]),
+        line(input=["llvm", "dense", 3, {}]),
+        line(input=["llvm -keys=arm_cpu", *line()["input"][1:]]),
+        line(config={"index": 1}),
+        line(config=None),
+        line(config={"entity": [math.nan]}),
+        line(result=[1e-3, 0]),
+        line(result=[["1"], 0, 0.5, 1.0]),
+        line(result=[[1e-3], "0", 0.5, 1.0]),
+        line(input=["llvm -keys=cpu", "dense", [math.inf], {}]),
+        [],
+    ]
+    with pytest.raises(ProblemError) as caught:
+        read(lines(line(), *wrong) + "x\n")
+    for number in range(2, len(wrong) + 3):
+        assert f"line {number}: " in caught.value.message, number
+    assert "line 1: " not in caught.value.message
+    assert "the target" in caught.value.message.partition("line 5: ")[2]
+
+
+def test_a_log_without_a_trial_is_refused_and_a_last_line_may_be_cut_off() -> None:
+    for text in ("", "# nothing\n", lines(line())[:40]):
+        with pytest.raises(ProblemError, match="there is no trial"):
+            read(text)
+    assert len(read(lines(line()) + lines(line())[:40]).trials) == 1
+    with pytest.raises(ProblemError, match="line 1: no JSON"):
+        read(lines(line())[:40] + "\n" + lines(line()))
+
+
+def test_targets_as_old_tvm_writes_them() -> None:
+    assert read_target("") == {}
+    assert read_target("llvm -mattr=+neon,+v8 -link-params -mattr=x -a=b=c") == {
+        "kind": "llvm",
+        "mattr": "+neon,+v8",
+        "link-params": True,
+        "a": "b=c",
+    }
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_anything_is_read_or_refused(data: st.DataObject) -> None:
+    values = st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(max_size=5) | st.booleans(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=10,
+    )
+    changed = st.builds(
+        lambda name, value: lines(line(**{name: value})), st.sampled_from(["input", "config", "result", "x"]), values
+    )
+    inputs = st.lists(values, max_size=5).map(lambda value: lines(line(input=["llvm", "conv", *value])))
+    try:
+        found = read(data.draw(st.binary(max_size=60) | st.text(max_size=60) | changed | inputs))
+    except GnomonError as error:
+        assert error.hint
+    else:
+        assert len(found.layers) == len({layer.name for layer in found.layers}) >= 1

@@ -1,0 +1,149 @@
+"""How good an estimator is on nets held out: against known truths, noise that was put in, and what is no test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.jobs.estimator.estimator_kit import kit, measured
+
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import FitOptions
+from gnomon.estimate.estimator import relative_error, spearman, within
+from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.evaluation import ceiling, cross_validate, evaluate, learning_curve
+from gnomon.jobs.estimator.job import fit_estimator
+
+
+def noisy(count: int, noise: float, seed: int = 0, spread: float = 0.3) -> tuple[np.ndarray, list[NetRow]]:
+    """Times that nobody knows, and nets that were measured with that noise."""
+    rng = np.random.default_rng(seed)
+    true = 1e-3 * np.exp(spread * rng.standard_normal(count))
+    seen = true * (1 + noise * rng.standard_normal(count))
+    half = 1.96 * noise
+    return true, [
+        NetRow(assignment=(k,), latency_s=float(t), low_s=float(t * (1 - half)), high_s=float(t * (1 + half)))
+        for k, t in enumerate(seen)
+    ]
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
+def test_the_ceiling_is_what_knowing_the_truth_would_score(noise: float) -> None:
+    true, rows = noisy(4000, noise)
+    seen = np.array([row.latency_s for row in rows])
+    found = ceiling(rows)
+    assert found is not None
+    assert found.within_10 == pytest.approx(within(true, seen), abs=0.02)
+    assert found.within_5 == pytest.approx(within(true, seen, 0.05), abs=0.02)
+    assert found.mean_error == pytest.approx(relative_error(true, seen)[0], rel=0.08)
+    assert found.spearman == pytest.approx(spearman(true, seen), abs=0.02)
+
+
+def test_nets_that_differ_by_noise_alone_have_no_rank() -> None:
+    _, rows = noisy(300, 0.05, spread=0.0)
+    found = ceiling(rows)
+    assert found is not None
+    assert found.spearman < 0.4
+
+
+def test_where_intervals_are_not_told_there_is_no_ceiling() -> None:
+    _, rows = noisy(10, 0.05)
+    assert ceiling([*rows[:9], replace(rows[9], low_s=None, high_s=None)]) is None
+    assert ceiling([]) is None
+
+
+def test_nets_held_out_are_compared_with_what_was_measured(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 70, noise=0.02)
+    made = fit_estimator(found, rows[:15])
+    told = evaluate(made, rows[15:])
+    seen = np.array([row.latency_s for row in rows[15:]])
+    mean = made.predict([row.assignment for row in rows[15:]]).mean_s
+    np.testing.assert_array_equal(told.mean_s, mean)
+    assert told.scores.mean_error == pytest.approx(float(np.abs(mean / seen - 1).mean()))
+    assert told.scores.nets == 55
+    assert told.scores.within_10 > 0.95
+    assert told.scores.coverage > 0.75
+    assert told.curve == ()
+
+
+def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 10)
+    with pytest.raises(UsageError, match="3 of the nets were fitted to as well"):
+        evaluate(fit_estimator(found, rows[:6]), rows[3:])
+
+
+def test_each_net_is_held_out_once_and_no_fit_sees_it(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 12, noise=0.0)
+    # One net is told ten times too slow: only a fit that saw it could predict that.
+    rows[5] = replace(rows[5], latency_s=10 * (rows[5].latency_s or 0))
+    told = cross_validate(found, rows)
+    assert told.scores.nets == 12
+    assert told.mean_s[5] < 0.5 * told.measured_s[5]
+    np.testing.assert_array_equal(told.measured_s, [row.latency_s for row in rows])
+
+
+def test_a_net_that_was_measured_twice_is_never_on_both_sides(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 6, noise=0.0)
+    odd = replace(rows[0], latency_s=10 * (rows[0].latency_s or 0))
+    told = cross_validate(found, [odd, *rows[1:], odd])
+    assert told.mean_s[0] < 0.5 * told.measured_s[0]
+    assert told.mean_s[-1] == told.mean_s[0]
+    with pytest.raises(UsageError, match="all samples are of one net"):
+        cross_validate(found, [odd] * 5)
+
+
+def test_few_nets_cannot_be_held_out(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    with pytest.raises(UsageError, match="3 nets are too few"):
+        cross_validate(found, measured(found, 3))
+
+
+def test_the_coverage_that_was_asked_for_is_the_nominal_one(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 20)
+    wide, narrow = (cross_validate(found, rows, options=FitOptions(coverage=c)) for c in (0.95, 0.6))
+    assert (wide.scores.nominal, narrow.scores.nominal) == (0.95, 0.6)
+    assert wide.scores.half_width > 1.3 * narrow.scores.half_width
+    assert ((wide.high_s - wide.low_s) > (narrow.high_s - narrow.low_s)).all()
+
+
+def test_more_samples_bring_the_error_down(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 40, noise=0.005)
+    curve = learning_curve(found, rows)
+    assert [spent.samples for spent in curve] == [0, 2, 4, 6, 8, 10, 15, 20, 30]
+    assert [spent.samples + spent.nets for spent in curve] == [40] * 9
+    assert curve[0].mean_error > 0.08
+    assert curve[-1].mean_error < 0.02
+    first = fit_estimator(found, rows[:10]).predict([row.assignment for row in rows[10:]]).mean_s
+    assert curve[5].mean_error == relative_error(first, np.array([row.latency_s for row in rows[10:]]))[0]
+    assert cross_validate(found, rows).curve == curve
+
+
+def test_a_unit_that_costs_more_than_the_table_says_stands_out(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 60, scale=1.0, bias_s=0.0, noise=0.002)
+    index = next(k for k, unit in enumerate(found.tables.units) if unit.label.startswith("Conv 5x5 12"))
+    has = found.tables.counts([row.assignment for row in rows])[:, index] > 0
+    rows = [replace(r, latency_s=(r.latency_s or 0) * (1.2 if h else 1.0)) for r, h in zip(rows, has, strict=True)]
+    told = evaluate(fit_estimator(found, ()), rows)
+    worst = told.units[0]
+    assert worst.unit == found.tables.units[index].label
+    assert worst.nets == int(has.sum())
+    assert worst.low < 1 / 1.2 - 1 < worst.high or worst.mean == pytest.approx(1 / 1.2 - 1, abs=0.005)
+    assert all(u.low <= u.mean <= u.high for u in told.units)
+
+
+def test_the_document_has_all_of_it_as_plain_values(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    document = cross_validate(found, measured(found, 12)).document()
+    assert list(document) == ["how", "scores", "ceiling", "nets", "units", "curve"]
+    assert len(document["nets"]) == 12
+    assert {type(value) for net in document["nets"] for value in net.values()} == {float}
+    assert {type(value) for value in document["scores"].values()} <= {int, float}

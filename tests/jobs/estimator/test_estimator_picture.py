@@ -1,0 +1,121 @@
+"""The picture of an estimator: well-formed, told apart by marks as well as colours, the same bytes each time."""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+
+from gnomon.jobs.estimator.picture import draw_evaluation, evaluation_picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def evaluation(nets: int = 12, units: int = 15, curve: int = 5, ceiling: bool = True) -> dict[str, Any]:
+    rng = random.Random(0)
+    made = []
+    for _ in range(nets):
+        measured = rng.uniform(1e-3, 2e-3)
+        mean = measured * rng.uniform(0.9, 1.1)
+        made.append({"measured_s": measured, "mean_s": mean, "low_s": 0.93 * mean, "high_s": 1.07 * mean})
+    scores = {"mean_error": 0.05, "within_10": 0.99, "spearman": 0.95, "nominal": 0.9}
+    return {
+        "how": "10 folds",
+        "scores": scores,
+        "ceiling": {"within_10": 1.0, "mean_error": 0.01, "spearman": 0.99} if ceiling else None,
+        "nets": made,
+        "units": [
+            {
+                "unit": f"Conv {k}x{k}+BatchNormalization",
+                "nets": k + 3,
+                "mean": 0.01,
+                "low": 0.01 - 0.002 * k,
+                "high": 0.03,
+            }
+            for k in range(units)
+        ],
+        "curve": [
+            {"samples": n, "nets": 9, "mean_error": 0.1 / (n + 1), "within_10": 0.9, "spearman": 0.9}
+            for n in (0, 2, 5, 10, 50)[:curve]
+        ],
+    }
+
+
+def drawn(found: dict[str, Any], folder: Path) -> tuple[str, list[str]]:
+    draw_evaluation(found, [folder / "p.svg"])
+    text = (folder / "p.svg").read_text(encoding="utf-8")
+    root = ElementTree.fromstring(text)  # noqa: S314 our own file
+    return text, ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
+
+
+def test_it_says_what_it_shows(tmp_path: Path) -> None:
+    _, words = drawn(evaluation(), tmp_path)
+    told = " ".join(words)
+    assert "Mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
+    assert "The noise of measuring alone: mean error 1.0 %" in told
+    assert "measured, ms" in words
+    assert "predicted, ms" in words
+    assert "within 10 %" in words
+    inside = sum(n["low_s"] <= n["measured_s"] <= n["high_s"] for n in evaluation()["nets"])
+    assert f"in the 90 % interval: {inside} nets" in words
+    assert f"outside of it: {12 - inside} net{'' if 12 - inside == 1 else 's'}" in words
+    assert "Conv 3x3+BN (6)" in words
+    assert "nets fitted to, the first of the samples; all others held out" in words
+
+
+def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (evaluation_picture(evaluation(), tmp_path / name) for name in ("a.b", "c"))
+    assert [path.name for path in first] == ["a.b.svg", "a.b.png"]
+    assert first[1].read_bytes().startswith(b"\x89PNG")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+@pytest.mark.parametrize(
+    ("how", "lacks", "has"),
+    [
+        ({"curve": 0}, "nets fitted to, the first of the samples; all others held out", "too long by, %"),
+        ({"units": 0}, "nets with this unit (how many): predicted too long by, %", "too long by, %"),
+        ({"units": 0, "curve": 0}, "nets with this unit (how many): predicted too long by, %", "too long by, %"),
+        ({"ceiling": False}, "mean error of measuring alone, %", "mean error, %"),
+        ({"nets": 1, "units": 0, "curve": 0}, "in the 90 % interval: 1 nets", "predicted, ms"),
+    ],
+)
+def test_what_there_is_not_is_not_drawn(tmp_path: Path, how: dict[str, Any], lacks: str, has: str) -> None:
+    _, words = drawn(evaluation(**how), tmp_path)
+    assert lacks not in words
+    assert has in words
+
+
+def test_intervals_are_drawn_for_as_many_nets_as_can_be_told_apart(tmp_path: Path) -> None:
+    few, _ = drawn(evaluation(nets=400, units=0, curve=0), tmp_path)
+    many, _ = drawn(evaluation(nets=401, units=0, curve=0), tmp_path)
+    assert many.count("<path") < few.count("<path") - 300
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    found = evaluation(curve=0)
+    names = ("$x_{<&>}$", "\x1b[31mred\x00", "\u5358\u4f4d \u00fcnit", "x" * 4000, "%s %(a)d", "")
+    for unit, name in zip(found["units"], names, strict=False):
+        unit["unit"] = name
+    text, words = drawn(found, tmp_path)
+    assert "\x1b" not in text
+    assert "$x_{<&>}$ (3)" in words
+    assert max(map(len, words)) < 200
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1e-3, "us"), (1e4, "s")])
+def test_times_of_any_size_have_a_fitting_unit(tmp_path: Path, factor: float, unit: str) -> None:
+    found = evaluation(nets=3, units=0, curve=0)
+    for net in found["nets"]:
+        net.update({name: value * factor for name, value in net.items()})
+    assert f"measured, {unit}" in drawn(found, tmp_path)[1]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no"):
+        evaluation_picture(evaluation(), tmp_path / "no" / "p")

@@ -1,0 +1,144 @@
+"""The reports of estimators, from their documents alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnomon.jobs.estimator import report as estimator_text
+from gnomon.report.page import Page
+
+SCORES = {
+    "nets": 20,
+    "within_10": 0.985,
+    "within_5": 0.8,
+    "mean_error": 0.0214,
+    "median_error": 0.018,
+    "spearman": 0.9654,
+    "coverage": 0.88,
+    "nominal": 0.9,
+    "half_width": 0.041,
+}
+CEILING = {"within_10": 1.0, "within_5": 0.97, "mean_error": 0.006, "spearman": 0.999}
+
+
+def printed(report: str, document: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+    getattr(estimator_text, report)(document, Page())
+    return capsys.readouterr().out
+
+
+def fitted(**changes: Any) -> dict[str, Any]:
+    made = {
+        "space": "mine",
+        "samples": 20,
+        "units": 89,
+        "priced": 87,
+        "sum_over_measured": 1.1,
+        "context": {"runtime": "onnxruntime", "device": {"machine": "aarch64", "soc": None}},
+        "learner": False,
+        "unknown": [],
+        "evaluation": {"how": "10 folds of 20 nets", "scores": SCORES, "ceiling": CEILING},
+        "file": "e.json",
+    }
+    return {**made, **changes}
+
+
+def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("estimator_report", fitted(), capsys).splitlines()
+    assert lines[0] == "An estimator of mine, from 20 nets and 87 of 89 units priced."
+    rows = {" ".join(line.split()) for line in lines}
+    assert "mean error 2.1 % 0.6 %" in rows
+    assert "rank (Spearman) 0.965 0.999" in rows
+    assert "in the 90 % interval 88 % -" in rows
+
+
+def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
+    evaluation = {"how": "x", "scores": SCORES, "ceiling": None}
+    text = printed("estimator_report", fitted(evaluation=evaluation), capsys)
+    assert "the noise is not known" in text
+    assert "mean error 2.1 % -" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"samples": 1, "evaluation": None}, "from 1 net and 87 of 89 units priced"),
+        ({"samples": 3, "evaluation": None}, "Too few nets to say how good it is: measure 4 or more."),
+        ({"samples": 0, "evaluation": None}, "Without measured nets it is the table's sum."),
+        ({"priced": 0}, "from 20 nets and no table."),
+        ({"sum_over_measured": 3.21}, "The table's sum is 3.21 times what was measured."),
+        ({"sum_over_measured": 0.3}, "The table is of onnxruntime on aarch64: were the nets measured there"),
+        ({"sum_over_measured": 0.3, "context": {}}, "of an unknown runtime on an unknown device"),
+        ({"learner": True}, "A residual learner won in cross-validation"),
+        ({"unknown": ["a", "b", "c", "d"]}, "Nothing is known of 4 units, such as a, b, c."),
+        ({"pictures": ["p.svg"]}, "p.svg"),
+    ],
+)
+def test_what_the_user_must_know(capsys: pytest.CaptureFixture[str], changes: dict[str, Any], told: str) -> None:
+    assert told in " ".join(printed("estimator_report", fitted(**changes), capsys).split())
+
+
+@pytest.mark.parametrize("ratio", [None, 0.6, 1.9])
+def test_a_table_that_is_a_little_off_is_not_suspect(capsys: pytest.CaptureFixture[str], ratio: float | None) -> None:
+    assert "times what was measured" not in printed("estimator_report", fitted(sum_over_measured=ratio), capsys)
+
+
+def test_an_evaluation_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"space": "mine", "file": "e.json", "evaluation": fitted()["evaluation"]}
+    assert printed("estimator_report", document, capsys).startswith("The estimator e.json of mine.")
+
+
+def test_measured_nets_with_failures_and_what_was_unlike(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {
+        "clock": "cpu",
+        "nets": [{"latency_s": 2e-3}, {"latency_s": None}, {"latency_s": 1e-3}],
+        "failures": [{"net": 1, "reason": "it crashed"}],
+        "unlike": ["version: 1 and 2"],
+        "doubts": [{"kind": "load", "message": "others were busy", "hint": "stop them"}],
+        "file": "m.csv",
+    }
+    text = printed("measured_report", document, capsys)
+    assert "2 of 3 nets measured by cpu time: 1.00 ms to 2.00 ms." in text
+    for told in ("net 2 failed: it crashed", "Measured otherwise than the table", "version: 1 and 2", "stop them"):
+        assert told in text
+
+
+def search(**changes: Any) -> dict[str, Any]:
+    net = {"net": {"a": "x"}, "score": 1.5, "latency_s": 1e-3, "low_s": 9e-4, "high_s": 1.1e-3, "below": 0.95}
+    made = {
+        "space": "mine",
+        "method": "evolution",
+        "bound_s": 2e-3,
+        "confidence": 0.9,
+        "coverage": 0.9,
+        "evaluations": 84,
+        "most_score": None,
+        "nets": [net] * 30,
+    }
+    return {**made, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told", "untold"),
+    [
+        ({}, "84 nets were looked at.", "better score"),
+        ({"most_score": 1.5}, "No net that meets the bound has a better score.", "than 1.5"),
+        (
+            {"most_score": 1.7, "method": "exact"},
+            "No net that meets the bound has a better score than 1.7.",
+            "looked at",
+        ),
+        ({"method": "exact"}, "None beats one of the 84 nets of the exact front", "looked at"),
+        ({}, "and 10 more", "To measure"),
+        ({"file": "b.csv"}, "gnomon estimator measure b.csv --table TABLE", "nothing"),
+    ],
+)
+def test_what_was_found_and_what_is_proved(
+    capsys: pytest.CaptureFixture[str], changes: dict[str, Any], told: str, untold: str
+) -> None:
+    text = " ".join(printed("search_report", search(**changes), capsys).split())
+    assert "30 nets of mine within 2.00 ms, with a probability of at least 90 %." in text
+    assert "The best: a x." in text
+    assert told in text
+    assert untold not in text

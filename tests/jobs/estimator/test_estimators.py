@@ -1,0 +1,311 @@
+"""Estimators of a space's nets: from a table and whole nets, on disk and back; what is given by mistake is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.jobs.estimator.estimator_kit import OVERHEAD_S, kit, made_table, measured, price_s, save, small_space
+
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
+from gnomon.estimate.export import export_estimator
+from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.job import (
+    OVERHEAD,
+    SpaceEstimator,
+    described,
+    fit_estimator,
+    load_estimator,
+    read_samples,
+    save_estimator,
+    suggest_nets,
+)
+from gnomon.jobs.table.folder import write_table
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.loading import draw
+
+
+def fitted(folder: Path, count: int = 12) -> SpaceEstimator:
+    found, _, _ = kit(folder)
+    return fit_estimator(found, measured(found, count))
+
+
+def test_without_samples_it_is_the_tables_sum(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    made = fit_estimator(found, ())
+    nets = draw(found.tables, 40, seed=3)
+    prices = np.array([price_s(unit) for unit in found.tables.units])
+    np.testing.assert_allclose(made.predict(nets).mean_s, OVERHEAD_S + found.tables.counts(nets) @ prices, rtol=1e-9)
+
+
+def test_the_first_column_is_the_overhead_that_every_net_has_once(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = found.rows(draw(found.tables, 5, seed=0))
+    assert found.columns.names[0] == OVERHEAD
+    assert (rows[:, 0] == 1).all()
+    assert rows.shape == (5, 1 + len(found.tables.units))
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    made, nets = fitted(tmp_path), draw(small_space().tables(rules(("Conv+Relu",))), 30, seed=5)
+    save_estimator(made, tmp_path / "e.json")
+    again = load_estimator(tmp_path / "e.json", f"{tmp_path}/space.py:space")
+    assert again.document() == made.document()
+    for name in ("mean_s", "low_s", "high_s"):
+        np.testing.assert_array_equal(getattr(again.predict(nets), name), getattr(made.predict(nets), name))
+
+
+def test_a_few_nets_take_the_tables_bias_away(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    held = measured(found, 60, noise=0.0, seed=9)
+    chosen, times = [row.assignment for row in held], np.array([row.latency_s for row in held])
+    before = np.abs(fit_estimator(found, ()).predict(chosen).mean_s / times - 1).mean()
+    after = np.abs(fit_estimator(found, measured(found, 8)).predict(chosen).mean_s / times - 1).mean()
+    assert before > 0.08
+    assert after < 0.03
+
+
+def test_one_net_the_batch_and_the_quick_sums_agree(tmp_path: Path) -> None:
+    made = fitted(tmp_path)
+    space = made.described.space.space
+    nets = draw(made.described.tables, 25, seed=2)
+    mean = made.predict(nets).mean_s
+    np.testing.assert_allclose(made.mean_s(nets), mean, rtol=1e-12)
+    names = dict(zip((slot.name for slot in space.slots), space.names(nets[0]), strict=True))
+    assert made(nets[0]) == pytest.approx(mean[0])
+    assert made(names) == pytest.approx(mean[0])
+    with pytest.raises(ProblemError, match="has no choice ''"):
+        made({"a": "wide"})
+
+
+def test_a_sum_far_below_all_samples_is_left_to_the_model(tmp_path: Path) -> None:
+    made = fitted(tmp_path)
+    shift = replace(made.estimator.coefficients, mean=made.estimator.coefficients.mean * np.array([-1e3] + [1.0] * 20))
+    odd = replace(made, estimator=replace(made.estimator, coefficients=shift, level_s=made.estimator.level_s * 1e3))
+    nets = draw(made.described.tables, 10, seed=2)
+    np.testing.assert_allclose(odd.mean_s(nets), odd.predict(nets).mean_s)
+
+
+def test_the_probability_grows_with_the_bound(tmp_path: Path) -> None:
+    made = fitted(tmp_path)
+    nets = draw(made.described.tables, 10, seed=4)
+    found = made.predict(nets)
+    assert made.probability(nets, float(found.high_s.max()) * 2).min() > 0.99
+    assert made.probability(nets, float(found.low_s.min()) / 2).max() < 0.01
+    np.testing.assert_allclose(
+        [made.probability([net], float(mean))[0] for net, mean in zip(nets, found.mean_s, strict=True)], 0.5, atol=1e-6
+    )
+
+
+def test_a_unit_that_nothing_is_known_of_is_refused_by_name_or_widens(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path, lacking=True)
+    strange = [
+        unit
+        for unit, price in zip(found.tables.units, np.asarray(found.columns.prior_s)[1:], strict=True)
+        if np.isnan(price)
+    ]
+    nets = draw(found.tables, 84, seed=0)
+    counts = found.tables.counts(nets)
+    has = counts[:, [found.tables.units.index(unit) for unit in strange]].any(axis=1)
+    made = fit_estimator(found, ())
+    assert len(strange) == 2
+    assert made.predict(nets[~has]).mean_s.min() > 0
+    with pytest.raises(ProblemError, match="no sample and no price says what") as told:
+        made.predict(nets[has])
+    assert any(unit.id in str(told.value) for unit in strange)
+    with pytest.raises(ProblemError, match="no sample and no price"):
+        made.mean_s(nets[has])
+    with pytest.raises(ProblemError):
+        made.mean_s(nets[has], unknown="refuse")  # type: ignore[arg-type]  # by its word, as documents have it
+    wide = made.predict(nets[has], unknown=Unknown.WIDEN)
+    assert np.isfinite(wide.high_s).all()
+
+
+def test_outliers_cost_little(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    clean = measured(found, 40)
+    dirty = [replace(row, latency_s=3 * (row.latency_s or 0)) if k % 20 == 7 else row for k, row in enumerate(clean)]
+    held = measured(found, 84, noise=0.0, seed=8)
+    chosen, times = [row.assignment for row in held], np.array([row.latency_s for row in held])
+    shares = [
+        float(np.mean(np.abs(fit_estimator(found, rows).predict(chosen).mean_s / times - 1) < 0.1))
+        for rows in (clean, dirty)
+    ]
+    assert shares[0] - shares[1] < 0.02
+
+
+def test_other_devices_help_where_there_is_no_table(tmp_path: Path) -> None:
+    file = kit(tmp_path)[2]
+    found = described(None, file)
+    held = measured(found, 60, noise=0.0, seed=9)
+    few = measured(found, 4)
+    chosen, times = [row.assignment for row in held], np.array([row.latency_s for row in held])
+    errors = [
+        float(
+            np.abs(
+                fit_estimator(found, few, others=others).predict(chosen, unknown=Unknown.WIDEN).mean_s / times - 1
+            ).mean()
+        )
+        for others in ({}, {"other": measured(found, 60, scale=3.0, seed=4)})
+    ]
+    assert errors[1] < errors[0]
+
+
+def test_what_is_exported_says_the_same_with_numpy_alone(tmp_path: Path) -> None:
+    made = fitted(tmp_path)
+    (tmp_path / "alone").mkdir()
+    file = tmp_path / "alone" / "estimator.py"
+    file.write_text(export_estimator(made.estimator), encoding="utf-8")
+    nets = draw(made.described.tables, 12, seed=6)
+    given_ = [
+        {name: count for name, count in zip(made.estimator.columns.names, row.tolist(), strict=True) if count}
+        for row in made.described.rows(nets)
+    ]
+    # -S leaves the site's packages out: numpy alone is put on the path, and gnomon cannot be imported.
+    code = (
+        "import sys, runpy; sys.path.append(sys.argv[1]);"
+        "\nsys.modules['gnomon'] = None\nrunpy.run_path(sys.argv[2], run_name='__main__')"
+    )
+    libraries = str(Path(np.__file__).parent.parent)
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", code, libraries, str(file)],
+        input=json.dumps(given_),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found = made.predict(nets)
+    np.testing.assert_allclose(
+        np.array(json.loads(told.stdout)), np.stack([found.mean_s, found.low_s, found.high_s], axis=1), rtol=1e-9
+    )
+
+
+def test_suggestions_are_nets_that_are_not_given_and_the_same_each_time(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    first = suggest_nets(found, 6)
+    more = suggest_nets(found, 6, given=[NetRow(assignment=net) for net in first])
+    assert first == suggest_nets(found, 6)
+    assert len({*first, *more}) == 12
+    with pytest.raises(GnomonError):
+        suggest_nets(found, 100)
+
+
+def test_neither_a_table_nor_a_space(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither a table nor a space"):
+        described(None, None)
+
+
+def test_a_table_of_another_space_is_told_with_both_names(tmp_path: Path) -> None:
+    _, path, name = kit(tmp_path)
+    with pytest.raises(UsageError, match="is of the space small, not of other") as told:
+        described(path, name.replace(":space", ":other"))
+    assert told.value.hint is not None and "--space" in told.value.hint
+
+
+def test_a_table_of_a_space_that_has_changed_since(tmp_path: Path) -> None:
+    _, path, name = kit(tmp_path)
+    with pytest.raises(UsageError, match="no unit of small"):
+        described(path, name.replace(":space", ":changed"))
+
+
+def test_an_estimator_of_another_or_a_changed_space(tmp_path: Path) -> None:
+    made, name = fitted(tmp_path), f"{tmp_path}/space.py"
+    save_estimator(made, tmp_path / "e.json")
+    with pytest.raises(UsageError, match="is of the space small, not of other"):
+        load_estimator(tmp_path / "e.json", f"{name}:other")
+    with pytest.raises(ProblemError, match="has other units than the space small has now"):
+        load_estimator(tmp_path / "e.json", f"{name}:changed")
+    with pytest.raises(UsageError, match="of the space 'small', which is none of the known"):
+        load_estimator(tmp_path / "e.json")
+    with pytest.raises(UsageError, match="of the space 'small', which is none of the known"):
+        described(tmp_path / "t.table", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format": "x"}, "gnomon-space-estimator"),
+        ({"version": 2}, "version 1, expected"),
+        ({"space": 3}, "the name of a space"),
+        ({"context": []}, "a context"),
+        ({"rules": "Conv+Relu"}, "a list of chains"),
+        ({"rules": ["Conv+Nonsense"]}, "Nonsense"),
+        ({"rules": []}, "other units"),
+        ({"fitted": None}, "a list of nets"),
+        ({"fitted": [[0]]}, "fitted.0.: the number of a choice"),
+        ({"fitted": [[99, 0, 0, 0, 0, 0]]}, "fitted.0.: the number of a choice"),
+        ({"estimator": None}, "malformed"),
+        ({"estimator": {}}, "malformed"),
+    ],
+)
+def test_malformed_estimators_are_told(tmp_path: Path, change: dict[str, object], told: str) -> None:
+    made = fitted(tmp_path)
+    (tmp_path / "e.json").write_text(json.dumps({**made.document(), **change}), encoding="utf-8")
+    with pytest.raises(ProblemError, match=told):
+        load_estimator(tmp_path / "e.json", f"{tmp_path}/space.py:space")
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.binary(max_size=300))
+def test_whatever_the_file_is_only_known_errors_come(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("e") / "e.json"
+    path.write_bytes(data)
+    with pytest.raises(GnomonError):
+        load_estimator(path)
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    made = fitted(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_estimator(tmp_path / "none.json")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_samples(tmp_path / "none.csv", made.described, measured=True)
+    with pytest.raises(GnomonError, match="cannot be written"):
+        save_estimator(made, tmp_path / "no" / "e.json")
+
+
+def test_samples_without_a_latency_are_nets_but_no_samples(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = [NetRow(assignment=tuple(net)) for net in draw(found.tables, 3, seed=0).tolist()]
+    path = save(rows, found, tmp_path / "n.csv")
+    assert len(read_samples(path, found, measured=False)) == 3
+    with pytest.raises(ProblemError, match="no net with a latency"):
+        read_samples(path, found, measured=True)
+    mixed = save([*rows, *measured(found, 2)], found, tmp_path / "m.csv")
+    assert len(read_samples(mixed, found, measured=True)) == 2
+
+
+def test_neither_samples_nor_prices(tmp_path: Path) -> None:
+    found = described(None, kit(tmp_path)[2])
+    with pytest.raises(UsageError, match="neither a sample nor a price"):
+        fit_estimator(found, ())
+
+
+def test_a_table_whose_overhead_is_nothing_is_a_table(tmp_path: Path) -> None:
+    _, _, name = kit(tmp_path)
+    table = made_table(small_space())
+    write_table(replace(table, manifest=replace(table.manifest, overhead_s=0.0)), tmp_path / "zero.table")
+    found = described(tmp_path / "zero.table", name)
+    made = fit_estimator(found, measured(found, 6), options=FitOptions(learner=Learner.NEVER))
+    assert np.isfinite(made.predict(draw(found.tables, 9, seed=1)).high_s).all()
+    assert isinstance(found.columns, Columns)
+
+
+def test_spaces_with_the_same_name_and_other_rules_do_not_mix(tmp_path: Path) -> None:
+    _, _, name = kit(tmp_path)
+    single = made_table(small_space(), chains=())
+    write_table(single, tmp_path / "single.table")
+    found = described(tmp_path / "single.table", name)
+    assert len(found.tables.units) > len(described(tmp_path / "t.table", name).tables.units)
+    save_estimator(fit_estimator(found, ()), tmp_path / "e.json")
+    again = load_estimator(tmp_path / "e.json", name)
+    assert again.estimator.columns.names == found.columns.names

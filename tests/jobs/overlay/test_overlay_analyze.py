@@ -1,0 +1,278 @@
+"""`gnomon overlay analyze` without TVM: the metric by hand, the portfolio by trying all, logs of other tuners."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.jobs.tune.tunekit import hand_made
+
+from gnomon.api import tune as api
+from gnomon.core.overlay.records import UNTUNED, configuration_id
+from gnomon.core.sample import Failure
+from gnomon.errors import ProblemError, UsageError
+from gnomon.jobs.overlay.job import Analysis
+from gnomon.jobs.overlay.report import analyze_report
+from gnomon.jobs.tune.records import write_records
+from gnomon.report.page import Page
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+CRASH = Failure(stage="run", kind="crash", transient=False, message="signal 11")
+
+Times = Mapping[int | None, Sequence[float | None]]
+"""The times of a layer's configurations (None: untuned) on each device; None: not measured."""
+
+
+def name_of(number: int | None, layer: int = 0) -> str:
+    return UNTUNED if number is None else configuration_id(f"7{layer}", [[number], []])
+
+
+def analysis(
+    folder: Path, network: Mapping[str, Times], hosts: Mapping[int, int] | None = None, **asked: Any
+) -> Analysis:
+    """Of devices d0, d1, ..; the number of a configuration says who found it unless `hosts` does."""
+    count = len(next(iter(next(iter(network.values())).values())))
+    paths = []
+    for device, host in itertools.product(range(count), repeat=2):
+        said: dict[str, dict[int | None, Any]] = {}
+        for name, times in network.items():
+            found = (number for number in times if number is not None)
+            own = [number for number in found if (hosts or {}).get(number, number % count) == host]
+            rows = [*([None] if None in times and host == device else []), *own]
+            said[name] = {number: (t,) for number in rows if (t := times[number][device]) is not None}
+        records = hand_made(f"d{device}", said, found_on="" if host == device else f"d{host}", weights={"dense": 3})
+        path = folder / f"d{device}_d{host}.json"
+        write_records(path, records)
+        paths.append(path)
+    return api.overlay_analyze(paths, **asked)
+
+
+def test_the_metric_by_hand(tmp_path: Path) -> None:
+    """Ferule's: the sum over devices of (t - theta) / theta; all numbers here are worked out on paper."""
+    conv: Times = {None: (16.0, 32.0), 0: (2.0, 8.0), 1: (4.0, 4.0), 2: (3.0, 5.0), 3: (8.0, 4.0)}
+    dense: Times = {None: (1.0, 1.0), 4: (2.0, 2.0)}
+    found = analysis(tmp_path, {"conv": conv, "dense": dense})
+    rows = {row["name"]: row for row in found.document["layers"]}
+    row = rows["conv"]
+    # theta = (2, 4); M: 0 -> 0 + 1, 1 -> 1 + 0, 2 -> 1/2 + 1/4, 3 -> 3 + 0, untuned -> 7 + 7
+    assert row["theta"] == {"d0": 2.0, "d1": 4.0}
+    assert (row["M"], row["mean_regret"], row["configuration"]) == (0.75, 0.375, name_of(2))
+    assert (row["times"], row["regret"]) == ({"d0": 3.0, "d1": 5.0}, {"d0": 0.5, "d1": 0.25})
+    assert (row["worst_regret"], row["worst_device"], row["host"]) == (0.5, "d0", "d0")
+    # hosts' own best: d0 found 0 and 2 -> 0 (2, 8); d1 found 1 and 3 -> the first of 4, 4, which is 1 (4, 4)
+    assert row["estimate"] == {"d0": 0.5, "d1": 0.75}
+    assert row["runner_up"] is None or row["runner_up"]["M"] == 1.0
+    assert (row["configurations"], row["incomplete"], row["failed"]) == (5, [], [])
+    # no configuration at all is best for the small layer
+    assert rows["dense"]["configuration"] == UNTUNED
+    assert (rows["dense"]["M"], rows["dense"]["weight"]) == (0.0, 3)
+    # shares: weight times theta over the sum: d0 2 of 5, d1 4 of 7
+    share = (2 / 5 + 4 / 7) / 2
+    assert row["share"] == pytest.approx(share)
+    assert found.document["total"]["M"] == pytest.approx(share * 0.75)
+    assert found.document["total"]["worst_regret"] == 0.5
+    # d0's own best everywhere costs M = 1 in conv, d1's 1
+    assert found.document["own"]["d0"]["M"] == pytest.approx(share)
+    assert found.document["own"]["d1"] == {"M": pytest.approx(share), "worst_regret": 1.0}
+    assert found.chosen() == {"70": name_of(2), "71": UNTUNED}
+    assert found.own("d0") == {"70": name_of(0), "71": UNTUNED}
+    assert found.series()["conv"]["chosen"] == name_of(2)
+
+
+def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
+    found = analysis(tmp_path, {"conv": {0: (2.0, 8.0), 1: (4.0, None)}, "bare": {2: (1.0, None)}}, portfolio=2)
+    document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    file = io.StringIO()
+    analyze_report(document, Page(file))
+    assert "bare" in file.getvalue()
+
+
+def test_what_is_incomplete_is_told_and_not_ranked(tmp_path: Path) -> None:
+    found = analysis(tmp_path, {"conv": {0: (9.0, 9.0), 1: (1.0, None)}, "dense": {2: (1.0, None), 3: (None, 2.0)}})
+    (row,) = found.document["layers"]
+    assert row["configuration"] == name_of(0)
+    assert row["theta"] == {"d0": 1.0, "d1": 9.0}  # whoever found it, and however incomplete
+    assert row["incomplete"] == [{"configuration": name_of(1), "host": "d1", "missing": ["d1"]}]
+    (open_,) = found.document["undecided"]
+    assert open_["name"] == "dense"
+    assert "collect" in open_["reason"]
+    assert found.chosen() == {"70": name_of(0)}
+    assert found.document["total"]["M"] == pytest.approx(8.0)
+
+
+def test_what_failed_is_told_and_never_chosen(tmp_path: Path) -> None:
+    one, other = tmp_path / "a.json", tmp_path / "b.json"
+    write_records(one, hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
+    write_records(other, hand_made("b", {"conv": {1: CRASH, 2: (5.0,)}}, found_on="a"))
+    found = api.overlay_analyze([one, other])
+    (row,) = found.document["layers"]
+    assert row["configuration"] == name_of(2)
+    assert row["failed"] == [
+        {"configuration": name_of(1), "device": "b", "stage": "run", "kind": "crash", "message": "signal 11"}
+    ]
+
+
+def test_one_device_alone_is_said_to_be_so(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.json", hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
+    found = api.overlay_analyze([tmp_path / "a.json"])
+    assert found.document["layers"][0]["configuration"] == name_of(1)
+    assert "one device" in found.document["notes"][0]
+
+
+def test_what_was_not_carried_over_is_said(tmp_path: Path) -> None:
+    for key in ("a", "b"):
+        write_records(tmp_path / f"{key}.json", hand_made(key, {"conv": {ord(key): (1.0,)}}))
+    found = api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
+    assert found.document["layers"] == []
+    assert [note for note in found.document["notes"] if "What a found was not measured on b" in note]
+    assert len(found.document["undecided"][0]["incomplete"]) == 2
+
+
+TABLES = st.integers(2, 4).flatmap(
+    lambda devices: st.lists(
+        st.lists(st.none() | st.integers(1, 50).map(float), min_size=devices, max_size=devices), min_size=1, max_size=7
+    )
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TABLES)
+def test_what_is_guaranteed(tmp_path_factory: pytest.TempPathFactory, table: list[list[float | None]]) -> None:
+    """The choice has the least M of all that were measured everywhere: no device's own best has a smaller one."""
+    folder = tmp_path_factory.mktemp("tables")
+    found = analysis(folder, {"conv": dict(enumerate(table))}, resamples=10)
+    count = len(table[0])
+    theta = [min((row[k] for row in table if row[k] is not None), default=math.nan) for k in range(count)]  # type: ignore[type-var]
+    whole: dict[int, Any] = {i: row for i, row in enumerate(table) if None not in row}
+    if not whole:
+        assert found.document["layers"] == []
+        return
+    values = {i: sum(t / low - 1 for t, low in zip(row, theta, strict=True)) for i, row in whole.items()}
+    (row,) = found.document["layers"]
+    assert row["M"] == pytest.approx(min(values.values()), abs=1e-9)
+    chosen = next(i for i in whole if name_of(i) == row["configuration"])
+    assert values[chosen] == pytest.approx(row["M"], abs=1e-9)
+    assert 0 <= row["worst_regret"] <= row["M"] + 1e-9
+    assert row["mean_regret"] == pytest.approx(row["M"] / count)
+    for own in found.document["own"].values():
+        assert row["M"] <= own["M"] + 1e-9
+    shutil.rmtree(folder)
+
+
+def test_what_is_not_guaranteed(tmp_path: Path) -> None:
+    """The least sum may lose more on its worst device than a device's own best does."""
+    table: Times = {0: (1.0, 2.0), 1: (1.55, 1.55), 2: (9.0, 1.0)}
+    found = analysis(tmp_path, {"conv": table}, hosts={0: 0, 1: 1, 2: 1})
+    (row,) = found.document["layers"]
+    assert (row["configuration"], row["worst_regret"]) == (name_of(0), 1.0)
+    assert max(1.55 / 1.0 - 1, 1.55 / 1.0 - 1) < row["worst_regret"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 50).map(float), min_size=4, max_size=4), min_size=2, max_size=7),
+    st.integers(2, 3),
+)
+def test_the_portfolio_against_trying_all(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[float]], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("portfolio")
+    found = analysis(folder, {"conv": dict(enumerate(table))}, portfolio=size, resamples=10)
+    theta = [min(row[k] for row in table) for k in range(4)]
+    regrets = [[t / low - 1 for t, low in zip(row, theta, strict=True)] for row in table]
+    best = min(
+        sum(min(regrets[i][k] for i in rows) for k in range(4))
+        for rows in itertools.combinations(range(len(table)), min(size, len(table)))
+    )
+    portfolio = found.document["portfolio"]
+    (row,) = portfolio["layers"]
+    assert row["proven"]
+    assert row["M"] == pytest.approx(best, abs=1e-9)
+    assert portfolio["M"] == pytest.approx(best, abs=1e-9)  # one layer has all of the network's time
+    assert len(row["configurations"]) <= size
+    assert set(row["serves"].values()) == set(row["configurations"])
+    served = sum(regrets[i][k] for k in range(4) for i in range(len(table)) if row["serves"][f"d{k}"] == name_of(i))
+    assert served == pytest.approx(best, abs=1e-9)
+    assert row["M"] <= found.document["layers"][0]["M"] + 1e-9
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["autotvm", "ansor"])
+def test_logs_of_other_tuners_are_analyzed_without_tvm(name: str, tmp_path: Path) -> None:
+    """In a process that cannot import TVM, and cannot start another one."""
+    for key in ("phone", "tablet"):
+        shutil.copyfile(GOLDEN / f"{name}-log.json", tmp_path / f"{key}.mobile.float32.json")
+    script = (
+        "import json, subprocess, sys\n"
+        "for name in ('tvm', 'tvm_ffi', 'torch', 'xgboost'): sys.modules[name] = None\n"
+        "def refuse(*a, **k): raise AssertionError('a child is started')\n"
+        "subprocess.Popen.__init__ = refuse\n"
+        "from gnomon.cli.main import run\n"
+        "sys.exit(run(['overlay', 'analyze', '--json', '--quiet', *sys.argv[1:]]))\n"
+    )
+    logs = [str(path) for path in sorted(tmp_path.glob("*.json"))]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *logs, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["devices"] == ["phone", "tablet"]
+    assert document["layers"]
+    assert all(row["M"] == 0 for row in document["layers"])  # the same log twice
+    assert any("Nothing was written or compiled" in note for note in document["notes"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["autotvm", "ansor"])
+def test_logs_of_other_tuners_cannot_be_replayed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "phone.mobile.float32.json"
+    shutil.copyfile(GOLDEN / f"{name}-log.json", path)
+    for call in (
+        lambda: api.execute(path),
+        lambda: api.overlay_collect([path], key="local"),
+    ):
+        with pytest.raises(ProblemError, match="no longer has") as raised:
+            call()
+        assert "overlay analyze" in raised.value.hint
+    analysis_ = api.overlay_analyze([path])
+    with pytest.raises(UsageError, match="cannot be compiled"):
+        api.overlay_deploy(analysis_, prove=True, out=tmp_path / "out")
+
+
+def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
+    one = hand_made("a", {"conv": {1: (1.0,)}})
+    other = replace(one, device=replace(one.device, key="b"), model=replace(one.model, name="other", sha256="cd" * 32))
+    write_records(tmp_path / "a.json", one)
+    write_records(tmp_path / "b.json", other)
+    with pytest.raises(ProblemError, match=r"b\.json is of another model"):
+        api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
+    with pytest.raises(UsageError, match="several models"):
+        api.overlay_collect([tmp_path / "a.json", tmp_path / "b.json"], key="local")
+    with pytest.raises(UsageError, match="several logs are of a"):
+        api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"], key="local")
+    with pytest.raises(UsageError, match="no layer 'softmax'"):
+        api.overlay_collect([tmp_path / "a.json"], layers=["softmax"], key="local")
+    with pytest.raises(UsageError, match="no records"):
+        api.overlay_analyze([])
+
+
+def test_layers_can_be_picked(tmp_path: Path) -> None:
+    layers: dict[str, Times] = {"conv": {0: (1.0, 2.0)}, "dense": {0: (1.0, 2.0)}}
+    assert [row["name"] for row in analysis(tmp_path, layers, layers=["1"]).document["layers"]] == ["dense"]
+    assert [row["name"] for row in analysis(tmp_path, layers, layers="con").document["layers"]] == ["conv"]

@@ -1,0 +1,269 @@
+"""The whole way from two tuned devices to one library: through the command line, with real servers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.livekit import interrupt, nothing_left
+from tests.jobs.tune.tunekit import QUICK, children, one_core, pooled, pooling, tiny_net, trials_of  # noqa: F401
+from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+
+from gnomon.api import tune as api
+from gnomon.cli.main import run
+from gnomon.core.overlay.records import UNTUNED
+from gnomon.errors import UsageError
+from gnomon.formats.tuning.logs import FOLDER_FILES
+from gnomon.formats.tuning.metaschedule import read_metaschedule_database
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.tuning.servers import RpcServers
+
+pytestmark = [needs_tvm, pytest.mark.timeout(280)]
+
+CARE = ("--processes", "2", "--repeat", "2", "--min-repeat-ms", "1", "--json", "--quiet")
+TRIALS = 4
+KEYS = ("wide", "narrow")
+
+
+@dataclass(kw_only=True)
+class Flow:
+    """What each command said."""
+
+    out: Path
+    tracker: str
+    tuned: dict[str, dict[str, Any]]
+    collected: dict[str, list[dict[str, Any]]]
+    analyzed: dict[str, Any]
+    logs: list[str]
+
+
+def said(*words: str | Path) -> Any:
+    """The JSON document of a command that must succeed."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        code = run([str(word) for word in words])
+    assert code == 0, (code, errors.getvalue())
+    return json.loads(out.getvalue(), parse_constant=lambda text: pytest.fail(text))
+
+
+@pytest.fixture(scope="module")
+def flow(
+    tmp_path_factory: pytest.TempPathFactory,
+    children: None,  # noqa: F811
+    rpc_servers: RpcServers,  # noqa: F811
+) -> Iterator[Flow]:
+    out, pictures = tmp_path_factory.mktemp("flow"), tmp_path_factory.mktemp("pictures")
+    model = out / "tiny.onnx"
+    model.write_bytes(tiny_net())
+    tracker = rpc_servers.arrangement.tracker.address
+    at = ("--tracker", tracker, "--out", out)
+    targets = {d.setting.key: d.setting.target for d in rpc_servers.arrangement.devices}
+    with pooling():
+        search = ("--trials", TRIALS, "--per-round", "2", "--search", "replay-trace")
+        tuned = {
+            key: said("tune", model, *map(str, search), "--key", key, "--target", targets[key], *at, *CARE)
+            for key in KEYS
+        }
+        own = [tuned[key]["records"] for key in KEYS]
+        # What is compiled for a device is known of the records that its own tuning wrote.
+        collected = {key: said("overlay", "collect", *own, key, *at, *CARE)["collected"] for key in KEYS}
+        logs = [*own, *(one["records"] for key in KEYS for one in collected[key])]
+        analyzed = said("overlay", "analyze", *logs, "--prove", "--portfolio", "2", "--plot", pictures, *at, *CARE)
+    yield Flow(out=out, tracker=tracker, tuned=tuned, collected=collected, analyzed=analyzed, logs=logs)
+
+
+@pytest.mark.slow
+def test_every_configuration_runs_on_the_other_device_and_computes_the_same(flow: Flow) -> None:
+    for key in KEYS:
+        assert [one["host"] for one in flow.collected[key]] == list(KEYS)
+        for one in flow.collected[key]:
+            assert one["device"]["key"] == key
+            assert one["device"]["target"] == flow.tuned[key]["device"]["target"]
+            assert one["failures"] == []
+            assert sum(layer["measured"] for layer in one["layers"]) == TRIALS
+            assert all(layer["measured"] == layer["configurations"] for layer in one["layers"])
+            records = read_tuning_records(Path(one["records"]).read_bytes())
+            assert (records.device.key, records.host) == (key, one["host"])
+            assert Path(one["records"]).name == f"{key}_{one['host']}.tiny.float32.json"
+            counts: dict[tuple[str, str], int] = {}
+            for trial in records.trials:
+                counts[trial.layer, trial.configuration] = counts.get((trial.layer, trial.configuration), 0) + 1
+                assert trial.configuration == UNTUNED or (trial.error is not None and trial.error <= 1e-3)
+            assert set(counts.values()) == {2}  # a trial a process
+
+
+@pytest.mark.slow
+def test_the_choice_is_as_documented(flow: Flow) -> None:
+    document = flow.analyzed
+    assert (document["devices"], document["hosts"]) == (list(KEYS), sorted(KEYS))
+    assert document["undecided"] == []
+    assert len(document["layers"]) == 2
+    for row in document["layers"]:
+        fields = {"name", "M", "host", "configuration", "times", "worst_regret", "worst_device", "theta", "share"}
+        assert fields <= set(row)
+        assert set(row["times"]) == set(KEYS)
+        assert row["M"] == pytest.approx(sum(row["regret"].values()))
+        assert row["worst_regret"] == pytest.approx(max(row["regret"].values()))
+        assert 0 <= row["M_low"] <= row["M_high"]
+        assert 0 < row["confidence"] <= 1
+        assert row["configurations"] <= TRIALS * 2 + 1
+    assert sum(row["share"] for row in document["layers"]) == pytest.approx(1)
+    assert all(document["total"]["M"] <= own["M"] + 1e-9 for own in document["own"].values())
+    assert document["portfolio"]["M"] <= document["total"]["M"] + 1e-9
+    for path in document["pictures"]:
+        assert Path(path).stat().st_size > 1000
+    assert {Path(path).suffix for path in document["pictures"]} == {".svg", ".png"}
+    names = {Path(path).name for path in document["pictures"]}
+    assert {"network.svg", "network.png"} < names
+    assert len(names) == len(document["pictures"]) >= 6
+
+
+@pytest.mark.slow
+def test_the_proof_has_each_choice_on_each_device(flow: Flow) -> None:
+    rows = {(row["device"], row["choice"]): row for row in flow.analyzed["network"]}
+    assert set(rows) == {(key, c) for key in KEYS for c in ("untuned", "overlay", "own:wide", "own:narrow")}
+    for row in rows.values():
+        assert row["failure"] is None
+        assert row["max_error"] <= 1e-3
+        assert row["time"]["processes"] == 2
+
+
+@pytest.mark.slow
+def test_what_is_written_is_read_back(flow: Flow) -> None:
+    written = flow.analyzed["written"]
+    chosen = {row["layer"]: row["configuration"] for row in flow.analyzed["layers"]}
+    for key in KEYS:
+        records = read_tuning_records(Path(written["records"][key]).read_bytes())
+        assert (records.device.key, records.found_on) == (key, "overlay")
+        assert {t.layer: t.configuration for t in records.trials} == chosen
+        folder = Path(written["databases"][key])
+        texts = [(folder / name).read_bytes() for name in FOLDER_FILES]
+        database = read_metaschedule_database(*texts, key=key, model=records.model)
+        tuned = {layer: name for layer, name in chosen.items() if name != UNTUNED}
+        assert {t.layer: t.configuration for t in database.trials if t.trace is not None} == tuned
+        assert Path(written["libraries"][key]).name == f"{key}_overlay.tiny.float32.so"
+    rows = api.tuned_files(flow.out)["records"]
+    assert len(rows) == 2 + 4 + 2
+    assert {row["found_on"] for row in rows} == {*KEYS, "overlay"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pooled")
+def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
+    at = ("--out", flow.out, *CARE)
+    library = flow.analyzed["written"]["libraries"]["narrow"]
+    found = said("exec", library, "--tracker", flow.tracker, *at)  # the library says which device
+    assert (found["device"]["key"], found["failure"]) == ("narrow", None)
+    assert found["max_error"] <= 1e-3
+    assert len(found["layers"]) == 2
+    assert all(row["time"] for row in found["layers"])
+    assert found["layers_sum_s"] == pytest.approx(
+        sum(row["weight"] * row["time"]["median_s"] for row in found["layers"])
+    )
+    assert found["unaccounted_s"] == pytest.approx(found["network"]["median_s"] - found["layers_sum_s"])
+    records = flow.analyzed["written"]["records"]["narrow"]
+    again = said("exec", records, "--key", "wide", "--target", "native", "--tracker", flow.tracker, "--no-layers", *at)
+    assert (again["device"]["key"], again["failure"], again["layers"]) == ("wide", None, [])
+    assert again["max_error"] <= 1e-3
+    database = flow.analyzed["written"]["databases"]["narrow"]
+    here = said("exec", database, "--model", flow.out / "tiny.onnx", "--no-layers", *at)
+    assert (here["device"]["key"], here["failure"]) == ("local", None)
+    assert here["max_error"] <= 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pooled")
+def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flow) -> None:
+    path = Path(flow.collected["narrow"][0]["records"])
+    before = path.read_bytes()
+    asked = {"key": "narrow", "tracker": flow.tracker, "out": flow.out, **QUICK}
+    api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
+    assert path.read_bytes() == before
+    try:
+        lines = before.splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])
+        assert TRIALS * 2 - 3 <= len(trials_of(path)) < TRIALS * 2
+        api.overlay_collect([flow.tuned["wide"]["records"]], **asked | {"processes": 2})
+        assert len(trials_of(path)) == TRIALS * 2
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pooled")
+def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Path) -> None:
+    log = flow.tuned["wide"]["records"]
+    asked = {"key": "narrow", "tracker": flow.tracker, "target": "x86-64", "out": tmp_path, **QUICK}
+    (found,) = api.overlay_collect([log], best=1, layers=["0"], **asked)
+    (row,) = found["layers"]
+    first = read_tuning_records(Path(log).read_bytes())
+    assert row["name"] == first.layers[0].name
+    tried = [t for t in first.trials if t.layer == row["layer"] and t.time_s and t.configuration != UNTUNED]
+    assert row["measured"] == min(1, len(tried))
+    if tried:
+        best = min(tried, key=lambda trial: trial.time_s or 0.0)
+        assert {line["trial"] for line in trials_of(Path(found["records"]))} == {best.configuration}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pooled")
+def test_without_outputs_to_compare_with_nothing_is_called_a_failure_of_its_own(flow: Flow, tmp_path: Path) -> None:
+    """The untuned layers cannot be built: their configurations are left for another time."""
+    linker = tmp_path / "linker"
+    linker.write_text('#!/bin/sh\nfor word; do case "$word" in *-untuned.so*) exit 7;; esac; done\nexec g++ "$@"\n')
+    linker.chmod(0o700)
+    asked = {"key": "local", "target": "x86-64", "out": tmp_path, **QUICK}
+    log = flow.tuned["wide"]["records"]
+    (found,) = api.overlay_collect([log], linker=str(linker), **asked)
+    assert all(row["measured"] == row["failed"] == 0 for row in found["layers"])
+    assert [failure["stage"] for failure in found["failures"]] == ["build"]
+    assert trials_of(Path(found["records"])) == []
+
+
+@pytest.mark.slow
+def test_a_device_of_no_tracker_cannot_prove(flow: Flow, tmp_path: Path) -> None:
+    analysis = api.overlay_analyze(flow.logs, resamples=10)
+    with pytest.raises(UsageError, match="is behind a tracker"):
+        api.overlay_deploy(analysis, prove=True, model=flow.out / "tiny.onnx", out=tmp_path)
+    parts = api.overlay_deploy(analysis, out=tmp_path)
+    assert parts["written"]["libraries"] == {}
+    assert "the network tiny itself is not in" in parts["notes"][0]
+    again = api.overlay_deploy(analysis, out=tmp_path, compile=False)
+    assert again["notes"] == []
+    assert len(list((tmp_path / "overlay").glob("*.json"))) == 2  # written anew, and nothing put aside
+
+
+@pytest.mark.slow
+def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  # noqa: F811
+    path = tmp_path / "out" / "records" / "local_wide.tiny.float32.json"
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "overlay", "collect"]
+    here = ("--threads", "1", "--target", "x86-64")
+    command += [flow.tuned["wide"]["records"], "local", "--out", str(tmp_path / "out"), *here, *CARE]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "GNOMON_HOME": str(tmp_path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment, preexec_fn=one_core, **pipes) as gnomon:  # type: ignore[call-overload]
+        while len(trials_of(path)) < 2:
+            assert gnomon.poll() is None, gnomon.communicate()
+            time.sleep(0.005)
+        interrupt(gnomon, signal.SIGKILL)
+    assert nothing_left(tmp_path)
+    before = trials_of(path)
+    asked: dict[str, Any] = {"key": "local", "out": tmp_path / "out", "threads": 1, "target": "x86-64", **QUICK}
+    asked["processes"] = 2
+    (found,) = api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
+    after = trials_of(path)
+    assert after[: len(before)] == before
+    assert len(after) == TRIALS * 2
+    assert sum(row["measured"] for row in found["layers"]) == TRIALS

@@ -1,0 +1,180 @@
+"""The reports of overlays: golden texts, any width, what the answer claims, and names that want to steer a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, summary, text_of, words_of
+
+from gnomon.jobs.overlay.report import analyze_report, collect_report
+
+
+def test_devices_with_hostile_keys_have_their_rows() -> None:
+    times = {HOSTILE: 2e-5, "b": 3e-5}
+    layer = chosen("conv", 1, 1.0, times, {HOSTILE: 1e-5, "b": 3e-5})
+    document = analyze(devices=list(times), hosts=[HOSTILE], layers=[layer], own={HOSTILE: {"M": 1, "worst_regret": 1}})
+    told = text_of(analyze_report, document)
+    assert all(c == "\n" or c.isprintable() for c in told)
+    assert "at worst 100 % (layer conv on a\\x1b[31m" in " ".join(told.split())
+
+
+def one_layer(times: dict[str, float], theta: dict[str, float], **changes: Any) -> dict[str, Any]:
+    layer = chosen("conv3", 1, 1.0, times, theta)
+    total = {"M": layer["M"], "mean_regret": layer["mean_regret"], "worst_regret": layer["worst_regret"]}
+    found = analyze(devices=list(times), layers=[layer], total=total, network=[], undecided=[])
+    return {**found, **changes}
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (
+            {"phone": 1.045, "tablet": 1.0},
+            "One configuration a layer for 2 devices: the network loses 2.2 % on average against each device's own "
+            "best, at worst 4.5 % (layer conv3 on phone).",
+        ),
+        ({"phone": 1.0, "tablet": 1.0}, "for 2 devices: nothing is lost, each choice is the best on every device."),
+        ({"phone": 1.0}, "One configuration a layer for 1 device: nothing is lost."),
+    ],
+)
+def test_the_answer_says_what_is_lost(times: dict[str, float], told: str) -> None:
+    assert told in words_of(analyze_report, one_layer(times, dict.fromkeys(times, 1.0)))
+
+
+def test_the_answer_has_the_interval_where_it_is_known() -> None:
+    document = one_layer({"a": 1.02, "b": 1.02}, {"a": 1.0, "b": 1.0})
+    document["total"].update(M_low=0.02, M_high=0.062)
+    assert "the network loses 2.0 % [1.0, 3.1] on average" in words_of(analyze_report, document)
+
+
+def test_nothing_decided_says_so_and_why() -> None:
+    document = analyze(layers=[], network=[], own={}, portfolio=None)
+    told = words_of(analyze_report, document)
+    assert told.startswith("No layer could be decided for 2 devices.")
+    assert "Layer odd has no choice: no configuration has a time on every device." in told
+    assert "The choice of each layer" not in told
+
+
+def proof(overlay: tuple[float, float | None], own: tuple[float, float | None], **changes: Any) -> dict[str, Any]:
+    rows = [("overlay", *overlay), ("own:phone", *own)]
+    found = [
+        {"device": "phone", "choice": choice, "time": summary(time, spread), "max_error": 0.0, "failure": None}
+        for choice, time, spread in rows
+    ]
+    return {**analyze(), "network": found, **changes}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "own", "told"),
+    [
+        ((1.05e-3, 0.01), (1e-3, 0.01), "Measured on phone, the whole network takes 5.0 % longer than its own best."),
+        (
+            (1.01e-3, 0.02),
+            (1e-3, 0.02),
+            "takes 1.0 % longer than its own best; all intervals overlap, so no difference is proved.",
+        ),
+        ((0.9e-3, 0.01), (1e-3, 0.01), "the whole network takes 10.0 % less than its own best."),
+        ((1.2e-3, None), (1e-3, 0.01), "takes 20.0 % longer than its own best; how surely is unknown."),
+    ],
+)
+def test_the_proof_follows_the_intervals(
+    overlay: tuple[float, float | None], own: tuple[float, float | None], told: str
+) -> None:
+    assert told in words_of(analyze_report, proof(overlay, own))
+
+
+def test_the_proof_of_several_devices_is_the_mean_and_the_worst() -> None:
+    told = words_of(analyze_report, analyze())
+    assert "Measured on 2 devices, the whole network takes 5.4 % longer than each one's own best on average; " in told
+    assert "on tablet, the worst, it takes 8.9 % longer than its own; it is 18.6 to 19.0 times as fast as" in told
+    assert "phone, what is best on tablet: it failed, error at build: no linker." in told
+
+
+def test_a_network_without_its_own_best_and_wrong_outputs() -> None:
+    document = proof((1e-3, 0.01), (1e-3, 0.01))
+    document["network"] = [{**document["network"][0], "max_error": 0.4}]
+    told = words_of(analyze_report, document)
+    assert "without any device's own best beside the choice." in told
+    assert "phone, the overlay: measured, but its outputs are off by up to 4.0e-01" in told
+    assert "Do not deploy it." in told
+
+
+def test_everything_failed_on_the_devices() -> None:
+    dead = {"time": None, "max_error": None, "failure": failure("run", "crash", "")}
+    rows = [{"device": "phone", "choice": choice, **dead} for choice in ("overlay", "own:phone", "untuned")]
+    told = words_of(analyze_report, analyze(network=rows))
+    assert "phone, its own best: it failed, crash at run." in told
+
+
+def test_many_devices_and_layers_are_cut() -> None:
+    devices = [f"device{k}" for k in range(100)]
+    times = {device: 1.0 + k / 100 for k, device in enumerate(devices)}
+    layers = [chosen(f"conv{k}", 1, 0.01, times, dict.fromkeys(devices, 1.0)) for k in range(60)]
+    rows = [
+        {"device": device, "choice": choice, "time": summary(time), "max_error": 0.0, "failure": None}
+        for device in devices
+        for choice, time in (("overlay", times[device]), (f"own:{device}", 1.0))
+    ]
+    own = {device: {"M": 1.0, "worst_regret": 1.0} for device in devices}
+    told = words_of(analyze_report, analyze(devices=devices, hosts=devices, layers=layers, network=rows, own=own))
+    assert "and 20 more layers with 20 % of the time" in told
+    assert "and 84 more devices, where it loses less" in told
+    assert "and 84 more devices, which lose less" in told
+    assert "and 84 more, which lose more" in told
+    assert len(told) < 30_000
+    assert "device99 1.99 s" in told
+
+
+def test_a_portfolio_says_what_is_proved_and_whom_each_serves() -> None:
+    document = analyze()
+    assert "the network loses 0.5 % on average; proved the least there can be." in words_of(analyze_report, document)
+    document["portfolio"]["layers"][0].update(proven=False, serves={f"d{k}": "a" for k in range(9)} | {"x": "b"})
+    told = words_of(analyze_report, document)
+    assert "not proved the least for fused_conv2d." in told
+    assert "9 devices; x" in told
+
+
+def test_an_own_best_that_is_not_known_everywhere_is_told() -> None:
+    document = analyze(own={"phone": {"M": None, "worst_regret": None}})
+    assert "Not known for phone: its best was not measured on all devices." in words_of(analyze_report, document)
+
+
+def test_what_was_left_out_is_counted() -> None:
+    document = analyze()
+    layer = document["layers"][0]
+    layer["incomplete"] = [{"configuration": str(k), "host": "x", "missing": ["phone", "tv"]} for k in range(3)]
+    layer["failed"] = [{"configuration": str(k), "device": "tv", **failure("run", "hang", "slow")} for k in range(4)]
+    document["undecided"] = [{"name": f"odd{k}", "reason": "none"} for k in range(12)]
+    told = words_of(analyze_report, document)
+    assert "4 configurations are not ranked, without a time on phone (3), tv (3) and tablet (1)." in told
+    assert "On tv: 4 times hang at run: slow." in told
+    assert "4 more layers have no choice." in told
+
+
+def test_layers_without_any_bound_or_confidence_have_no_empty_columns() -> None:
+    document = analyze()
+    for layer in document["layers"]:
+        layer.update(confidence=None, M_low=None, M_high=None)
+    told = text_of(analyze_report, document, 120)
+    assert "95 % interval  mean" not in told
+    assert "  sure  " not in told
+    assert "Sure:" not in told
+
+
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        ([], "Nothing is known of what is best on phone: it has no time on tablet."),
+        (collect()["layers"][1:2], "What is best on phone is the best of these on tablet too in 1 of 1 layer."),
+        (collect()["layers"][:1], "in 0 of 1 layer; elsewhere it takes up to 13.3 % longer (fused_conv2d)."),
+    ],
+)
+def test_collecting_says_how_well_configurations_travel(layers: list[dict[str, Any]], told: str) -> None:
+    assert told in words_of(collect_report, collect(layers=layers))
+
+
+def test_collecting_nothing_at_all() -> None:
+    told = words_of(collect_report, collect(layers=[], failures=[]))
+    assert told.startswith("0 configurations of phone on tablet: 0 measured, none failed, in 1 min 35 s.")
+    assert "gnomon overlay analyze 'my phone.mobile.float32.json' tablet_phone.mobile.float32.json" in told

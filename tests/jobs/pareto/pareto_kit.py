@@ -1,0 +1,151 @@
+"""A fast lab for `pareto`: the real job, campaign and record, over a device that only pretends to run anything."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Context
+from gnomon.core.space import Slot, Space
+from gnomon.jobs.pareto import job
+from gnomon.measure.campaign import CampaignRunner, Candidate, Question
+from gnomon.search.base import Assignment
+from gnomon.store.sqlite import SqliteStore
+
+CONTEXT = Context(
+    device={"cpu_model": "pretended"},
+    versions={"none": "1"},
+    model_digest="00" * 32,
+    model_name="m",
+    options={},
+    seed=5,
+    gnomon_version="0",
+)
+Event = dict[str, Any]
+Price = Callable[[Assignment], "tuple[float, int] | None"]
+"""Microseconds and bytes of an assignment; None where it crashes."""
+
+
+class Killed(BaseException):
+    """Stands for whatever ends a process in the middle of an event."""
+
+
+class Pretended:
+    """A device that answers as the agent does. `visits_left` ends it all: before the next visit is told, or after."""
+
+    def __init__(self, price: Price, assignments: Mapping[str, Assignment]) -> None:
+        self.price, self.assignments = price, assignments
+        self.visits_left: int | None = None
+        self.dies_after = False
+        self.opened: Counter[str] = Counter()
+        self.visits = 0
+
+    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+        """One session: a process for each candidate, its visits interleaved."""
+        alive = []
+        for candidate in request["candidates"]:
+            key = candidate["key"]
+            self.opened[key] += 1
+            if self._price(key) is None:
+                failure = {"event": "failure", "stage": "load", "kind": "crash", "message": "crashed with SIGSEGV"}
+                on_event({**failure, "candidate": key, "transient": False, "log_tail": ""})
+                continue
+            on_event({"event": "opened", "candidate": key, "difference": {"relative": 1e-6}})
+            alive.append(candidate)
+        for block in range(request["rounds"]):
+            for candidate in alive:
+                if block in candidate["visits"]:
+                    self._visit(candidate["key"], block, on_event)
+        on_event({"event": "environment", "data": {"before": {"cores": 2}, "after": {"cores": 2}}})
+
+    def _visit(self, key: str, block: int, on_event: Callable[[Event], None]) -> None:
+        last = self.visits_left is not None and self.visits == self.visits_left
+        if last and not self.dies_after:
+            raise Killed
+        self.visits += 1
+        price = self._price(key)
+        assert price is not None
+        times = [round(price[0] * 1000) + random.Random(f"{key}/{block}").randrange(5) for _ in range(3)]
+        on_event(
+            {
+                "event": "block",
+                "candidate": key,
+                "block": block,
+                "wall_ns": times,
+                "cpu_ns": times,
+                "inner": 1,
+                "peak_rss_bytes": price[1],
+                "waits": 0,
+            }
+        )
+        if last:
+            raise Killed
+
+    def _price(self, key: str) -> tuple[float, int] | None:
+        return self.price(self.assignments[key.rpartition("/")[2]])
+
+
+class PretendedSpace:
+    """A decision space of operators on backends, of which nothing but the names is real."""
+
+    def __init__(self, slots: int, backends: Sequence[str]) -> None:
+        self.space = Space(tuple(Slot(f"op{k}", tuple(backends)) for k in range(slots)))
+        self.published, self.operator_slots, self.parallel = self.space, slots, False
+        graph = Graph(name="m", format="none", digest="00", tensors=(), operators=(), inputs=(), outputs=())
+        self.targets = (SimpleNamespace(placed=SimpleNamespace(graph=graph)),)
+        self.assignments = {self.label(a): a for a in map(self.space.decode, range(self.space.size))}
+
+    def coarse(self) -> None:
+        return None
+
+    def code(self, assignment: Assignment) -> int:
+        return self.space.encode(assignment)
+
+    def label(self, assignment: Assignment) -> str:
+        return "-".join(self.space.names(assignment))
+
+    def single(self, assignment: Assignment) -> int | None:
+        return assignment[0] if len(set(assignment)) == 1 else None
+
+    def threaded(self, assignment: Assignment, threads: int) -> bool:
+        return threads != 1
+
+    def contender(self, lab: Any, assignment: Assignment) -> Any:
+        key = self.label(assignment)
+        return SimpleNamespace(key=key, label=key, candidate=Candidate(key=key, job={"name": key}))
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pretended) -> None:
+    """Let `pareto` work in such a lab; the record is the request's."""
+
+    @contextmanager
+    def open_lab(request: Any, *, kind: str, question: Any, watch: Any, tell: Any, goes_on: bool) -> Iterator[Any]:
+        asked = Question(kind=kind, context=CONTEXT, details={**question}, goes_on=goes_on)
+        with SqliteStore.open(request.record) as store:
+            store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+            runner = CampaignRunner(device, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)  # type: ignore[arg-type]
+            info = SimpleNamespace(name="pretended", fingerprint={})
+            yield SimpleNamespace(
+                request=request, runner=runner, link=device, device=info, probes={}, missing=[], counters=()
+            )
+
+    monkeypatch.setattr(job, "open_lab", open_lab)
+    monkeypatch.setattr(job, "decision_space", lambda lab, by, options: space)
+    monkeypatch.setattr(job, "reference", lambda lab: 1.0)
+    monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
+
+
+def campaigns(record: Path) -> list[Any]:
+    """What `gnomon runs` lists of a record."""
+    from gnomon.jobs.runs.job import list_campaigns
+
+    with SqliteStore.open(record) as store:
+        return list(list_campaigns(store))

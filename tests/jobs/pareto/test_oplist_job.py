@@ -1,0 +1,113 @@
+"""The oplist of real models: what is written is read back, means what the model is, and is the same every time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gnomon.core.graph import By
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ModelError, UsageError
+from gnomon.formats.onert.operators import ir_opcode
+from gnomon.formats.pareto.config import read_config
+from gnomon.formats.pareto.oplist import read_oplist
+from gnomon.jobs.pareto.oplist import oplist
+from gnomon.models.load import load
+
+Zoo = Callable[[str], Path]
+FILE = Strict(what="config", hint="", most_letters=1 << 20)
+
+
+@pytest.mark.parametrize("name", ["mix.circle", "efficientnet-lite0.tflite"])
+@pytest.mark.parametrize("by", ["type", "group", "operator"])
+def test_what_is_written_is_what_the_model_is(zoo_model: Zoo, tmp_path: Path, name: str, by: By) -> None:
+    model = zoo_model(name)
+    out = tmp_path / "oplist.json"
+    found = oplist(model, by, out=out)
+    assert found.file == out
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+    written = read_oplist(out.read_bytes())
+    assert written == found.oplist
+    operators = load(model).graph.operators
+    opcodes = [ir_opcode(op.type) for op in operators]
+    assert list(written.oplist) == list(dict.fromkeys(opcodes))
+    if by == "type":
+        assert written.opmap is None
+        assert len(written.slots) == len(found.grouping.groups)
+    else:
+        assert written.opmap == found.grouping.slot_of
+        assert list(written.opname_by_indx or ()) == opcodes
+    if by == "operator":
+        assert written.opmap == tuple(range(len(operators)))
+
+
+@pytest.mark.parametrize("by", ["type", "group"])
+def test_the_example_means_what_it_says(zoo_model: Zoo, by: By) -> None:
+    found = oplist(zoo_model("mix.circle"), by, backends=("cpu", "acl_cl", "acl_neon"))
+    document = found.document()
+    example = document["example"]
+    assert document["codes"] == str(3 ** len(document["slots"]))
+    assert example["code"] == "9"
+    chosen = found.space.names(found.space.decode(9))
+    assert found.oplist is not None
+    config = read_config(example["config"], found.oplist.slots, found.oplist.opmap, "$", FILE)
+    assert config.chosen == chosen
+    assert config.backends == ("acl_cl", "acl_neon", "cpu")
+    assert chosen[2] == example["backend"] == "acl_cl"
+    assert document["slots"][2]["name"] == example["slot"]
+    assert {name for digit, name in enumerate(chosen) if digit != 2} == {example["others"]}
+
+
+def test_the_order_does_not_hang_on_the_hash_seed(zoo_model: Zoo) -> None:
+    script = (
+        "import sys; from gnomon.jobs.pareto.oplist import oplist; "
+        "from gnomon.formats.pareto.oplist import write_oplist; "
+        "print([write_oplist(oplist(sys.argv[1], by).oplist) for by in ('type', 'group')])"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", script, str(zoo_model("mix.circle"))],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
+
+
+def test_a_model_that_onert_does_not_load_has_slots_and_no_oplist(zoo_model: Zoo, tmp_path: Path) -> None:
+    model = zoo_model("efficientnet-lite0.onnx")
+    found = oplist(model)
+    document = found.document()
+    assert document["oplist"] is None
+    assert document["example"]["config"] is None
+    assert document["slots"][0]["name"] == "Conv"
+    assert set(document["opcodes"].values()) == {None}
+    with pytest.raises(ModelError, match="onert does not load onnx models"):
+        oplist(model, out=tmp_path / "oplist.json")
+    assert not (tmp_path / "oplist.json").exists()
+
+
+@pytest.mark.parametrize(
+    "backends", [(), ("cpu", "cpu"), ("cpu", ""), ("c;pu",), ("c pu",), tuple("abcdefghijk"), ("ü",)]
+)
+def test_backends_that_cannot_be_meant(zoo_model: Zoo, backends: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="no backends by digit"):
+        oplist(zoo_model("mix.circle"), backends=backends)
+
+
+def test_a_file_that_cannot_be_written(zoo_model: Zoo, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written"):
+        oplist(zoo_model("mix.circle"), out=tmp_path / "no" / "oplist.json")
+
+
+def test_a_model_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(b"\0\0\0\0TFL3")
+    with pytest.raises(ModelError):
+        oplist(tmp_path / "m.tflite")

@@ -1,0 +1,219 @@
+"""Whatever a runtime loads is measured whole, and judged by what the user's own file computes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+ort = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+
+from onnx import TensorProto, helper  # noqa: E402
+from tests.models.modelkit import model, node, save, value  # noqa: E402
+
+from gnomon.errors import ModelError, UsageError  # noqa: E402
+from gnomon.jobs.place.job import Placement, place  # noqa: E402
+from gnomon.measure.effort import Effort  # noqa: E402
+from gnomon.runtimes.base import Wish  # noqa: E402
+from gnomon.session.model_session import open_lab  # noqa: E402
+from gnomon.session.reference import reference  # noqa: E402
+from gnomon.session.request import Request  # noqa: E402
+
+STRING, INT64 = TensorProto.STRING, TensorProto.INT64
+W = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+Placed = Callable[..., Placement]
+
+
+@pytest.fixture
+def placed(small: Effort, tmp_path: Path) -> Placed:
+    """Places a model on ONNX Runtime (and others that are named), with little effort."""
+
+    def run(proto: Any, *others: str, feeds: dict[str, Any] | None = None, **more: Any) -> Placement:
+        path = save(proto, tmp_path / "m.onnx")
+        files = {}
+        for name, array in (feeds or {}).items():
+            files[name] = tmp_path / f"{name}.npy"
+            np.save(files[name], array)
+        request = Request(model=path, runtimes=("onnxruntime", *others), effort=small, feeds=files, **more)
+        return place(request, tmp_path / f"out{len(list(tmp_path.iterdir()))}")
+
+    return run
+
+
+def outputs(found: Placement, proto: Any, feeds: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """Each output of the package, run from its own files, beside what the user's file computes."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "gnomon-agent.pyz", "run", "plan.json", "--output", "out.npz", "--seconds", "0"]
+    for name, array in feeds.items():
+        np.save(found.package / f"{name}.npy", array)
+        command += ["--input", f"{name}={name}.npy"]
+    done = subprocess.run(command, cwd=found.package, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])["outputs"]
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, feeds)
+    with np.load(found.package / "out.npz") as made:
+        return [(made[told[o.name]["saved_as"]], e) for o, e in zip(session.get_outputs(), expected, strict=True)]
+
+
+def branching() -> Any:
+    """An If whose branches have unlike shapes: nobody can tell that of its result beforehand."""
+    then = helper.make_graph([node("MatMul", ["x", "w"], ["t"])], "then", [], [value("t", None)])
+    other = helper.make_graph([node("Flatten", ["x"], ["e"], axis=0)], "else", [], [value("e", None)])
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "far"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+        node("Relu", ["y"], ["z"]),
+    ]
+    return model(nodes, [value("x", ["n", 8])], [value("z", None)], {"w": W, "far": np.float32(-1e9)})
+
+
+@pytest.mark.slow
+def test_control_flow_is_measured_whole_and_not_cut(placed: Placed) -> None:
+    proto = branching()
+    found = placed(proto, shapes={"x": (2, 8)})
+    assert found.verified.ok
+    assert found.sensitivity.reference.startswith(f"onnxruntime {ort.__version__} without optimisations")
+    for made, expected in outputs(found, proto, {"x": np.ones((2, 8), np.float32)}):
+        np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_cut_never_goes_through_an_unknown_shape(placed: Placed) -> None:
+    pytest.importorskip("openvino", reason="needs openvino")
+    nodes = [node("NonZero", ["x"], ["places"]), node("Cast", ["places"], ["f"], to=TensorProto.FLOAT)]
+    nodes += [node("ReduceMean", ["f"], ["mean"], keepdims=1), node("Add", ["f", "mean"], ["y"])]
+    found = placed(model(nodes, [value("x", [4, 8])], [value("y", None)]), "openvino")
+    assert found.verified.ok
+    assert sum(p.ok for p in found.verdict.proved) == 2
+    assert found.why_not_mixed == "not cut: the shape of 'places' is unknown"
+
+
+@pytest.mark.slow
+def test_an_output_whose_size_depends_on_values_is_measured(placed: Placed) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Greater", ["m", "zero"], ["g"]), node("NonZero", ["g"], ["y"])]
+    constants = {"w": W, "zero": np.float32(0)}
+    proto = model(nodes, [value("x", ["n", 8])], [value("y", None, INT64)], constants)
+    found = placed(proto)
+    assert found.verified.ok
+    assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ["assumed-shape"]
+    x = np.random.default_rng(1).standard_normal((1, 8)).astype(np.float32)
+    for made, expected in outputs(found, proto, {"x": x}):
+        np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.slow
+def test_contrib_operators_are_measured_whole(placed: Placed) -> None:
+    nodes = [
+        node("FusedMatMul", ["x", "w"], ["m"], domain="com.microsoft", alpha=0.5),
+        node("Relu", ["m"], ["r"]),
+        node("MatMul", ["r", "w"], ["y"]),
+    ]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    proto = model(nodes, [value("x", [2, 8])], [value("y", None)], {"w": W}, opset_imports=imports)
+    found = placed(proto)
+    assert found.verified.ok
+    for made, expected in outputs(found, proto, {"x": np.ones((2, 8), np.float32)}):
+        np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_softmax_of_opset_11_is_deployed_as_the_users_file_means_it(placed: Placed) -> None:
+    table = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    nodes = [node("Softmax", ["table"], ["soft"]), node("Mul", ["x", "soft"], ["y"])]
+    imports = [helper.make_opsetid("", 11)]
+    open_input = [value("x", ["n", 3, 4])]
+    proto = model(nodes, open_input, [value("y", ["n", 3, 4])], {"table": table}, opset_imports=imports)
+    found = placed(proto, shapes={"x": (2, 3, 4)})
+    for made, expected in outputs(found, proto, {"x": np.ones((2, 3, 4), np.float32)}):
+        np.testing.assert_allclose(made, expected, rtol=1e-5)
+        assert made.sum() == pytest.approx(2.0)  # two rows, each flattened: not six
+
+
+@pytest.mark.slow
+def test_text_is_fed_from_a_file(placed: Placed) -> None:
+    nodes = [
+        node(
+            "LabelEncoder",
+            ["words"],
+            ["y"],
+            domain="ai.onnx.ml",
+            keys_strings=["red", "green"],
+            values_floats=[1.0, 2.0],
+            default_float=-1.0,
+        )
+    ]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
+    proto = model(nodes, [value("words", [3], STRING)], [value("y", [3])], opset_imports=imports)
+    with pytest.raises(UsageError, match=r"'words' holds text"):
+        placed(proto)
+    words = np.array(["green", "blue", "red"])
+    found = placed(proto, feeds={"words": words})
+    assert found.verified.ok
+    ((made, expected),) = outputs(found, proto, {"words": words})
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.slow
+def test_a_sequence_of_tensors_may_come_out_and_none_may_go_in(placed: Placed) -> None:
+    out = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("SequenceConstruct", ["m", "x"], ["y"])]
+    found = placed(model(nodes, [value("x", [2, 8])], [out], {"w": W}))
+    assert found.verified.ok
+    taken = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+    at = model([node("SequenceAt", ["s", "k"], ["y"])], [taken], [value("y", None)], {"k": np.array(0)})
+    with pytest.raises(ModelError, match=r"'s' is a sequence, a map or optional"):
+        placed(at)
+
+
+@pytest.mark.slow
+def test_weights_beside_the_file_are_found(small: Effort, tmp_path: Path) -> None:
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 8])], [value("y", ["n", 8])], {"w": W})
+    own = tmp_path / "own"
+    own.mkdir()
+    beside = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)  # saving empties the weights of what is saved
+    onnx.save_model(copy, str(own / "m.onnx"), **beside)
+    found = place(Request(model=own / "m.onnx", runtimes=("onnxruntime",), effort=small), tmp_path / "out")
+    assert found.verified.ok
+    assert (found.package / "w.bin").read_bytes() == W.tobytes()
+    for made, expected in outputs(found, proto, {"x": np.ones((1, 8), np.float32)}):
+        np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
+def test_a_hint_fills_in_what_the_file_tells(small: Effort, tmp_path: Path) -> None:
+    nodes = [node("Add", ["a", "b"], ["y"])]
+    inputs = [value("a", ["n", "m", 3]), value("b", ["n", 1, 3])]
+    path = save(model(nodes, inputs, [value("y", None)]), tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match=r"the shape of input 'a' is \(\?, \?, 3\)") as told:
+        place(Request(model=path, effort=small), tmp_path / "out")
+    assert "--shape a=1,N,3" in told.value.hint
+    assert "224" not in told.value.hint
+    assert "--shape b" not in told.value.hint  # its first dimension alone is open
+
+
+def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="needs openvino")
+    path = save(
+        model([node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 8])], [value("y", None)], {"w": W}),
+        tmp_path / "m.onnx",
+    )
+    few = replace(small, rounds=1)
+    request = Request(model=path, runtimes=("openvino",), effort=few, wish=Wish())
+    with open_lab(request, kind="test", question={}) as lab:
+        assert [t.configuration.runtime for t in lab.targets] == ["openvino"]
+        assert (
+            reference(lab).reference
+            == f"onnxruntime {ort.__version__} without optimisations on the model's file, unmodified"
+        )
+        assert lab.own == path
+        assert lab.source != path

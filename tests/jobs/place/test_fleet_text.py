@@ -1,0 +1,177 @@
+"""The document and the report of several devices, and their progress: everything readable in 80 columns."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import HOSTILE, keys_of
+from tests.jobs.place.fleet_kit import INF, device
+
+from gnomon.cli.progress import ShowFleet
+from gnomon.errors import DeviceError
+from gnomon.jobs.place.common_plan import decide
+from gnomon.jobs.place.document import fleet_document
+from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
+from gnomon.jobs.place.job import Placement
+from gnomon.jobs.place.report import fleet_report
+from gnomon.measure.progress import Progress
+from gnomon.report.page import Page, finite
+
+EARLY = [[10e-6, 20e-6], [10e-6, INF], [40e-6, 30e-6], [10e-6, 12e-6]]
+LATE = [[30e-6, 10e-6], [10e-6, INF], [30e-6, 10e-6], [10e-6, 10e-6]]
+DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
+
+
+def fleet(placements: dict[str, Placement], error: str = "") -> Fleet:
+    results = [DeviceResult(name=n, placement=p, error=None) for n, p in placements.items()]
+    if error:
+        lost = DeviceError("it cannot be reached: no route to host", hint="Check its cable.")
+        results.append(DeviceResult(name=error, placement=None, error=lost))
+    return Fleet(model=Path("hand.circle"), results=tuple(results), common=decide(placements), seconds=75.0)
+
+
+def solved(error: str = "phone") -> dict[str, Any]:
+    placements = {
+        "board": device("board", {"cpu": 70, "cpu,cpu,ruy,cpu": 60}, EARLY),
+        "ssh://odroid@192.168.178.100:2222": device("far", {"cpu": 80, "ruy,cpu,ruy,ruy": 40}, LATE),
+    }
+    found = fleet(placements, error)
+    assert found.common.total is not None
+    proof = CommonProof(label="onert: plan", shares=found.common.total.shares, failed={"phone": "it is gone"})
+    return fleet_document(found, Path("record.sqlite"), [proof])
+
+
+def measured() -> dict[str, Any]:
+    times = {"a": {"cpu": 100, "ruy": 160}, "b": {"cpu": 200, "ruy": 110}}
+    return fleet_document(fleet({n: device(n, t) for n, t in times.items()}), Path("record.sqlite"))
+
+
+def text(document: dict[str, Any], width: int = 80) -> str:
+    file = io.StringIO()
+    fleet_report(document, Page(file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_lines_fit_but_for_paths(width: int) -> None:
+    for document in (solved(), measured()):
+        document["record"] = "r"
+        for row in document["devices"]:
+            if row["placement"]:
+                row["placement"]["package"] = "p"
+        assert [line for line in text(document, width).splitlines() if len(line) > max(width, 80)] == []
+
+
+def test_a_row_a_device_and_the_plan_for_all() -> None:
+    said = text(solved())
+    assert said.startswith("2 of 3 devices have a plan; onert: plan")
+    assert "phone has no plan: it cannot be reached: no route to host" in said and "Check its cable." in said
+    assert "4 of 4" in said and "1.17" in said
+    assert "predicted, not measured" in said and "It was not measured on" in said
+    assert "phone: it could not be proven: it is gone" in said
+
+
+def test_the_plan_tells_what_it_costs_the_device_that_loses_most() -> None:
+    times = {"a": {"cpu": 100, "ruy": 130}, "b": {"cpu": 100, "ruy": 130}, "c": {"cpu": 150, "ruy": 100}}
+    said = " ".join(text(fleet_document(fleet({n: device(n, t) for n, t in times.items()}), Path("r"))).split())
+    assert "onert:cpu takes none of them more than +49.8 % longer" in said
+    assert "onert:cpu: +49.8 % at worst" in said and "onert:ruy:" not in said
+
+
+def test_what_a_regret_compares_is_told_where_one_was_measured() -> None:
+    told = "A regret is of calls in turns"
+    assert told in text(measured())
+    alone = fleet_document(fleet({n: device(n, {"cpu": 100}) for n in "ab"}), Path("r"))
+    assert told not in text(alone)
+
+
+def test_no_plan_for_all() -> None:
+    alone = fleet({"a": device("a", {"cpu": 100})}, "phone")
+    assert text(fleet_document(alone, Path("r"))).startswith("1 of 2 devices have a plan; a plan for all needs two.")
+    equal = fleet({n: device(n, {"cpu": 100}) for n in "ab"})
+    assert text(fleet_document(equal, Path("r"))).startswith("2 of 2 devices have a plan; onert:cpu is as good as its")
+    unlike = fleet({"a": device("a", {"cpu": 100}), "b": device("b", {"ruy": 100})})
+    said = text(fleet_document(unlike, Path("r")))
+    assert "none runs on all of them" in said and "There is none." in said
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    document = solved()
+    document["devices"][0]["name"] = HOSTILE
+    document["devices"][2]["error"]["message"] = HOSTILE
+    document["common"]["options"][0]["label"] = HOSTILE
+    document["common"]["notes"] = [HOSTILE]
+    assert all(c == "\n" or c.isprintable() for c in text(document))
+
+
+def test_every_key_is_documented() -> None:
+    told = DOCS.read_text(encoding="utf-8")
+    document = json.loads(json.dumps(finite(solved())))
+    for row in document["devices"]:
+        row["placement"] = None  # docs/place-json.md has these
+    for option in document["common"]["options"]:
+        option["devices"] = {"NAME": next(iter(option["devices"].values()))}
+    document["proofs"][0]["devices"] = {"NAME": next(iter(document["proofs"][0]["devices"].values()))}
+    document["proofs"][0]["failed"] = None
+    missing = [
+        key for key in keys_of(document) if key.rpartition(".")[2] not in ("NAME",) and f"`{last(key)}`" not in told
+    ]
+    assert missing == []
+
+
+def last(path: str) -> str:
+    return path.rpartition(".")[2].removesuffix("[]")
+
+
+def test_progress_without_a_terminal_is_whole_lines_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("board", "far\x1b[31m")
+    with ShowFleet(names, quiet=False) as show:
+
+        def lane(name: str) -> None:
+            watch = show.watch_of(name)
+            for stage in range(20):
+                for done in range(3):
+                    watch(Progress(stage=f"stage {stage}", done=done, total=2, left_s=None))
+            show.tell(name, "all is\nwell")
+
+        threads = [threading.Thread(target=lane, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 42 and all(line.isprintable() for line in lines)
+    own = [line for line in lines if line.startswith("gnomon: board: ")]
+    assert own == [f"gnomon: board: stage {k} (2 steps)" for k in range(20)] + ["gnomon: board: all is\\nwell"]
+
+
+def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with ShowFleet(("a",), quiet=True) as show:
+        show.watch_of("a")(Progress(stage="s", done=0, total=1, left_s=1.0))
+        show.tell("a", "well")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_a_device_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    names = ("board", "ssh://odroid@192.168.178.100:2222")
+    with ShowFleet(names, quiet=False) as show:
+        for name in names:
+            show.watch_of(name)(Progress(stage="price chains and more of it", done=3, total=30, left_s=200.0))
+        show.tell("board", "well")
+        show._bar.refresh()
+    shown = screen.getvalue()
+    assert "board" in shown and "ssh://odr" in shown and "3/30" in shown and "board: well" in shown
+    assert "3 min 20 s left" in shown

@@ -1,0 +1,181 @@
+"""--max-time with real runtimes: the answer is what is known then, and the next run goes on from the record."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.livekit import matmul_onnx
+from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
+
+from gnomon.api import place as api
+from gnomon.devices.lease import lease, lease_folder
+from gnomon.errors import MeasurementError, UsageError
+from gnomon.jobs.pareto.job import pareto
+from gnomon.jobs.pareto.records import ParetoRequest
+from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.place.document import place_document
+from gnomon.jobs.place.report import place_report
+from gnomon.measure.campaign import CampaignRunner
+from gnomon.measure.effort import Effort, JobTime
+from gnomon.report.page import Page
+from gnomon.session.request import Request
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(matmul_onnx())
+    return path
+
+
+def how(tmp_path: Path) -> Any:
+    return {"runtimes": ["onnxruntime"], "processes": 1, "record": tmp_path / "r.sqlite", "max_time_s": 600.0}
+
+
+def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time be over when a stage is to begin."""
+    whole = CampaignRunner.over
+
+    def over(self: CampaignRunner, now: str, *, needs_s: float = 0.0) -> bool:
+        if now == stage and self._time is not None:
+            self._time.most_s = 0.0
+        return whole(self, now, needs_s=needs_s)
+
+    monkeypatch.setattr(CampaignRunner, "over", over)
+
+
+def test_nothing_measured_is_an_error_that_says_how_to_go_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        over_from("profile", patched)
+        with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
+            api.place(model, out=tmp_path / "out", **how(tmp_path))
+    assert "goes on from the record" in told.value.hint
+    assert not (tmp_path / "out").exists()
+    assert api.place(model, out=tmp_path / "out", **how(tmp_path)).resumed
+
+
+@pytest.mark.parametrize("stage", ["proof", "run the package"])
+def test_what_is_known_by_then_is_the_answer(
+    stage: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        over_from(stage, patched)
+        found = api.place(model, out=tmp_path / "out", **how(tmp_path))
+    assert found.verdict.chosen.ok
+    assert found.verified.skipped
+    [doubt] = [d for d in found.doubts if d.kind == "stopped"]
+    assert doubt.message.startswith("stopped by --max-time after ")
+    assert repr(stage) in doubt.message
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert plan["proved_with"]["packages"].keys() == {"numpy", "onnxruntime"}
+    assert f"onnxruntime=={plan['proved_with']['packages']['onnxruntime']}" in plan["requirements"]
+    assert (
+        shown_line("python -m pip install", (tmp_path / "out" / "README.txt").read_text()).split()[4:]
+        == (plan["requirements"])
+    )
+    place_report(place_document(found, tmp_path / "r.sqlite"), Page())
+    assert "ran where planned" not in capsys.readouterr().out
+    again = api.place(model, out=tmp_path / "out", overwrite=True, **how(tmp_path))
+    assert (again.resumed, again.campaign) == (True, found.campaign)
+    assert again.verified.ok
+    assert not [d for d in again.doubts if d.kind == "stopped"]
+
+
+def shown_line(start: str, text: str) -> str:
+    return next(line.strip() for line in text.splitlines() if line.strip().startswith(start))
+
+
+def test_profile_too(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over_from("profile, traced", monkeypatch)
+    found = api.profile(model, **how(tmp_path))
+    assert [c.label for c in found.columns] == ["onnxruntime"]
+    assert found.doubts[0].kind == "stopped"
+
+
+def test_no_chains_are_priced_where_too_little_time_is_left(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[str] = []
+    whole = CampaignRunner.over
+
+    def over(self: CampaignRunner, stage: str, *, needs_s: float = 0.0) -> bool:
+        stages.append(stage)
+        assert self._time is not None
+        if needs_s:
+            self._time.most_s = self._time.used_s + 0.9 * needs_s
+        return whole(self, stage, needs_s=needs_s) if needs_s else False
+
+    monkeypatch.setattr(CampaignRunner, "over", over)
+    more = {**how(tmp_path), "runtimes": ["onnxruntime", "openvino"]}
+    found = api.place(model, out=tmp_path / "out", **more)
+    if "price chains" in stages:  # whether mixing may pay at all is a matter of times
+        assert "too little of --max-time" in found.why_not_mixed
+        assert found.verified.ok
+
+
+def test_a_search_ends_with_what_it_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PretendedSpace(3, ["a", "b"])
+    device = Pretended(lambda a: (100.0 - 20 * a[0] + 7 * a[1], 50_000_000 + 300_000_000 * a[0]), space.assignments)
+    pretend(monkeypatch, space, device)
+    effort = Effort(processes_least=2, processes_most=2, rounds=1)
+    request = Request(model=Path("m"), record=tmp_path / "r.sqlite", effort=effort, max_time_s=600.0)
+    asked = ParetoRequest(request=request, plan=Plan(name="random", iterations=8, seed=1))
+    left = iter([1.0] * 10)  # a question before each evaluation, and one before each session
+    with monkeypatch.context() as patched:
+        patched.setattr(JobTime, "left_s", property(lambda self: next(left, -1.0)))
+        found = pareto(asked)
+    assert found.lived is not None
+    assert len(found.searched.told) == 5
+    assert not found.proved
+    assert found.certificate.kind == "heuristic"
+    assert "stopped" in [d.kind for d in found.doubts]
+    ran = sum(device.opened.values())
+    whole = pareto(asked)
+    assert whole.proved
+    assert whole.lived is not None
+    assert (whole.lived.campaign, whole.lived.resumed) == (found.lived.campaign, True)
+    assert [t.assignment for t in whole.searched.told[:5]] == [t.assignment for t in found.searched.told]
+    assert all(device.opened[f"search/{space.label(t.assignment)}"] == 1 for t in found.searched.told)
+    assert sum(device.opened.values()) > ran
+
+
+def test_waiting_for_the_device_is_neither_counted_nor_limited(model: Path, tmp_path: Path) -> None:
+    released = threading.Event()
+    taken = threading.Event()
+
+    def hold() -> None:
+        with lease(lease_folder(), "local"):
+            taken.set()
+            released.wait(60)
+            time.sleep(1.0)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(60)
+    told: list[str] = []
+
+    def tell(sentence: str) -> None:
+        told.append(sentence)
+        released.set()
+
+    began_s = time.monotonic()
+    found = api.profile(model, tell=tell, **how(tmp_path))
+    whole_s = time.monotonic() - began_s
+    holder.join()
+    assert any("waiting for it to end" in sentence for sentence in told)
+    assert found.waited_s >= 0.9
+    assert found.seconds + found.waited_s <= whole_s
+
+
+def test_other_commands_say_that_they_do_not_heed_it() -> None:
+    with pytest.raises(UsageError, match="max_time_s is for place, profile and pareto alone"):
+        api.request_of("m", {"max_time_s": 5.0})
+    with pytest.raises(UsageError, match="max_time_s is 0"):
+        api.request_of("m", {"max_time_s": 0.0}, limited=True)

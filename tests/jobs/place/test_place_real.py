@@ -1,0 +1,264 @@
+"""`profile` and `place` with the real runtimes on real models: what they find, prove and write. No times are judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.bad_days.livekit import add_circle, matmul_onnx
+
+from gnomon.errors import PackageError, UsageError
+from gnomon.jobs.place.across import AcrossPlacer
+from gnomon.jobs.place.job import Placement, place, profile
+from gnomon.measure.effort import Effort
+from gnomon.models.load import load
+from gnomon.models.nnpackage import write_nnpackage
+from gnomon.session.contender import choose_clock, level, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
+
+Zoo = Callable[[str], Path]
+
+
+def run_package(folder: Path, *more: str) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+    """Run a package as its README says, in a fresh process that knows nothing of gnomon."""
+    done = subprocess.run(
+        [sys.executable, "-I", "gnomon-agent.pyz", "run", "plan.json", "--output", "out.npz", "--seconds", "0", *more],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["outputs"]
+    with np.load(folder / "out.npz", allow_pickle=False) as saved:
+        return {name: saved[name] for name in saved.files}
+
+
+WHOLE = ("onnxruntime", "openvino")
+
+
+def check_structure(found: Placement) -> None:
+    verdict = found.verdict
+    assert found.verified.ok, found.verified
+    assert verdict.chosen in verdict.proved
+    assert verdict.best_single.contender.kind == "single"
+    assert [row.index for row in found.rows] == list(range(len(found.graph.operators)))
+    assert all(row.ran_on == row.planned for row in found.rows)
+    for proved in verdict.proved:
+        if proved.ok:
+            parts = found.breakdowns[proved.contender.label]
+            assert parts.whole_s == pytest.approx(level(proved.measured, found.clock))
+            assert proved.measured.fact("difference")["relative"] <= proved.contender.candidate.tolerance
+    if verdict.chosen.contender.kind != "single":
+        assert verdict.chosen.against_best is not None
+        assert verdict.chosen.against_best.verdict == "faster"
+    for solution in found.solutions.values():
+        assert solution.optimal
+        assert solution.bound == pytest.approx(solution.value)
+        assert solution.value > 0
+    plan = json.loads((found.package / "plan.json").read_text())
+    assert [op["backend"] for op in plan["operators"]] == [row.planned for row in found.rows]
+    assert plan["model"]["sha256"] == found.graph.digest
+
+
+def test_profile_of_a_circle_model(zoo_model: Zoo, small: Effort) -> None:
+    found = profile(Request(model=zoo_model("mix.circle"), effort=small))
+    assert [c.label for c in found.columns] == ["onert:cpu", "onert:ruy (+cpu for 2 of 29)"]
+    for column in found.columns:
+        assert sorted(i for k in column.kernels for i in k.operators) == list(range(29))  # the trace has them all
+        assert set(column.breakdown.times_s) == set(range(29))
+        assert column.wall.median_s > 0
+        assert column.peak_rss_bytes is not None
+        assert column.peak_rss_bytes > 1 << 20
+        assert column.difference["relative"] < 1e-3
+    assert {k.backend for k in found.columns[0].kernels} == {"cpu"}
+    assert {k.backend for k in found.columns[1].kernels} == {"cpu", "ruy"}
+
+
+def test_place_of_a_circle_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    model = zoo_model("mix.circle")
+    found = place(Request(model=model, effort=small), tmp_path / "out")
+    check_structure(found)
+    contenders = {p.contender.kind for p in found.verdict.proved}
+    assert "single" in contenders
+    solution = found.solutions["onert"]
+    singles = [p.contender.predicted_s for p in found.verdict.proved if p.contender.kind == "single"]
+    assert all(s is None or solution.value <= s * (1 + 1e-9) for s in singles)  # exact: no single is predicted better
+    (output,) = run_package(tmp_path / "out").values()
+    assert output.shape == (1, 10)
+    again = run_package(tmp_path / "out")
+    assert (next(iter(again.values())) == output).all()
+    x = np.zeros((1, 64, 64, 3), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    (zero,) = run_package(tmp_path / "out", "--input", f"input={tmp_path / 'x.npy'}").values()
+    assert not zero.any()  # the model has no biases
+
+
+def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path) -> None:
+    from gnomon.jobs.place.inside import InsidePlacer
+    from gnomon.session.package import write_package
+    from gnomon.session.prove import verify
+
+    model = tmp_path / "a.circle"
+    model.write_bytes(add_circle())
+    with open_lab(Request(model=model, effort=small), kind="test", question={}) as lab:
+        reference(lab)
+        placer = InsidePlacer(lab, lab.targets[0])
+        for assignment in ((0, 0, 1), (1, 0, 0)):
+            contender = placer.contender("plan", "by hand", assignment, None)
+            verified = verify(lab, write_package(lab, contender, tmp_path / "p", overwrite=True), contender)
+            assert verified.ok
+            assert [verified.places[i] for i in range(3)] == [placer.backends[b] for b in assignment]
+
+
+@pytest.mark.slow
+def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    model = zoo_model("minilm-layer.onnx")
+    found = place(Request(model=model, effort=small, runtimes=WHOLE), tmp_path / "out")
+    check_structure(found)
+    assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == {
+        "onnxruntime",
+        "openvino",
+    }
+    assert set(run_package(tmp_path / "out"))
+
+
+def lstm_onnx() -> bytes:
+    """A product, an LSTM and a product: OpenVINO's kernel of the LSTM has a name of its own making."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+
+    def weights(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array((rng.standard_normal(shape) * 0.05).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"], name="fc0"),
+        helper.make_node("LSTM", ["a", "w", "r", "b"], ["y"], name="/lstm/LSTM", hidden_size=32),
+        helper.make_node("Squeeze", ["y", "axes"], ["s"], name="squeeze"),
+        helper.make_node("MatMul", ["s", "last"], ["out"], name="fc1"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "lstm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [20, 1, 16])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [20, 1, 4])],
+        [
+            weights("first", 16, 16),
+            weights("w", 1, 128, 16),
+            weights("r", 1, 128, 32),
+            weights("b", 1, 256),
+            weights("last", 32, 4),
+            numpy_helper.from_array(np.array([1]), "axes"),
+        ],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def test_an_lstm_has_the_time_of_its_kernel(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "lstm.onnx"
+    model.write_bytes(lstm_onnx())
+    found = profile(Request(model=model, effort=small, runtimes=WHOLE))
+    lstm = next(op.index for op in found.graph.operators if op.type == "LSTM")
+    for column in found.columns:
+        (kernel,) = [k for k in column.kernels if "LSTM" in k.name]
+        assert kernel.named == (lstm,)
+        assert 0 < column.breakdown.times_s[lstm] <= kernel.time_s
+
+
+@pytest.mark.slow
+def test_a_chain_over_two_runtimes_computes_what_the_whole_does(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    model = zoo_model("minilm-layer.onnx")
+    with open_lab(Request(model=model, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
+        reference(lab)
+        placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=4)
+        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
+        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
+        assert found.blocks is not None
+        count = found.blocks.count
+        chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)
+        measured = lab.runner.measure("test", [chain.candidate], small)[chain.key]
+        assert measured.ok, measured.failure
+        assert measured.fact("difference")["relative"] < 1e-3  # checked against the whole in one runtime
+        planned = sorted(i for part in chain.parts for i in part.operators)
+        assert len(planned) == len(set(planned))
+
+
+def test_what_a_package_holds_stays_in_it(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    source = write_nnpackage(load(zoo_model("mix.circle")), tmp_path / "source", {"MY_OWN_KEY": "7"})
+    config = source / "metadata" / "config.cfg"
+    files = sorted(source.glob("metadata/*"))
+    assert config in files
+    config.write_text("# mine\n" + config.read_text())
+    before = {p: p.read_bytes() for p in files}
+    place(Request(model=source, effort=small), tmp_path / "out")
+    written = (tmp_path / "out" / "nnpackage" / "metadata" / "config.cfg").read_text()
+    assert written.startswith("# mine\n")
+    assert "MY_OWN_KEY=7" in written.splitlines()
+    assert "BACKENDS" in written
+    assert {p: p.read_bytes() for p in files} == before  # the source is untouched
+
+
+def test_a_package_in_the_way(small: Effort, tmp_path: Path, own_home: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(matmul_onnx(depth=1))
+    request = Request(model=model, effort=small, runtimes=("onnxruntime",))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("kept")
+    for overwrite in (False, True):
+        with pytest.raises(PackageError) as refused:
+            place(request, tmp_path / "mine", overwrite=overwrite)
+        assert refused.value.hint
+    assert not own_home.exists(), "refused before anything is measured"
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "kept"
+    place(request, tmp_path / "out")
+    with pytest.raises(PackageError):
+        place(request, tmp_path / "out")
+    assert place(request, tmp_path / "out", overwrite=True).verified.ok
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "m.onnx", "mine", "out"]
+
+
+def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) -> None:
+    from gnomon.session.package import write_package
+    from gnomon.session.prove import verify
+
+    model = tmp_path / "m.onnx"
+    model.write_bytes(matmul_onnx(depth=1))
+    with open_lab(Request(model=model, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
+        reference(lab)
+        contender = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
+        folder = write_package(lab, contender, tmp_path / "p", overwrite=False)
+        other = matmul_onnx(depth=3)
+        (folder / "m.onnx").write_bytes(other)
+        verified = verify(lab, folder, contender)
+    assert not verified.ok
+    assert verified.failure is not None
+    assert verified.failure.kind == "wrong-output"
+
+
+def test_inputs_that_do_not_fit(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(matmul_onnx(depth=1))
+    request = Request(model=model, effort=small, runtimes=WHOLE)
+    for wrong in (
+        replace(request, feeds={"z": tmp_path / "x.npy"}),
+        replace(request, feeds={"x": tmp_path / "absent.npy"}),
+        replace(request, shapes={"z": (1, 8)}),
+        replace(request, runtimes=("onert",)),
+    ):
+        with pytest.raises(UsageError) as refused:
+            profile(wrong)
+        assert refused.value.hint
+    np.save(tmp_path / "x.npy", np.ones((1, 8), np.float32))
+    found = profile(replace(request, feeds={"x": tmp_path / "x.npy"}))
+    assert len(found.columns) == 2

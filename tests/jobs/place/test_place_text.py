@@ -1,0 +1,207 @@
+"""The terminal report: a golden text, any width, and no control character of a model's names."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import placement, profiled
+
+from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.jobs.place.report import place_report, profile_report
+from gnomon.report.page import Page
+
+GOLDEN = Path(__file__).parents[2] / "report" / "data" / "place.txt"
+
+
+def place_text(document: dict[str, Any], width: int) -> str:
+    file = io.StringIO()
+    place_report(document, Page(file, width=width))
+    return file.getvalue()
+
+
+def profile_text(width: int) -> str:
+    file = io.StringIO()
+    profile_report(profile_document(profiled(), Path("record.sqlite")), Page(file, width=width))
+    return file.getvalue()
+
+
+def document(**how: Any) -> dict[str, Any]:
+    return place_document(placement(**how), Path("record.sqlite"))
+
+
+def test_the_report_is_the_golden_one() -> None:
+    assert place_text(document(), 80) == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_names_cannot_steer_the_terminal(width: int, clock: str) -> None:
+    for text in (place_text(document(clock=clock), width), profile_text(width)):
+        assert all(c == "\n" or c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_lines_fit_but_for_commands_and_paths(width: int) -> None:
+    for text in (place_text(document(), width), profile_text(width)):
+        long = [line for line in text.splitlines() if len(line) > width]
+        assert [line for line in long if not line.startswith("  run it")] == []
+
+
+def test_the_answer_comes_first() -> None:
+    assert place_text(document(), 80).startswith("Mix: the plan is faster.\n")
+    assert place_text(document(mixed=False), 80).startswith("Use onert:cpu: it alone is the fastest.\n")
+
+
+def test_a_package_that_failed_is_not_recommended() -> None:
+    found = document()
+    found["verified"] = {
+        "ok": False,
+        "moved": [],
+        "difference": None,
+        "failure": {
+            "stage": "load",
+            "kind": "crash",
+            "message": "ended by SIGSEGV",
+            "log_tail": "",
+            "transient": False,
+        },
+    }
+    text = place_text(found, 80)
+    assert "It failed: crash at load: ended by SIGSEGV" in text
+    assert "Do not deploy it" in text
+
+
+def test_operators_that_moved_are_named() -> None:
+    found = document()
+    found["verified"]["moved"] = [2, 3]
+    text = place_text(found, 80)
+    assert "2 of 4 operators ran where planned" in text
+    assert "Ran elsewhere: operators 2-3." in text
+
+
+def test_unknown_intervals_and_empty_parts_are_said() -> None:
+    found = document()
+    for contender in found["contenders"]:
+        for key in ("measured", "cpu"):
+            if contender[key]:
+                contender[key] |= {"low_s": None, "high_s": None}
+        contender |= {"unattributed_s": None}
+    found |= {"missing": [], "doubts": [], "solutions": {}}
+    text = place_text(found, 80)
+    assert "[unknown]" in text
+    assert "Doubts" not in text
+    assert "Left out" not in text
+
+
+def test_kernels_that_the_runtime_added_are_said() -> None:
+    text = profile_text(100)
+    assert "(no operator)" in text
+
+
+def rows_with(text: str, word: str) -> list[list[str]]:
+    """The cells of the table rows that hold a word."""
+    return [line.split() for line in text.splitlines() if word in line]
+
+
+def test_kernels_of_no_operator_are_rows_of_their_own() -> None:
+    found = document(mixed=False)
+    kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 50e-6}
+    for row in found["operators"]:
+        row["times_s"] = {"onert:cpu": row["times_s"]["cpu"], "other": None}
+    found["contenders"][0] |= {"kernels": [kernel], "assignment": ["onert:cpu"] * 4}
+    text = place_text(found, 100)
+    assert rows_with(text, "Reorder r") == [["Reorder", "r", "(no", "operator)", "-", "50.0", "us", "-"]]
+    assert "The 5 most expensive operators and kernels" in text
+
+
+def test_what_reports_no_operators_has_no_times_of_them() -> None:
+    found = document(mixed=False)
+    kernel = {"name": "whole graph", "operators": [0, 1, 2, 3], "backend": "reference", "time_s": 50e-6}
+    for row in found["operators"]:
+        row["times_s"] = {"onert:cpu": None, "other": row["times_s"]["cpu"]}
+    found["contenders"][0] |= {"kernels": [kernel], "assignment": ["onert:cpu"] * 4}
+    text = place_text(found, 100)
+    assert "No times of operators are reported by onert:cpu." in text
+    assert "whole graph" not in text
+    found["contenders"][0]["operators_s"] = [None] * 4
+    assert "most expensive" not in place_text(found, 100)
+
+
+def test_what_is_computed_with_another_operator_has_no_time_of_its_own() -> None:
+    found = document()
+    found["operators"][1]["times_s"]["ruy"] = None
+    found["operators"][1]["within"] = {"ruy": 0}
+    text = place_text(found, 100)
+    assert rows_with(text, "1 pool")[0][-2:] == ["with", "0"]
+    assert "with 3: in one kernel with operator 3" in " ".join(text.split())
+
+
+def test_time_beyond_the_call_is_overhead_and_never_negative() -> None:
+    found = document()
+    found["contenders"][1] |= {"unattributed_s": 0.0, "profiler_overhead_s": 6e-6}
+    text = place_text(found, 80)
+    assert rows_with(text, "onert:ruy (+cpu")[-1][-4:] == ["0", "s", "6.00", "us"]
+    assert "-6" not in text
+
+
+def test_a_profile_names_the_winner_with_its_interval() -> None:
+    assert profile_text(120).startswith(
+        "onert:cpu is fastest: 220 us of CPU time, 1.64 times as fast as onert:ruy [1.63, 1.64].\n"
+    )
+
+
+def test_a_profile_whose_columns_tie_names_no_winner() -> None:
+    found = profile_document(profiled(), Path("record.sqlite"))
+    slow = next(c for c in found["columns"] if c["against_fastest"])
+    slow |= {"level_s": 226e-6}
+    slow["against_fastest"] |= {"ratio": 1.03, "low": 0.97, "high": 1.09, "verdict": "tie"}
+
+    def text() -> str:
+        file = io.StringIO()
+        profile_report(found, Page(file, width=120))
+        return " ".join(file.getvalue().split())
+
+    said = "No clear winner by CPU time: onert:cpu (220 us) and onert:ruy (226 us) are within the noise, ratio 1.03"
+    assert text().startswith(f"{said} [0.970, 1.09].")
+    assert "3 processes, 60 samples each." in text()
+    assert (
+        "Not certain: whether onert:ruy is as fast as onert:cpu or faster. -> For certainty: --processes 10" in text()
+    )
+    slow["against_fastest"] |= {"low": 0.995, "high": 1.015, "ratio": 1.005}
+    assert "For certainty" not in text()  # they are equally fast, within 1.5 %
+    slow["against_fastest"] |= {"low": None, "high": math.inf, "ratio": 4.0}
+    assert text().startswith(
+        "No certain winner of so few processes: onert:cpu takes 220 us of CPU time, onert:ruy 4.00"
+    )
+    found["columns"].remove(slow)
+    assert text().startswith("onert:cpu takes 220 us of CPU time; nothing else ran.")
+
+
+def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
+    found = document()
+    warning = {"kind": "clocks-disagree", "message": "wall time names another winner", "hint": "Use --pin."}
+    found["doubts"] = [*found["doubts"], warning]
+    lines = place_text(found, 80).splitlines()
+    assert lines[2:4] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
+    assert sum("names another winner" in line for line in lines) == 1
+    assert "Doubts" in lines
+
+
+def test_the_report_says_how_to_get_certainty_where_a_tie_is_open() -> None:
+    found = document()
+    slow = next(c for c in found["contenders"] if c["label"].startswith("onert:ruy"))
+    slow["against_best"] |= {"ratio": 1.02, "low": 0.94, "high": 1.1, "verdict": "tie"}
+    text = " ".join(place_text(found, 120).split())
+    assert "3 processes, 60 samples each." in text
+    assert "is as fast as onert:cpu or faster. -> For certainty: --processes 10, or a quieter machine." in text
+    assert "For certainty" not in place_text(document(), 120)
+
+
+def test_a_package_for_another_device_is_to_be_copied_there() -> None:
+    assert "copy the package there" not in place_text({**document(), "device": "local"}, 80)
+    said = " ".join(place_text({**document(), "device": "board"}, 80).split())
+    assert "To run it on board, copy the package there first" in said

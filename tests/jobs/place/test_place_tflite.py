@@ -1,0 +1,96 @@
+"""Placement of TFLite models with LiteRT: whole, and cut into a chain. No times are judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.drivers.litertkit import tflite
+
+from gnomon.jobs.place.across import AcrossPlacer
+from gnomon.jobs.place.job import place
+from gnomon.measure.effort import Effort
+from gnomon.models.load import load
+from gnomon.session.contender import choose_clock, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
+
+pytestmark = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+
+Zoo = Callable[[str], Path]
+KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
+
+
+@pytest.mark.slow
+def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
+    model = tmp_path / "m.tflite"
+    model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
+    found = place(Request(model=model, effort=small, runtimes=("litert",)), tmp_path / "out")
+    assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == KERNELS
+    assert found.verified.ok, found.verified
+    assert all(row.ran_on == row.planned for row in found.rows)
+    for row in found.rows:
+        assert set(row.times_s) == KERNELS
+        assert row.times_s["litert[reference]"] is None  # it has no profiler
+        assert all((row.times_s[name] is None) == (name in row.within) for name in KERNELS - {"litert[reference]"})
+    assert [kernel.name for kernel in found.breakdowns["litert[reference]"].own] == ["whole graph"]
+    plan = json.loads((found.package / "plan.json").read_text())
+    (segment,) = plan["job"]["segments"]
+    assert (found.package / segment["model"]).read_bytes() == model.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_chain_of_tflite_segments_computes_what_the_whole_does(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
+    model = zoo_model("efficientnet-lite0.tflite")
+    with open_lab(Request(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
+        reference(lab)
+        targets = [t for t in lab.targets if t.configuration.name != "litert[reference]"]
+        placer = AcrossPlacer(lab, targets, tmp_path, most_blocks=3)
+        alive = profile_singles(lab, [placer.whole(target) for target in targets])
+        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
+        assert found.blocks is not None, found.why
+        assert found.solution is not None
+        count = found.blocks.count
+        chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)
+        measured = lab.runner.measure("test", [chain.candidate], small)[chain.key]
+        assert measured.ok, measured.failure
+        assert measured.fact("difference")["relative"] < 1e-3
+        planned = sorted(i for part in chain.parts for i in part.operators)
+        assert planned == list(range(62))
+        for segment in chain.candidate.job["segments"]:
+            assert segment["model"].endswith(".tflite")
+            assert load(segment["model"]).kind == "tflite"
+        told = [{row["backend"] for row in rows} for rows in measured.fact("where")]
+        assert told == [{("xnnpack", "builtin")[k % 2]} for k in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
+@pytest.mark.parametrize("shape", [None, (2, 4, 4, 8)], ids=["nothing given", "another batch"])
+def test_an_open_batch_is_measured_on_all_that_load_the_file(
+    small: Effort, tmp_path: Path, shape: tuple[int, ...] | None
+) -> None:
+    """Every Keras export leaves its batch open; OpenVINO reads TFLite too."""
+    model = tmp_path / "m.tflite"
+    model.write_bytes(tflite("conv", "floor_mod", "conv", signature=(-1, 4, 4, 8)))
+    shapes = {} if shape is None else {"input": shape}
+    found = place(Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes=shapes), tmp_path / "out")
+    singles = {p.contender.label: p for p in found.verdict.proved if p.contender.kind == "single"}
+    assert set(singles) == KERNELS | {"openvino"}
+    assert all(p.ok for p in singles.values()), [p.measured.failure for p in singles.values()]
+    assert found.verified.ok, found.verified
+    assert "reference kernels on the model's file, unmodified" in found.sensitivity.reference
+    assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ([] if shape else ["assumed-shape"])
+    assert all(row.times_s["openvino"] is not None or "openvino" in row.within for row in found.rows)
+    (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
+    assert tensor == (shape or (1, 4, 4, 8))
+
+
+def _job(package: Path) -> dict[str, Any]:
+    job: dict[str, Any] = json.loads((package / "plan.json").read_text())["job"]
+    return job

@@ -1,0 +1,107 @@
+"""Several numbers of threads in one job: a configuration of each, by wall time, also from the record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.livekit import matmul_onnx
+
+from gnomon.api import place as api
+from gnomon.core.graph import Graph
+from gnomon.errors import UsageError
+from gnomon.jobs.place.across import AcrossPlacer
+from gnomon.measure.campaign import Candidate
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.litert import LiteRt
+from gnomon.runtimes.onert import Onert
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.tunings import configurations
+from gnomon.session.contender import Contender
+from gnomon.session.targets import Target
+
+PROBES: list[tuple[Runtime, Probe]] = [
+    (OnnxRuntime(), Probe(version="1", backends=("CPUExecutionProvider",))),
+    (OpenVino(), Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})),
+    (Onert(), Probe(version="1", backends=("cpu", "ruy"))),
+    (LiteRt(), Probe(version="1", backends=("xnnpack", "builtin"))),
+]
+
+
+@pytest.mark.parametrize(("runtime", "probe"), PROBES)
+def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, probe: Probe) -> None:
+    wish = Wish(threads=4, environments=({"A": "1"},))
+    plain = configurations(runtime, probe, wish)
+    assert plain == runtime.configurations(probe, wish)
+    assert not any("threads" in c.name for c in plain)
+    swept = configurations(runtime, probe, Wish(threads=1, more_threads=(2, 4), environments=({"A": "1"},)))
+    assert len({c.name for c in swept}) == len(swept) == 3 * len(plain)
+    for number, c in enumerate(swept):
+        threads = (1, 2, 4)[number // len(plain)]
+        assert c.options["threads"] == threads
+        assert c.name.removesuffix("]").endswith(f"threads={threads}")
+    assert [c.options for c in swept[-len(plain) :]] == [c.options for c in plain]
+
+
+def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
+    wish = api.request_of("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
+    assert (wish.threads, wish.more_threads, wish.thread_counts) == (2, (1,), (2, 1))
+    for given in (2, [2]):
+        assert api.request_of("m.onnx", {"threads": given}).wish == Wish(threads=2)
+    assert api.request_of("m.onnx", {"threads": None}).wish == Wish()
+
+
+@pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])
+def test_what_is_no_number_of_threads_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError, match="threads is"):
+        api.request_of("m.onnx", {"threads": given}, sweeps=True)
+
+
+def test_jobs_that_take_one_number_say_so() -> None:
+    with pytest.raises(UsageError, match="several numbers of threads") as refused:
+        api.pareto("m.onnx", threads=[1, 2])
+    assert "--option threads=1,2" in refused.value.hint
+
+
+def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_path: Path) -> None:
+    graph = Graph(name="g", format="onnx", digest="d", operators=(), tensors=(), inputs=(), outputs=())
+    placed = PlacedModel(graph=graph, path="", inputs=(), outputs=())
+    model = Model(path=tmp_path, graph=graph, kind="onnx", package=None, size_bytes=0)
+    targets, wholes = [], []
+    for name, threads, predicted_s in (("a", 1, 3.0), ("b", 1, 4.0), ("a2", 2, 2.0), ("b2", 2, 5.0), ("c4", 4, 9.0)):
+        made = Configuration(runtime="r", name=name, backends=("r",), options={"threads": threads})
+        targets.append(
+            Target(runtime=OnnxRuntime(), configuration=made, support=Support(operators={}), placed=placed, model=model)
+        )
+        candidate = Candidate(key=name, job={})
+        wholes.append(
+            Contender(key=name, label=name, kind="single", parts=(), candidate=candidate, predicted_s=predicted_s)
+        )
+    lab: Any = None
+    placer = AcrossPlacer(lab, targets, tmp_path)
+    assert placer._of_equal_threads(range(5), wholes) == [2, 3]
+    assert placer._of_equal_threads([0, 1, 3, 4], wholes) == [0, 1]
+
+
+def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(matmul_onnx())
+    how: Any = {"runtimes": ["onnxruntime"], "processes": 1, "record": tmp_path / "r.sqlite", "budget_s": 1.0}
+    names = ["onnxruntime[threads=1]", "onnxruntime[threads=64]"]
+    found = api.place(model, out=tmp_path / "out", threads=[1, 64], **how)
+    assert [p.contender.label for p in found.verdict.proved] == names
+    assert found.clock == "wall"
+    [doubt] = [d for d in found.doubts if d.kind == "threads"]
+    assert doubt.message.startswith("64 threads were measured on ")
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    chosen = found.verdict.chosen.contender.label
+    assert plan["job"]["segments"][0]["options"]["threads"] == (1 if chosen == names[0] else 64)
+    again = api.place(model, out=tmp_path / "again", threads=[1, 64], measure=False, **how)
+    assert again.campaign == found.campaign
+    assert [p.contender.label for p in again.verdict.proved] == names
+    columns = api.profile(model, threads=[1, 2], **how).columns
+    assert [c.label for c in columns] == ["onnxruntime[threads=1]", "onnxruntime[threads=2]"]

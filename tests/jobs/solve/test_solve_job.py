@@ -1,0 +1,73 @@
+"""The job `solve`, from JSON to JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.core.solver.placement_problems import exhaustive, random_problem
+
+from gnomon.core.cost import CostModel, Objective
+from gnomon.core.space import Slot, Space, parse_decimal
+from gnomon.errors import InfeasibleError, UsageError
+from gnomon.formats.problem import write_problem
+from gnomon.jobs.solve.job import solve_problem
+
+PROBLEM: dict[str, Any] = {
+    "format": "gnomon-problem",
+    "version": 1,
+    "objectives": [{"name": "latency", "unit": "s"}, {"name": "memory", "unit": "byte"}],
+    "slots": [
+        {"name": "conv1", "choices": ["cpu", "gpu"], "cost": [[1.0, 1], [0.5, 1]]},
+        {"name": "conv2", "choices": ["cpu", "gpu"], "cost": [[1.0, 1], [0.5, 1]]},
+    ],
+    "pairs": [{"slots": [0, 1], "cost": [[[0, 0], [0.1, 0]], [[0.1, 0], [0, 0]]]}],
+    "charges": [{"choice": "gpu", "cost": [0.0, 300]}],
+}
+
+
+def test_report() -> None:
+    report = json.loads(solve_problem(json.dumps(PROBLEM), {"latency": 1.0}).to_json())
+    seconds = report.pop("seconds")
+    assert seconds > 0
+    assert report == {
+        "assignment": ["gpu", "gpu"],
+        "code": "3",
+        "cost": [1.0, 302.0],
+        "optimal": True,
+        "method": "elimination",
+        "bound": 1.0,
+        "width": 1,
+    }
+    both = solve_problem(json.dumps(PROBLEM).encode(), {"latency": 1.0, "memory": 1.0})
+    assert both.solution.choices == ("cpu", "cpu") and both.solution.bound == 4.0
+
+
+@pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])
+def test_weights_that_cannot_be_meant(weights: dict[str, float] | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        solve_problem(json.dumps(PROBLEM), weights)
+    if not weights:
+        assert "latency, memory" in caught.value.message
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_objective_needs_no_weight(seed: int) -> None:
+    model = random_problem(seed)
+    best = exhaustive(model, {"o0": 1.0})
+    if best == np.inf:
+        with pytest.raises(InfeasibleError):
+            solve_problem(write_problem(model))
+    else:
+        report = json.loads(solve_problem(write_problem(model)).to_json())
+        assert report["bound"] == pytest.approx(best, abs=1e-9) and report["cost"] == [report["bound"]]
+
+
+def test_code_of_thousands_of_digits() -> None:
+    slots = tuple(Slot(f"s{i}", tuple("abcdefgh")) for i in range(6000))
+    costs = tuple(np.roll(np.arange(8.0), i)[:, None] for i in range(6000))
+    report = json.loads(solve_problem(write_problem(CostModel(Space(slots), (Objective("t"),), costs))).to_json())
+    assert len(report["code"]) > 5000
+    assert Space(slots).names(Space(slots).decode(parse_decimal(report["code"]))) == tuple(report["assignment"])

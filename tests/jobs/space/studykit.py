@@ -1,0 +1,61 @@
+"""Studies, profile folders and rows of journals without any training or measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.jobs.space.spacekit import CONFIG
+
+from gnomon.jobs.space.folder import AccuracyRow, LatencyRow, ProfileFolder
+from gnomon.jobs.space.study import Network, Study, open_study
+
+SHAPE = (1, 8, 8)
+LAYERS = CONFIG.replace("cell_layout: [0, 1]", "cell_layout: [0, 1, 1]").replace(
+    "{C_in: 4, C_out: 8}]", "{C_in: 4, C_out: 8}, {C_in: 8, C_out: 8}]"
+)
+"""The second cell group has two layers."""
+
+
+def study(text: str = CONFIG, **options: Any) -> Study:
+    """The study of a config for images of one channel, 8x8."""
+    return open_study(text, SHAPE, **options)
+
+
+def made(path: Path, one: Study, *, blocks: tuple[str, ...] = ()) -> ProfileFolder:
+    """A profile of a study, as the job asks for it, open."""
+    data = {"name": "npz:images.npz", "digest": "0" * 64}
+    return ProfileFolder(path, {**one.question(), "blocks": list(blocks), "data": data}, one.text)
+
+
+def trained(network: Network, validation: float | None, **changes: Any) -> AccuracyRow:
+    """The row of a training."""
+    own: dict[str, Any] = {"method": "fair", "stage": "whole", "seed": 0, "epochs": 2, "images": 400, **changes}
+    key = f"{own['method']}/{own['stage']}/{own['epochs']}/{own['seed']}/{network.id}"
+    known = {"key": key, "network": network.id, "primitives": network.primitives, "validation": validation}
+    return AccuracyRow(**{**known, **own})
+
+
+def timed(network: Network, call_s: float | None, toolchain: str = "onnxruntime", **changes: Any) -> LatencyRow:
+    """The row of a measurement, known to 1 %."""
+    ends = {} if call_s is None else {"low_s": call_s * 0.99, "high_s": call_s * 1.01, "processes": 6}
+    key = f"{toolchain}/0/{network.id}"
+    own = {"key": key, "network": network.id, "primitives": network.primitives, "toolchain": toolchain}
+    return LatencyRow(**{**own, "call_s": call_s, **ends, **changes})
+
+
+def synthetic(
+    path: Path,
+    one: Study,
+    accuracy: Callable[[Network], float],
+    latency: Callable[[Network], float],
+    toolchain: str = "onnxruntime",
+) -> None:
+    """A profile whose single swaps have the accuracies and the latencies that these functions tell."""
+    folder = made(path, one)
+    for family in one.families.values():
+        for network in family.swaps():
+            folder.add(trained(network, accuracy(network)))
+            folder.add(timed(network, latency(network), toolchain))
+    folder.close()

@@ -1,0 +1,199 @@
+"""The pictures of search spaces: what they show, without colour too, the same bytes each time, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+
+from tests.jobs.space.space_kit import hostile, network, profile, published, selection, validation
+
+from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.jobs.space.look import looked_files
+from gnomon.jobs.space.picture import draw_pictures, selection_picture
+from gnomon.report.plot import SEVERAL, choice_of, pairs_of, points_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+NONE: dict[str, Any] = {"selection": None, "validation": None}
+ALL = {"selection": selection(), "validation": validation()}
+
+
+def words_in(path: Path) -> list[str]:
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))  # noqa: S314 our own file
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+
+
+def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
+    made = draw_pictures(profile(), ALL, tmp_path / "a" / "b")
+    names = ["accuracy-latency.ort.svg", "accuracy-latency.ort-int8.svg", "choice.svg", "distributions.svg"]
+    assert [Path(path).name for path in made] == [*names, "quantised.svg"]
+    told = " ".join(words_in(Path(made[0])))
+    assert "7 networks" in told
+    assert "latency by ort, ms" in told
+    assert "hollow: default or single swap" in told
+    assert "ring: all its primitives are kept" in told
+    assert "dotted: accuracy believed, not trained" in told
+    assert "reduced space: median 10.0 % [9.0, 10.5]" in words_in(Path(made[3]))
+    assert "0.500 times as long, the median; faster on 7 of 7" in words_in(Path(made[4]))
+
+
+def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
+    assert draw_pictures(profile(latency=[], accuracy=None), NONE, tmp_path) == []
+    made = draw_pictures(profile(), {"selection": None, "validation": validation(spaces=None)}, tmp_path)
+    assert [Path(path).stem.partition(".")[0] for path in made] == ["accuracy-latency"] * 2 + ["quantised"]
+    assert "ring: all its primitives are kept" not in words_in(Path(made[0]))
+    assert [Path(p).name for p in draw_pictures(profile(accuracy=None), NONE, tmp_path)] == ["quantised.svg"]
+
+
+def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (draw_pictures(profile(), ALL, tmp_path / name) for name in ("a", "b"))
+    assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
+    for name in ("a.png", "b.png"):
+        selection_picture(profile(), selection(), tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "inside"
+    for path in draw_pictures(hostile(), ALL, folder):
+        assert Path(path).parent == folder
+        assert all(word.isprintable() for word in words_in(Path(path)))
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_two_toolchains_with_like_names_have_two_pictures(tmp_path: Path) -> None:
+    document = profile()
+    document["latency"][0]["toolchain"], document["latency"][1]["toolchain"] = "a/b", "a:b"
+    made = [name for name in draw_pictures(document, NONE, tmp_path) if "accuracy" in name]
+    assert len(set(made)) == 2
+
+
+def test_points_know_what_they_are() -> None:
+    found = {one.name: one for one in points_of(profile(), profile()["latency"][0], selection())}
+    assert "Res_1_0" not in found  # it failed
+    assert found["VGG_0_0"].trained
+    assert not found["VGG_0_0"].single
+    assert found["VGG_0_0"].chosen
+    assert found["VGG_0_0"].latency is None
+    assert found["VGG_0_1"].single
+    assert not found["VGG_0_1"].trained
+    assert not found["VGG_0_1"].chosen
+    assert found["Res_0_1"].chosen
+    front = {name for name, one in found.items() if one.front}
+    brute = {
+        name
+        for name, one in found.items()
+        if not any(
+            other.latency_s <= one.latency_s and other.accuracy >= one.accuracy and other is not one
+            for other in found.values()
+        )
+    }
+    assert front == brute
+
+
+def test_no_interval_of_an_accuracy_leaves_0_to_1() -> None:
+    document = profile()
+    for one, accuracy in zip(document["accuracy"]["trained"], (0.999, 0.001, 0.5), strict=True):
+        one.update(accuracy=accuracy, error=0.4)
+    ends = [one.accuracies for one in points_of(document, document["latency"][0], None) if one.trained]
+    assert len(ends) == 3 and all(0 <= low <= high <= 1 for low, high in ends)
+
+
+def test_networks_of_several_families_are_drawn(tmp_path: Path) -> None:
+    document = profile()
+    mixed = {**network("Res", 0, 0, 1.2e-3), "id": "mixed", "primitives": ["VGGblock_0", "Resblock_1"]}
+    document["latency"][0]["networks"].append(mixed)
+    document["accuracy"]["trained"].append({"id": "mixed", "family": "", "accuracy": 0.97, "error": 0.01})
+    made = draw_pictures(document, ALL, tmp_path)
+    words = words_in(Path(made[0]))
+    assert SEVERAL in words
+    assert "mixed" in " ".join(words)
+
+
+def test_pairs_are_of_both_toolchains() -> None:
+    document = profile()
+    assert pairs_of(document, document["latency"][0]) == []
+    found = pairs_of(document, document["latency"][1])
+    assert len(found) == 7
+    assert all(one.quantised_s == pytest.approx(0.5 * one.plain_s) for one in found)
+
+
+def test_the_choice_shows_every_primitive_and_what_is_kept(tmp_path: Path) -> None:
+    rows = {one.name: one for one in choice_of(profile(), selection())}
+    assert rows["Resblock_1"].kept == (False, True)
+    assert rows["Resblock_1"].frequencies == (0.4, 0.05)
+    selection_picture(profile(), selection(), tmp_path / "c.svg")
+    words = words_in(tmp_path / "c.svg")
+    assert {"VGGblock_0", "VGGblock_1", "Resblock_0", "Resblock_1", "7x7", "95 %", "100 %"} <= set(words)
+
+
+def test_a_rule_without_frequencies_marks_what_is_kept_alone(tmp_path: Path) -> None:
+    selection_picture(profile(), published(), tmp_path / "c.svg")
+    words = words_in(tmp_path / "c.svg")
+    assert "framed: kept" in words
+    assert not [word for word in words if word.startswith("bar:")]
+
+
+def test_many_cell_groups_have_no_numbers(tmp_path: Path) -> None:
+    found = selection()
+    wide = selection(groups=found["groups"] * 10, primitives=found["primitives"] * 10)
+    selection_picture(profile(), wide, tmp_path / "c.svg")
+    assert "95 %" not in words_in(tmp_path / "c.svg")
+
+
+def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"c\.gif is no picture"):
+        selection_picture(profile(), selection(), tmp_path / "c.gif")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        draw_pictures(profile(), NONE, tmp_path / "file")
+    with pytest.raises(UsageError, match="cannot be written"):
+        selection_picture(profile(), selection(), tmp_path / "none" / "c.svg")
+
+
+def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("space_canvas", "space_choice_drawing", "space_drawing"):
+        monkeypatch.delitem(sys.modules, f"gnomon.report.{name}", raising=False)
+        monkeypatch.delattr(f"gnomon.report.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(RuntimeMissingError, match="matplotlib is not installed") as caught:
+        draw_pictures(profile(), NONE, tmp_path)
+    assert "matplotlib>=3.9" in caught.value.hint
+
+
+def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:
+    assert looked_files(tmp_path) == NONE
+    (tmp_path / "selection.json").write_text(json.dumps(selection()))
+    (tmp_path / "validation.json").write_text(json.dumps(validation()))
+    assert looked_files(tmp_path) == ALL
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("selection.json", "{", "no JSON"),
+        ("selection.json", "[]", "an object expected"),
+        ("selection.json", '{"groups": [1]}', r"\$\.groups"),
+        ("selection.json", json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),
+        ("selection.json", json.dumps(selection(share_kept=[1, 2])), r"\$\.share_kept"),
+        ("validation.json", '{"spaces": 3}', r"\$\.spaces"),
+        ("validation.json", '{"spaces": {"thresholds": [], "p_ahead": 1e400}}', r"\$\.spaces\.thresholds.*p_ahead"),
+        ("validation.json", '{"spaces": {"thresholds": [0.1], "full": [7], "reduced": [true]}}', "full.*reduced"),
+    ],
+)
+def test_damaged_files_are_told_with_all_that_is_wrong(tmp_path: Path, file: str, text: str, told: str) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ProblemError, match=told) as caught:
+        looked_files(tmp_path)
+    assert file in caught.value.message

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.space.spacekit import CONFIG, write_config, write_images
+
+from gnomon.api import space as api
+from gnomon.errors import UsageError
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
+from gnomon.jobs.space.folder import ACCURACY, read_accuracy, read_latency
+from gnomon.jobs.space.look import look
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def profile(folder: Path, out: Path, *, toolchains: tuple[str, ...] = (), method: str | None = "balanced") -> None:
+    api.profile_space(
+        write_config(folder),
+        out,
+        toolchains=toolchains,
+        space={"mixed": 3},
+        training={"data": write_images(folder), "method": method, "workers": 1},
+        record=folder / "record.sqlite",
+    )
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile with accuracies from balanced designs, and latencies of ONNX Runtime in float32 and int8."""
+    folder = tmp_path_factory.mktemp("profile")
+    profile(folder, folder / "out", toolchains=("onnxruntime", "onnxruntime-int8"))
+    return folder / "out"
+
+
+@pytest.mark.slow
+def test_every_single_swap_is_in_both_tables(profiled: Path) -> None:
+    names = {f"VGG_{a}_{b}" for a, b in ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))}
+    names |= {"Mobile_1_1", "Mobile_0_1", "Mobile_1_0"}
+    accuracies = read_accuracies((profiled / "accuracy_table.yaml").read_text())
+    latencies = read_latencies((profiled / "latency_table.yaml").read_text())
+    assert set(accuracies) == set(latencies) == names
+    assert all(0 <= value <= 1 for value in accuracies.values())
+    assert read_latencies((profiled / "latency_table.onnxruntime-int8.yaml").read_text()).keys() == names
+
+
+@pytest.mark.slow
+def test_trained_networks_have_weights_and_a_text(profiled: Path) -> None:
+    for row in read_accuracy(profiled):
+        if row.method == "balanced":
+            where = profiled / "checkpoints" / "balanced" / f"{row.stage}-{row.seed}"
+            assert (where / f"{row.network}.state_dict.pth").is_file()
+            assert "l0/" in (where / f"{row.network}.repr.txt").read_text()
+    assert list((profiled / "checkpoints" / "partial").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_int8_is_worth_is_measured(profiled: Path) -> None:
+    told = {one["toolchain"]: one for one in look(profiled)["latency"]}
+    compared = told["onnxruntime-int8"]["compared"]
+    assert compared["twin"] == "onnxruntime" and compared["networks"] >= 8 and compared["ratio"] > 0
+    assert compared["drop"] is not None and told["onnxruntime-int8"]["least_quantised"] >= 0.9
+    trained = {row.network for row in read_accuracy(profiled) if row.validation is not None}
+    rows = [row for row in read_latency(profiled) if row.toolchain == "onnxruntime"]
+    assert {row.network for row in rows if row.correct is not None} == {r.network for r in rows} & trained
+    by_network = {row.network: row.validation for row in read_accuracy(profiled) if row.validation and row.seed == 0}
+    same = [abs((row.correct or 0) - by_network[row.network]) for row in rows if row.network in by_network]
+    assert min(same) <= 0.05, "the measured file is the trained network"
+
+
+@pytest.mark.slow
+def test_asking_again_does_nothing_again(profiled: Path) -> None:
+    before = {path.name: path.read_bytes() for path in profiled.glob("*.jsonl")}
+    profile(profiled.parent, profiled, toolchains=("onnxruntime", "onnxruntime-int8"))
+    assert {path.name: path.read_bytes() for path in profiled.glob("*.jsonl")} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["pareto", "relative", "published"])
+def test_a_selection_is_a_config_that_can_be_searched(profiled: Path, rule: str, tmp_path: Path) -> None:
+    found = api.select_primitives(profiled, rule=rule, output=tmp_path / "output.yaml")  # type: ignore[arg-type]
+    text = (tmp_path / "output.yaml").read_text()
+    assert "# kept as it is" in text and "shared_primitives: null" in text
+    names = {f"VGGblock_{k}" for k in range(3)} | {f"Mobileblock_{k}" for k in range(2)}
+    assert len(found.groups) == 2 and all(set(group) <= names and group for group in found.groups)
+    document = found.document()
+    assert json.loads(json.dumps(document)) == document
+    assert int(document["networks_after"]) <= int(document["networks_before"])
+    if rule != "pareto":
+        assert found.family is not None
+    if found.lookup is not None:
+        assert len(found.lookup.read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) -> None:
+    api.select_primitives(profiled)
+    before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
+    before |= {row.network for row in read_latency(profiled)}
+    found = api.validate_selection(
+        profiled, networks=8, training={"epochs": 1, "workers": 1}, record=profiled.parent / "record.sqlite"
+    ).document()
+    after = {row.network for row in read_accuracy(profiled) if row.method == "validation"}
+    assert after and not after & before
+    assert found["latency"]["networks"] >= len(after) and found["latency"]["mean_error"] < 1
+    assert (profiled / "validation.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fair", "halving", "published"])
+def test_each_method_tells_accuracies(method: str, tmp_path: Path) -> None:
+    profile(tmp_path, tmp_path / "out", method=method)
+    accuracy = look(tmp_path / "out", method)["accuracy"]
+    assert accuracy is not None and not accuracy["failed"]
+    assert {one["family"] for one in accuracy["rankings"]} == {"VGG", "Mobile"}
+    assert [len(one["networks"]) for one in accuracy["rankings"]] == [5, 3]
+    if method == "published":
+        assert (tmp_path / "out" / "checkpoints" / "VGG_0_1.state_dict.pth").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [0, 2, 5])
+def test_a_kill_loses_at_most_one_network(lines: int, tmp_path: Path) -> None:
+    """Killed when so many networks are done: those are never trained again, and the tables end as they would have."""
+    source, config, out = write_images(tmp_path), write_config(tmp_path), tmp_path / "out"
+    command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "space", "profile", str(config)]
+    command += ["--profile-dir", str(out), "--data", source, "--no-latency", "--workers", "1", "--quiet", "--json"]
+    journal = out / ACCURACY
+    first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not journal.exists() or journal.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    kept = journal.read_bytes().rpartition(b"\n")[0]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert journal.read_bytes().startswith(kept), "what was done is not done again"
+    keys = [row.key for row in read_accuracy(out)]
+    assert len(keys) == len(set(keys))
+    whole = tmp_path / "whole"
+    profile(tmp_path, whole)
+    assert (out / "accuracy_table.yaml").read_bytes() == (whole / "accuracy_table.yaml").read_bytes()
+
+
+def test_a_folder_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
+    profile(tmp_path, tmp_path / "out", method=None)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="another question"):
+        api.profile_space(
+            write_config(tmp_path),
+            tmp_path / "out",
+            toolchains=(),
+            space={"families": ["VGG"]},
+            training={"data": write_images(tmp_path), "method": None},
+        )
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="no profile"):
+        profile(tmp_path, tmp_path / "out", method=None)
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
+
+
+def test_what_is_not_there_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    told: dict[str, dict[str, Any]] = {
+        "abacus": {"toolchains": ("abacus",)},
+        "prayer": {"training": {"method": "prayer"}},
+        "Elephant": {"space": {"families": ["Elephant"]}},
+    }
+    for word, wrong in told.items():
+        asked: dict[str, Any] = {"toolchains": (), "training": {"method": None}, **wrong}
+        asked["training"] = {"data": write_images(tmp_path), **asked["training"]}
+        with pytest.raises(UsageError, match=word):
+            api.profile_space(write_config(tmp_path), tmp_path / "out", **asked)
+    assert not (tmp_path / "out").exists()
+
+
+def test_selecting_from_nothing_says_what_to_do(tmp_path: Path) -> None:
+    profile(tmp_path, tmp_path / "out", method=None)
+    with pytest.raises(UsageError) as told:
+        api.select_primitives(tmp_path / "out")
+    assert "gnomon space profile" in told.value.hint
+    with pytest.raises(UsageError, match="nothing was selected"):
+        api.validate_selection(tmp_path / "out")
+
+
+def test_the_config_is_kept_as_it_was(tmp_path: Path) -> None:
+    profile(tmp_path, tmp_path / "out", method=None)
+    assert (tmp_path / "out" / "input.yaml").read_text() == CONFIG

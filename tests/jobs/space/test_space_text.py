@@ -1,0 +1,224 @@
+"""The reports of `gnomon space`: golden texts, any width, what is missing, and names that want to steer a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.space.space_kit import HOSTILE, hostile, network, profile, published, selection, validation
+
+from gnomon.jobs.space.report import (
+    primitives_report,
+    profile_report,
+    selection_report,
+    toolchains_report,
+    validation_report,
+)
+from gnomon.report.page import Page
+from gnomon.report.parts import listed, networks, part
+
+DATA = Path(__file__).parents[2] / "report" / "data"
+Report = Callable[[Mapping[str, Any], Page], None]
+REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
+    "profile": (profile_report, profile()),
+    "selection": (selection_report, selection()),
+    "published": (selection_report, published()),
+    "validation": (validation_report, validation()),
+}
+
+
+def text_of(report: Report, document: dict[str, Any], width: int = 80) -> str:
+    file = io.StringIO()
+    report(document, Page(file, width=width))
+    return file.getvalue()
+
+
+def words_of(report: Report, document: dict[str, Any]) -> str:
+    return " ".join(text_of(report, document).split())
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_report_is_the_golden_one(name: str) -> None:
+    assert text_of(*REPORTS[name]) == (DATA / f"space-{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_lines_fit_and_no_number_is_torn_from_its_unit(name: str, width: int) -> None:
+    lines = text_of(*REPORTS[name], width).splitlines()
+    assert [line for line in lines if len(line) > width] == []
+    assert [line for line in lines if line.strip().startswith(("%", "ms", "points"))] == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_names_cannot_steer_the_terminal(width: int) -> None:
+    strange = selection(
+        toolchain=HOSTILE, unlike_aw_nas=[HOSTILE], groups=[[HOSTILE]], meanings={HOSTILE: "\x1b[2J"}, why="\x07bell"
+    )
+    checked = validation(toolchain=HOSTILE)
+    pairs: list[tuple[Report, dict[str, Any]]] = [
+        (profile_report, hostile()),
+        (selection_report, strange),
+        (validation_report, checked),
+    ]
+    for report, document in pairs:
+        assert all(c == "\n" or c.isprintable() for c in text_of(report, document, width))
+
+
+def test_nothing_trained_and_nothing_measured_says_what_is_missing() -> None:
+    told = words_of(profile_report, profile(accuracy=None, latency=[]))
+    assert told.startswith("No network was trained. No latency was measured.")
+    assert "Accuracies are missing." in told
+    assert "Latencies are missing." in told
+    assert "gnomon space select" not in told
+
+
+def test_a_toolchain_that_measured_nothing_tells_why() -> None:
+    document = profile()
+    broken = {**document["latency"][0], "networks": [network("VGG", 1, 1, None, "no compiler")], "predictors": {}}
+    broken["failed"] = [{"network": "VGG_1_1", "reason": "no compiler"}]
+    told = words_of(profile_report, profile(latency=[broken]))
+    assert "Nothing could be measured by ort." in told
+    assert "0 of 1 networks were measured." in told
+    assert "1 network failed: no compiler." in told
+    assert "Latencies are missing." in told
+
+
+def test_one_family_and_an_unknown_noise() -> None:
+    document = profile()
+    document["families"].pop("VGG")
+    document["accuracy"].update(noise=None, rankings=document["accuracy"]["rankings"][1:], failed=[])
+    told = words_of(profile_report, document)
+    assert "1 family: Res with 2 primitives" in told
+    assert "no network was trained twice" in told
+    assert "mostly noise" not in told
+
+
+@pytest.mark.parametrize(
+    ("tau", "told"),
+    [
+        (0.95, "they agree closely"),
+        (0.65, "they agree in the main"),
+        (0.45, "the ends can be told apart"),
+        (0.25, "most of the order is noise"),
+        (-0.3, "the order is noise"),
+    ],
+)
+def test_how_far_a_ranking_repeats_itself_is_told_in_words(tau: float, told: str) -> None:
+    document = profile()
+    document["accuracy"]["rankings"][1]["repeatability"] = tau
+    words = words_of(profile_report, document)
+    assert f"tau {tau:.2f} is expected: {told}" in words
+    assert ("VGG and Res is mostly noise" in words) == (tau < 0.4)
+
+
+def test_long_rankings_show_the_best_the_default_and_the_worst() -> None:
+    document = profile()
+    ranking = document["accuracy"]["rankings"][1]
+    first = ranking["networks"][0]
+    ranking["networks"] = [{**first, "id": f"Res_{k}", "accuracy": 0.9 - 0.01 * k} for k in range(30)]
+    ranking["networks"][20]["primitives"] = ["Resblock_1", "Resblock_1"]
+    lines = text_of(profile_report, document).splitlines()
+    ranks = [line.split()[0] for line in lines if " Res_" in line and line.split()[0].isdigit()]
+    assert ranks == ["1", "2", "3", "4", "5", "6", "7", "8", "21", "30"]
+    assert sum(line.strip() == ".." for line in lines) == 2
+
+
+def test_a_quantised_toolchain_without_accuracies_says_so() -> None:
+    document = profile()
+    document["latency"][1]["compared"].update(drop=None, worst_drop=None)
+    assert "What quantising costs in accuracy was not measured." in words_of(profile_report, document)
+
+
+def test_notes_seconds_and_pictures_are_told() -> None:
+    told = words_of(profile_report, profile(notes=["no cutout"], seconds={"train": 61.0}, pictures=["d/choice.svg"]))
+    assert "no cutout." in told
+    assert "train 1 min 1 s" in told
+    assert "picture d/choice.svg" in told
+
+
+def test_a_kept_primitive_that_is_rarer_than_a_dropped_one_is_explained() -> None:
+    assert "2 of the 5 kept are on the front less often than a dropped one" in words_of(selection_report, selection())
+    document = selection()
+    for group in document["primitives"]:
+        for one in group:
+            one["frequency"] = 0.9 if one["stays"] else 0.1
+    assert "less often" not in words_of(selection_report, document)
+
+
+def test_no_line_ends_inside_of_an_item() -> None:
+    document = selection(groups=[["VGGblock_0"], ["VGGblock_0"]])
+    lines = text_of(selection_report, document, 40).splitlines()
+    at = lines.index(" dropped: VGGblock_1 (0 %),")
+    assert lines[at + 1] == " Resblock_0 (95 %), Resblock_1 (40 %)"
+
+
+@pytest.mark.parametrize(("least", "told"), [(1.0, "All convolutions"), (0.96, "At least 96 % of the convolutions")])
+def test_how_much_is_quantised_is_told_of_the_file(least: float, told: str) -> None:
+    document = profile()
+    document["latency"][1]["least_quantised"] = least
+    assert f"{told} of each network read and give 8-bit values in its file." in words_of(profile_report, document)
+
+
+def test_a_choice_that_aw_nas_reads_alike_has_no_warning() -> None:
+    told = words_of(selection_report, selection(unlike_aw_nas=[], numbering="aw_nas"))
+    assert "Each means the same block in aw_nas." in told
+
+
+def test_contenders_and_the_family_that_won() -> None:
+    rows = [{"family": "Res", "expected": 0.05, "measured": 0.04}, {"family": "VGG", "expected": 0.01, "measured": 0.0}]
+    told = words_of(selection_report, selection(family="Res", contenders=rows, why="it has the largest"))
+    assert "Why Res: it has the largest." in told
+    assert "Res 0.0500 0.0400" in told
+
+
+@pytest.mark.parametrize(
+    ("p_ahead", "p_value", "told"),
+    [
+        (0.001, 0.002, "The reduced space is better than the full one"),
+        (0.9, 0.01, "is not clearly ahead"),
+        (0.3, 0.4, "No difference"),
+    ],
+)
+def test_the_verdict_follows_the_test(p_ahead: float, p_value: float, told: str) -> None:
+    document = validation()
+    document["spaces"] = {**document["spaces"], "p_ahead": p_ahead, "p_value": p_value}
+    text = text_of(validation_report, document)
+    assert told in " ".join(text.split())
+    assert ("--networks N" in text) == (p_ahead >= 0.05)
+
+
+def test_a_validation_without_anything_says_so() -> None:
+    told = words_of(validation_report, validation(accuracy=None, latency=None, spaces=None))
+    assert told.startswith("Too few networks")
+    assert "No accuracies could be held against predictions" in told
+    assert "No latencies could be held against predictions" in told
+
+
+def test_primitives_and_toolchains_are_listed() -> None:
+    rows = [{"name": "VGGblock_0", "family": "VGG", "meaning": "1x1", "digest": "0123456789abcdef99"}]
+    told = words_of(primitives_report, {"numbering": "aw_nas", "primitives": rows})
+    assert "1 primitive in the numbering aw_nas." in told
+    assert "VGGblock_0 VGG 1x1 0123456789abcdef" in told
+    missing = [{"what": "no program", "hint": "install it"}]
+    tools = [
+        {"name": "ort", "measured_by": "onnxruntime", "missing": []},
+        {"name": "vitis", "measured_by": "http", "missing": missing},
+    ]
+    told = words_of(toolchains_report, {"toolchains": tools})
+    assert told.startswith("1 of 2 toolchains can be used here: ort.")
+    assert "- no program. -> install it" in told
+
+
+def test_counts_of_any_size() -> None:
+    assert networks("130321") == "130 321"
+    assert networks("12345678901234") == "1.23e13"
+    assert part("5", "625") == "0.8 %"
+    assert part("1", "1000000") == "0.0001 %"
+    assert part("1", "9" * 5000) == "-"
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed([str(k) for k in range(9)]) == "0, 1, 2, 3, 4 and 4 more"

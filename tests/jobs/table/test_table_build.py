@@ -1,0 +1,262 @@
+"""Tables that are really measured: of a few small units, on the runtimes that are there, on days good and bad."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.boardkit import python_with, running_board
+from tests.devices.shell.sshkit import missing
+from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, units_of
+
+from gnomon.errors import DeviceError, MeasurementError, ModelError
+from gnomon.jobs.table import job as table_build
+from gnomon.jobs.table.folder import ROWS, read_table, write_table
+from gnomon.jobs.table.job import Built, build_table
+from gnomon.runtimes.base import Wish
+from gnomon.session.baseline import placed_unit
+from gnomon.spaces.fuse import UNFUSED, rules
+from gnomon.spaces.latency_table import Table
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("table")
+
+
+@pytest.fixture(scope="module")
+def built(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
+        return build(home, home / "t")
+
+
+def copied(built: Built, path: Path, **changes: Any) -> Path:
+    write_table(replace(built.table, **changes), path)
+    return path
+
+
+def test_every_unit_has_a_row_with_all_that_was_seen(built: Built, home: Path) -> None:
+    table, units = built.table, units_of(home)
+    assert built.measured == len(units) == 6
+    assert {row.unit for row in table.rows} == set(units)
+    assert table.failed == ()
+    for row in table.rows:
+        assert row.status in ("ok", "unstable")
+        assert row.call_s is not None and row.low_s is not None and row.high_s is not None
+        assert 0 < row.low_s <= row.call_s <= row.high_s
+        assert len(row.samples) == 2 * row.processes  # two visits in each
+        assert (row.status == "ok") == (row.relative_half_width <= 0.03)
+        assert row.processes == 2  # one process tells no interval, so that none is left with it
+    manifest = table.manifest
+    assert 0 < manifest.overhead_s < max(row.call_s or 0 for row in table.rows)
+    assert manifest.anchor in {unit.id for unit in units}
+    assert len(manifest.anchor_calls_s) == 3
+    assert manifest.context["runtime"] == "onnxruntime"
+    assert manifest.context["options"]["threads"] == 1
+    assert manifest.rules == ()
+    assert manifest.evidence == ({"source": "the user"},)
+    document = built.document()
+    assert document["counts"]["failed"] == 0
+    assert [u["time_s"] for u in document["units"]] == sorted((u["time_s"] for u in document["units"]), reverse=True)
+
+
+def test_the_same_command_measures_nothing_twice(built: Built, home: Path) -> None:
+    before = (built.path / ROWS).read_bytes()
+    again = build(home, built.path)
+    assert again.measured == 0
+    assert (again.path / ROWS).read_bytes() == before
+    assert again.table == built.table
+
+
+def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
+    built: Built, home: Path, tmp_path: Path
+) -> None:
+    # As if the machine had been a thousand times as slow, which no noise explains: what is added is brought to that.
+    manifest = built.table.manifest
+    slow = replace(
+        manifest,
+        overhead_s=1000 * manifest.overhead_s,
+        anchor_calls_s=tuple(1000 * s for s in manifest.anchor_calls_s),
+    )
+    dearest = max(built.table.rows, key=lambda row: row.call_s or 0)
+    others = tuple(row for row in built.table.rows if row != dearest)
+    path = copied(built, tmp_path / "t", manifest=slow, rows=others)
+    found = build(home, path, record=tmp_path / "other.sqlite")
+    assert found.measured == 1
+    assert found.table.manifest == slow
+    row = found.table.row(dearest.unit)
+    assert row is not None and row.call_s is not None and dearest.call_s is not None
+    assert 300 < row.drift < 3000
+    assert row.call_s / dearest.call_s > 300
+
+
+def test_all_is_measured_anew_if_asked_for(built: Built, home: Path, tmp_path: Path) -> None:
+    path = copied(built, tmp_path / "t")
+    found = build(home, path, again=True)
+    assert found.measured == 6
+    assert {r.unit for r in found.table.rows} == {r.unit for r in built.table.rows}
+    newest = max(row.at_s for row in built.table.rows)
+    assert all(row.at_s > newest for row in found.table.rows)  # and not taken from the record
+    assert found.table.manifest == built.table.manifest
+
+
+def test_unlike_contexts_are_refused_before_anything_is_measured(
+    built: Built, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_gauge(*_: object) -> None:
+        raise AssertionError("it measures")
+
+    monkeypatch.setattr(table_build, "gauge_of", no_gauge)
+    unlike: list[tuple[dict[str, Any], str]] = [
+        ({"wish": Wish(threads=2)}, "options.threads: 1 and 2"),
+        ({"rules": rules(["Conv+Relu"])}, "fused chains: none and Conv+Relu"),
+        ({"effort": replace(QUICK, rounds=3)}, "protocol.rounds: 2 and 3"),
+    ]
+    for changes, told in unlike:
+        with pytest.raises(MeasurementError) as refused:
+            build(home, built.path, **changes)
+        assert told in refused.value.message
+        assert "--out" in refused.value.hint
+    assert read_table(built.path) == built.table
+
+
+def test_units_that_crash_or_are_refused_lose_nobody_else(home: Path, tmp_path: Path) -> None:
+    units = units_of(home)
+    by_chain = {unit.label: unit for unit in units}
+    fatal = next(unit for label, unit in by_chain.items() if label.startswith("Conv 5x5"))
+    refused = next(unit for label, unit in by_chain.items() if label.startswith("Linear"))
+    environment = spoilt(tmp_path, fatal=f"unit-{fatal.id}", refused=f"unit-{refused.id}")
+    found = build(home, tmp_path / "t", environment=environment)
+    failed = {row.unit: row.reason for row in found.table.failed}
+    assert set(failed) == {fatal, refused}
+    assert "SIGSEGV" in failed[fatal]
+    assert "no kernel" in failed[refused]
+    assert all(row.processes == 2 for row in found.table.rows if row.status != "failed")
+    assert len([row for row in found.table.rows if row.status != "failed"]) == 4
+    assert [c for c in found.complaints if "2 units failed" in c]
+    assert set(found.table.times_s) == set(units) - {fatal, refused}
+
+
+def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None:
+    environment = spoilt(tmp_path, refused="empty")
+    with pytest.raises(MeasurementError, match=r"does not run the empty graph.*no kernel") as refused:
+        build(home, tmp_path / "t", environment=environment)
+    assert refused.value.hint
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fails_none(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_pools(bench: Any, unit: Any, key: str) -> Any:
+        if unit.chain == "GlobalAveragePool" and key.startswith("unit-"):
+            raise ModelError("no converter for it", hint="None.")
+        return placed_unit(bench, unit, key)
+
+    monkeypatch.setattr(table_build, "placed_unit", no_pools)
+    found = build(home, tmp_path / "t")
+    assert [(row.unit.chain, row.reason) for row in found.table.failed] == [
+        ("GlobalAveragePool", "no converter for it")
+    ]
+
+    def leaves(bench: Any, unit: Any, key: str) -> Any:
+        raise DeviceError("the phone left", hint="Plug it in.", transient=True)
+
+    monkeypatch.setattr(table_build, "placed_unit", leaves)
+    with pytest.raises(DeviceError, match="the phone left"):
+        build(home, tmp_path / "u")
+    assert read_table(tmp_path / "u").rows == ()
+
+
+_BUILD = """
+import sys
+from pathlib import Path
+from dataclasses import replace
+from tests.jobs.table.table_kit import QUICK, build
+build(Path(sys.argv[1]), Path(sys.argv[2]), effort=replace(QUICK, together=3))
+"""
+
+
+def test_a_killed_build_is_completed_by_the_same_command(tmp_path: Path) -> None:
+    home, out = tmp_path, tmp_path / "t"
+    space_file(home)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BUILD, str(home), str(out)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        start_new_session=True,
+    )
+    rows = out / ROWS
+    deadline = time.monotonic() + 60
+    while not (rows.exists() and rows.read_bytes().count(b"\n") >= 2):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = read_table(out)
+    assert 2 <= len(before.rows) < 6
+    found = build(home, out, effort=replace(QUICK, together=3))
+    assert sorted(row.unit.id for row in found.table.rows) == sorted(unit.id for unit in units_of(home))
+    assert found.table.manifest == before.manifest
+    for row in before.rows:
+        kept = found.table.row(row.unit)
+        assert kept == row or (row.status == "unstable" and kept is not None and kept.processes > row.processes)
+
+
+def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) -> None:
+    found = build(home, tmp_path / "t", rules=None)
+    manifest = found.table.manifest
+    assert manifest.rules == ("Conv+Relu",)  # ONNX Runtime runs them as one
+    (conv,) = (e for e in manifest.evidence if e["chain"] == "Conv+Relu")
+    assert (conv["verdict"], conv["source"]) == ("fused", "graph")
+    assert conv["seen"] >= conv["fused"] >= 1
+    assert {row.unit.chain for row in found.table.rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
+    assert built_rules(found.table) == {"Conv+Relu"}
+    # The table's own chains hold when it is completed: nothing is traced again.
+    again = build(home, tmp_path / "t", rules=None)
+    assert again.measured == 0
+
+
+def built_rules(table: Table) -> set[str]:
+    return {row.unit.chain for row in table.rows if len(row.unit.layers) > 1}
+
+
+def test_times_tell_what_is_fused_where_there_is_no_trace(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.jobs.table.fusion._traced", lambda bench, nets: [])
+    found = build(home, tmp_path / "t", rules=None, effort=replace(QUICK, processes_least=2, processes_most=2))
+    assert found.table.manifest.evidence
+    assert {e["source"] for e in found.table.manifest.evidence} == {"times"}
+    chains = {e["chain"] for e in found.table.manifest.evidence}
+    assert "Conv+Relu" in chains
+    assert {e["verdict"] for e in found.table.manifest.evidence} <= {"fused", "not fused", "cannot tell"}
+
+
+def test_on_openvino(home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    found = build(home, tmp_path / "t", runtimes=("openvino",))
+    assert found.table.failed == ()
+    assert len(found.table.rows) == 6
+    assert found.table.manifest.context["runtime"] == "openvino"
+
+
+def test_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    if what := missing():
+        pytest.skip(what)
+    python = python_with(tmp_path / "python", ("numpy", "onnxruntime"))
+    with running_board(tmp_path_factory.mktemp("board")) as board:
+        device = replace(board, python=python).config()
+        found = build_table(asked(tmp_path, tmp_path / "t", device=device, rules=UNFUSED))
+        assert found.table.failed == ()
+        assert len(found.table.rows) == 6
+        assert board.clean()

@@ -1,0 +1,175 @@
+"""Tables of the replaced tool in and out: letter for letter, and what of hostile or incomplete files is left out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.spaces.test_latency_table import CONTEXT, failed, relu
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.snpe.table import (
+    NnablaTable,
+    SnpeTable,
+    read_snpe_csv,
+    write_nnabla_csv,
+    write_snpe_csv,
+    write_snpe_json,
+)
+from gnomon.jobs.table.exchange import export_table, import_table
+from gnomon.jobs.table.folder import read_table, write_table
+from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
+from gnomon.spaces.fuse import UNFUSED, rules
+from gnomon.spaces.latency_table import Manifest, Row, Table
+from gnomon.spaces.loading import load_space
+from gnomon.spaces.uid import unit_of_uid
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+SPACE = "mobilenetv2-cifar10"
+RELU = "ReLU6[][[1,32,16,16]]"
+TIMES = {"Layers Time": {"Min_Time": 30, "Avg_Time": 37, "Max_Time": 41}}
+
+
+def file_of(folder: Path, entries: dict[str, dict[str, dict[str, dict[str, int]]]], name: str = "t.csv") -> Path:
+    found = SnpeTable(entries=entries)
+    (folder / name).write_text(
+        write_snpe_json(found) if name.endswith("json") else write_snpe_csv(found), encoding="utf-8", newline=""
+    )
+    return folder / name
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_the_published_sample_goes_in_and_out_letter_for_letter(tmp_path: Path, ending: str) -> None:
+    source = tmp_path / f"in.{ending}"
+    published = (GOLDEN / "snpe-table.csv").read_bytes()
+    if ending == "csv":
+        source.write_bytes(published)
+    else:
+        source.write_text(write_snpe_json(read_snpe_csv(published)), encoding="utf-8")
+    source.with_suffix(".meta").write_bytes((GOLDEN / "snpe-table.meta").read_bytes())
+    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    assert left_out == ()
+    (row,) = table.rows
+    assert row.call_s == pytest.approx(37e-6)  # what its layers took: not the 700 us of the isolated call
+    assert table.manifest.overhead_s == 0
+    assert table.manifest.context["runtime"] == "GPU"
+    files, lost = export_table(tmp_path / "t", tmp_path / f"out.{ending}")
+    assert lost == ()
+    assert files[0].read_bytes().replace(b"\r\n", b"\n") == source.read_bytes().replace(b"\r\n", b"\n")
+    told = files[1].read_bytes().replace(b"\r\n", b"\n").replace(b'"', b"")
+    assert told == (GOLDEN / "snpe-table.meta").read_bytes().replace(b"\r\n", b"\n").replace(b'"', b"")
+
+
+def test_all_modules_of_the_tools_own_space_keep_their_names(tmp_path: Path) -> None:
+    names = module_uids(load_space(SPACE).tables(UNFUSED).units)
+    source = file_of(tmp_path, {name: {"CPU": TIMES} for name in names})
+    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    assert (len(table.rows), left_out) == (126, ())
+    export_table(tmp_path / "t", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
+
+
+def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) -> None:
+    other = "ReLU6[][[1,64,16,16]]"
+    source = file_of(tmp_path, {RELU: {"CPU": TIMES, "DSP": TIMES}, other: {"CPU": TIMES}})
+    with pytest.raises(UsageError) as refused:
+        import_table(source, tmp_path / "t", space=SPACE)
+    assert "CPU, DSP" in refused.value.hint
+    with pytest.raises(UsageError, match="no runtime 'GPU'"):
+        import_table(source, tmp_path / "t", space=SPACE, runtime="GPU")
+    table, left_out = import_table(source, tmp_path / "t", space=SPACE, runtime="DSP")
+    assert [(row.unit, row.reason) for row in table.failed] == [(unit_of_uid(other), "the file has no DSP of it")]
+    assert set(table.times_s) == {unit_of_uid(RELU)}
+    assert len(left_out) == 1
+    files, lost = export_table(tmp_path / "t", tmp_path / "out.csv")
+    assert len(lost) == 1
+    assert "no DSP" in lost[0]
+    assert files[0].read_text().count("DSP") == 3
+
+
+def test_another_time_of_the_file_may_be_asked_for(tmp_path: Path) -> None:
+    whole = {"Total Inference Time": {"Min_Time": 600, "Avg_Time": 700, "Max_Time": 800}, **TIMES}
+    source = file_of(tmp_path, {RELU: {"CPU": whole}, "ReLU6[][[1,64,16,16]]": {"CPU": TIMES}})
+    table, _ = import_table(source, tmp_path / "t", space=SPACE, key="Total Inference Time")
+    assert table.times_s == {unit_of_uid(RELU): pytest.approx(700e-6)}
+    assert "no Total Inference Time" in table.failed[0].reason
+    with pytest.raises(UsageError) as refused:
+        import_table(source, tmp_path / "u", space=SPACE, key="Time")
+    assert "Layers Time" in refused.value.hint
+
+
+def test_what_names_no_unit_is_left_out_and_told(tmp_path: Path) -> None:
+    names = ["/home/someone/ReLU6[][[1,32,16,16]]", "Mystery[][[1,32,16,16]]", "x" * 300, "ReLU6[][[1,0,16,16]]"]
+    source = file_of(tmp_path, {name: {"CPU": TIMES} for name in (RELU, *names)}, "t.json")
+    table, left_out = import_table(source, tmp_path / "t", space=SPACE)
+    assert [row.unit for row in table.rows] == [unit_of_uid(RELU)]
+    assert len(left_out) == 4
+    assert any("slash" in told for told in left_out)
+    assert any("'Mystery' of a UID is not known" in told for told in left_out)
+    assert all(len(told) < 400 for told in left_out)
+
+
+def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
+    for name, text in (("a.csv", ""), ("b.csv", "nonsense\n"), ("c.json", "{}"), ("d.json", "[")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises((ProblemError, UsageError)) as refused:
+            import_table(tmp_path / name, tmp_path / "t", space=SPACE)
+        assert refused.value.hint
+        assert not (tmp_path / "t").exists()
+    strange = file_of(tmp_path, {"Mystery[][[1]]": {"CPU": TIMES}})
+    with pytest.raises(ProblemError, match="Mystery"):
+        import_table(strange, tmp_path / "t", space=SPACE)
+    with pytest.raises(UsageError, match="cannot be read"):
+        import_table(tmp_path / "none.csv", tmp_path / "t", space=SPACE)
+    with pytest.raises(UsageError, match="there already"):
+        import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path, space=SPACE)
+
+
+@pytest.mark.parametrize("unit", [RELU, "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"])
+def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, unit: str) -> None:
+    (tmp_path / "t.csv").write_text(write_nnabla_csv(NnablaTable(entries={unit: {"cpu:float": 1.5}})), newline="")
+    table, left_out = import_table(tmp_path / "t.csv", tmp_path / "t", space=SPACE)
+    assert left_out == ()
+    assert list(table.times_s.values()) == [pytest.approx(1.5e-3)]
+
+
+def own(folder: Path, *rows: Row) -> Path:
+    manifest = Manifest(space=SPACE, context=CONTEXT | {"runtime": "onnxruntime"}, clock="cpu", overhead_s=1e-6)
+    write_table(Table(manifest=manifest, rows=rows), folder / "own")
+    return folder / "own"
+
+
+def measured(width: int) -> Row:
+    samples = {"0/0": [10e-6, 12e-6], "1/0": [11e-6]}
+    return Row(unit=relu(width), status="ok", at_s=1.0, call_s=11e-6, low_s=10e-6, high_s=12e-6, samples=samples)
+
+
+def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(tmp_path: Path) -> None:
+    path = own(tmp_path, measured(8), failed(9))
+    (file, meta), lost = export_table(path, tmp_path / "out.json")
+    (found,) = json.loads(file.read_text()).values()
+    assert found["onnxruntime"]["Layers Time"] == {"Min_Time": 9.0, "Avg_Time": 10.0, "Max_Time": 11.0}
+    assert found["onnxruntime"]["Total Inference Time"] == {"Min_Time": 10.0, "Avg_Time": 11.0, "Max_Time": 12.0}
+    assert "ro.product.model:a" in meta.read_text()
+    assert len(lost) == 1
+    again, _ = import_table(file, tmp_path / "back", space=SPACE)
+    assert again.times_s[relu(8)] == pytest.approx(10e-6)
+    assert read_table(tmp_path / "back") == again
+
+
+def test_what_has_no_name_there_is_not_exported(tmp_path: Path) -> None:
+    units = load_space(SPACE).tables(rules(["Conv+BatchNormalization"])).units
+    fused = next(unit for unit in units if len(unit.layers) > 1)
+    path = own(tmp_path, replace(measured(8), unit=fused))
+    with pytest.raises(UsageError, match=r"Conv\+BatchNormalization.*no UID") as refused:
+        export_table(path, tmp_path / "out.csv")
+    assert "--fuse none" in refused.value.hint
+    with pytest.raises(UsageError, match=r"neither \.csv nor \.json"):
+        export_table(path, tmp_path / "out.txt")
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    with pytest.raises(UsageError, match="no unit of"):
+        export_table(own(nothing, failed(8)), tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()

@@ -1,0 +1,253 @@
+"""Tables on disk: what is written is read, a cut-off last line costs its unit alone, hostile files are refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
+
+from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
+from gnomon.jobs.table.folder import MANIFEST as MANIFEST_FILE
+from gnomon.jobs.table.folder import ROWS, TableFolder, is_table, read_table, write_table
+from gnomon.spaces.latency_table import Row, Table
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import Unit
+
+SECONDS = st.floats(1e-9, 1e3)
+UNITS = st.builds(
+    lambda width, kernel, channels: Unit(
+        layers=(layer("Conv", out_channels=channels, kernel=(kernel, 1)), layer("Relu6")), inputs=((1, width, 9, 9),)
+    ),
+    st.integers(1, 2000),
+    st.integers(1, 9),
+    st.integers(1, 2000),
+)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    unit, at_s = draw(UNITS), draw(st.floats(0, 4e9))
+    if draw(st.booleans()):
+        return Row(unit=unit, status="failed", at_s=at_s, reason=draw(st.text(min_size=1, max_size=400)))
+    low_s, call_s, high_s = sorted(draw(st.tuples(SECONDS, SECONDS, SECONDS)))
+    known = draw(st.booleans())
+    return Row(
+        unit=unit,
+        status=draw(st.sampled_from(("ok", "unstable"))),
+        at_s=at_s,
+        call_s=call_s,
+        low_s=low_s if known else None,
+        high_s=high_s if known else None,
+        drift=draw(st.floats(0.1, 10)),
+        processes=draw(st.integers(0, 99)),
+        samples=draw(st.dictionaries(st.from_regex("[0-9]/[0-9]", fullmatch=True), st.lists(SECONDS, max_size=3))),
+        reported=draw(st.dictionaries(st.text(max_size=9), SECONDS, max_size=2)),
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(found=st.lists(rows(), max_size=4), data=st.data())
+def test_what_is_written_is_read_and_any_cut_costs_the_last_row_alone(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Row], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "table"
+    whole = Table(manifest=MANIFEST, rows=tuple(found))
+    write_table(whole, path)
+    assert read_table(path) == whole
+    if not whole.rows:
+        return
+    lines = (path / ROWS).read_bytes().splitlines(keepends=True)
+    cut = data.draw(st.integers(0, len(lines[-1]) - 2))
+    (path / ROWS).write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
+    assert read_table(path).rows == whole.rows[:-1]
+    folder = TableFolder(path, MANIFEST)
+    folder.append(whole.rows[-1])
+    folder.close()
+    assert read_table(path) == whole
+
+
+def test_every_row_is_on_the_disk_when_it_is_acknowledged(tmp_path: Path) -> None:
+    folder = TableFolder(tmp_path / "deep" / "table", MANIFEST)
+    for width in (8, 9):
+        folder.append(row(width))
+        assert read_table(tmp_path / "deep" / "table").row(relu(width)) is not None
+    folder.close()
+
+
+def test_a_line_in_the_middle_that_was_cut_off_is_passed_over_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    write_table(table(row(8), row(9), row(10)), tmp_path / "t")
+    file = tmp_path / "t" / ROWS
+    lines = file.read_text().splitlines()
+    brace = lines[1].index("}") + 1  # the inner end of a layer, where half a line looks like a whole one
+    file.write_text("\n".join([lines[0], lines[1][:brace], lines[2]]) + "\n")
+    assert [r.unit for r in read_table(tmp_path / "t").rows] == [relu(8), relu(10)]
+    for damaged in (lines[1].replace(":", ";", 1), lines[1] + "}", "[]", "nonsense"):
+        file.write_text("\n".join([lines[0], damaged, lines[2]]) + "\n")
+        with pytest.raises(ProblemError, match="malformed"):
+            read_table(tmp_path / "t")
+
+
+def manifest_with(folder: Path, **changes: Any) -> Path:
+    write_table(table(row(8)), folder / "t")
+    known = json.loads((folder / "t" / MANIFEST_FILE).read_text())
+    (folder / "t" / MANIFEST_FILE).write_text(json.dumps({**known, **changes}))
+    return folder / "t"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": 2},
+        {"schema": None},
+        {"more": 1},
+        {"clock": "sun"},
+        {"space": 5},
+        {"overhead_s": -1},
+        {"overhead_s": "1"},
+        {"overhead_s": True},
+        {"overhead_s": 10**400},
+        {"overhead_s": float("nan")},
+        {"overhead_s": float("inf")},
+        {"rules": "Conv"},
+        {"rules": [5]},
+        {"evidence": 5},
+        {"evidence": [5]},
+        {"notes": [{}]},
+        {"anchor": 5},
+        {"anchor_calls_s": [0]},
+        {"anchor_calls_s": ["1"]},
+        {"created_at_s": "now"},
+        {"gnomon_version": 1},
+        {"context": []},
+        {"context": {"device": 5}},
+        {"context": {"options": [1]}},
+    ],
+    ids=str,
+)
+def test_hostile_manifests_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(ProblemError) as refused:
+        read_table(manifest_with(tmp_path, **changes))
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}", '{"schema": 1}', "\xff", '{"schema":1,"schema":1}', "[" * 9000])
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST_FILE).write_text(text, encoding="latin-1")
+    with pytest.raises(ProblemError):
+        read_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "0" * 12},
+        {"id": None},
+        {"unit": None},
+        {"unit": {"layers": [{"kind": "Nothing"}], "inputs": [[1]], "dtype": "float32", "layout": "NCHW"}},
+        {"unit": {"layers": [{"kind": ["Relu"]}], "inputs": [[1, 1, 1, 1]], "dtype": "float32", "layout": "NCHW"}},
+        {"unit": {"layers": [], "inputs": [], "dtype": "float32", "layout": "NCHW"}},
+        {"status": "fine"},
+        {"status": ["ok"]},
+        {"call_s": 0},
+        {"call_s": "1"},
+        {"call_s": float("nan")},
+        {"call_s": 10**400},
+        {"low_s": 1e9},
+        {"drift": 0},
+        {"drift": "1"},
+        {"at_s": None},
+        {"processes": 1.5},
+        {"processes": -1},
+        {"reason": 5},
+        {"samples": [1]},
+        {"samples": {"0/0": 1}},
+        {"samples": {"0/0": ["1"]}},
+        {"reported": {"x": "y"}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_hostile_rows_are_refused_with_their_line(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write_table(table(row(8), row(9)), tmp_path / "t")
+    file = tmp_path / "t" / ROWS
+    first, second = file.read_text().splitlines()
+    file.write_text(f"{first}\n{json.dumps({**json.loads(second), **changes})}\n")
+    with pytest.raises(ProblemError) as refused:
+        read_table(tmp_path / "t")
+    assert refused.value.hint
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = ("space", "context", "clock", "overhead_s", "rules", "evidence", "notes", "anchor", "anchor_calls_s")
+KEYS = (
+    "unit",
+    "id",
+    "status",
+    "at_s",
+    "call_s",
+    "low_s",
+    "high_s",
+    "drift",
+    "processes",
+    "samples",
+    "reported",
+    "reason",
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(key=st.sampled_from(KEYS), value=JSONS, manifest=st.booleans(), name=st.sampled_from(NAMES))
+def test_whatever_a_value_is_only_known_errors_come(
+    tmp_path_factory: pytest.TempPathFactory, key: str, value: Any, manifest: bool, name: str
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "table"
+    write_table(table(row(8)), path)
+    file = path / (MANIFEST_FILE if manifest else ROWS)
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, (name if manifest else key): value}) + "\n")
+    try:
+        read_table(path)
+    except GnomonError as error:
+        assert error.hint
+
+
+def test_places_that_cannot_hold_a_table(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no latency table"):
+        read_table(tmp_path)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "other").write_text("x")
+    for name in ("file", "full"):
+        with pytest.raises(UsageError) as refused:
+            TableFolder(tmp_path / name, MANIFEST)
+        assert "--out" in refused.value.hint
+        with pytest.raises(UsageError):
+            write_table(table(row(8)), tmp_path / name)
+    assert not is_table(tmp_path / "full")
+    with pytest.raises(RecordError):
+        TableFolder(tmp_path / "file" / "below", MANIFEST)
+    write_table(table(failed(8)), tmp_path / "t")
+    with pytest.raises(UsageError, match="there already"):
+        write_table(table(row(9)), tmp_path / "t")
+    assert read_table(tmp_path / "t").failed[0].reason == "refused"
+
+
+def test_the_manifest_of_an_older_table_without_an_anchor_is_read(tmp_path: Path) -> None:
+    write_table(table(row(8)), tmp_path / "t")
+    file = tmp_path / "t" / MANIFEST_FILE
+    known = json.loads(file.read_text())
+    few = {k: known[k] for k in ("schema", "space", "context", "clock", "overhead_s")}
+    file.write_text(json.dumps(few))
+    assert read_table(tmp_path / "t").manifest == replace(
+        MANIFEST, anchor="", anchor_calls_s=(), created_at_s=0.0, gnomon_version=""
+    )

@@ -1,0 +1,260 @@
+"""Tables by a tool that measures by itself, here a made-up one: what is measured, what is kept, and bad days."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.jobs.table.tool_kit import ABOUT, US, MadeUp, asked, tiny
+
+from gnomon.errors import DeviceError, MeasurementError, UsageError
+from gnomon.formats.snpe.meta import read_snpe_meta
+from gnomon.formats.snpe.table import SnpeTable, write_snpe_csv, write_snpe_json
+from gnomon.jobs.table.exchange import export_table, import_table
+from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.tool import build_with_tool, measure_nets_with_tool
+from gnomon.jobs.table.tool_bench import ToolOptions, level_of, options_document, tool_of, tool_options
+from gnomon.jobs.table.tool_fusion import layer_groups
+from gnomon.spaces import UNFUSED
+from gnomon.spaces.latency_table import Table, complaints
+from gnomon.spaces.uid import uid
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+QUICK = ToolOptions(runs=1, inputs=1, benches=3, anchor=2)
+UNITS = tiny().tables(UNFUSED).units
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
+    return tmp_path / "tiny.table"
+
+
+def times_us(table: Table) -> dict[str, float]:
+    return {row.unit.chain: round(table.times_s[row.unit] * 1e6, 3) for row in table.rows if row.status != "failed"}
+
+
+def test_each_unit_gets_a_row_of_separate_benches(out: Path) -> None:
+    tool = MadeUp()
+    built = build_with_tool(asked(out), tool, QUICK)
+    assert {row.unit for row in built.table.rows} == set(UNITS)
+    assert not complaints(built.table, UNITS)
+    for row in built.table.rows:
+        own = US[row.unit.chain]
+        assert (row.status, row.processes, row.drift) == ("ok", 3, 1.0)
+        assert row.call_s == pytest.approx(own * 1e-6)
+        # Three benches agree, and yet it is known no better than the tool's rounding lets it be.
+        assert row.relative_half_width == pytest.approx(0.5 / own, rel=1e-6)
+        assert row.reported["Layers Time/Avg_Time"] == own
+        assert row.reported["Total Inference Time/Min_Time"] == own + 600
+        assert all(len(values) == 1 for values in row.samples.values())
+    manifest = built.table.manifest
+    assert (manifest.overhead_s, manifest.clock) == (0.0, "wall")
+    assert manifest.context["backend"] == "GPU"
+    assert manifest.context["device"]["ro.product.model"] == "XQ-AS42"
+    assert manifest.context["version"] == "1.33.1.608"
+    assert {order.backends for order in tool.orders} == {("GPU",)}
+    # The anchor first, then a round of it for each two units.
+    assert len(tool.measured) == 3 + 3 * -(-len(UNITS) // 2) + 3 * len(UNITS)
+
+
+def test_a_build_that_is_killed_goes_on_with_what_it_lacks(out: Path) -> None:
+    tool = MadeUp()
+    tool.before = lambda number: stop() if number == 14 else None
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_with_tool(asked(out), tool, QUICK)
+    kept = read_table(out)
+    assert 0 < len(kept.rows) < len(UNITS)
+    again = MadeUp()
+    built = build_with_tool(asked(out), again, QUICK)
+    assert built.measured == len(UNITS) - len(kept.rows)
+    assert built.table.rows[: len(kept.rows)] == kept.rows
+    assert not complaints(built.table, UNITS)
+    assert build_with_tool(asked(out), again, QUICK).measured == 0
+    assert build_with_tool(asked(out, again=True), again, QUICK).measured == len(UNITS)
+
+
+def test_a_phone_that_leaves_and_returns_costs_no_bench_twice(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.session.request._FIRST_PAUSE_S", 0.0)
+    tool = MadeUp()
+    told: list[str] = []
+    left: list[int] = []
+
+    def leave(number: int) -> None:
+        if number == 12 and not left:
+            left.append(number)
+            raise DeviceError("the connection to adb://x was lost", hint="", transient=True)
+
+    tool.before = leave
+    built = build_with_tool(asked(out), tool, QUICK, tell=told.append)
+    assert any("is back" in sentence for sentence in told)
+    assert built.measured == len(UNITS)
+    assert not complaints(built.table, UNITS)
+    # The units once each, the anchor's level, its rounds, and two more: at the return, and in the round broken off.
+    assert len(tool.measured) <= 3 + 3 * -(-len(UNITS) // 2) + 3 * len(UNITS) + 2
+
+
+def test_a_converter_that_dies_on_one_unit_is_one_failed_row(out: Path) -> None:
+    tool = MadeUp(lambda operators: "snpe-onnx-to-dlc crashed with signal 11" if "Relu" in operators else "")
+    built = build_with_tool(asked(out), tool, QUICK)
+    assert {row.unit.chain for row in built.table.failed} == {"Relu"}
+    assert "crash while loading" in built.table.failed[0].reason
+    assert "signal 11" in built.table.failed[0].reason
+    assert tool.measured.count(["Relu"]) == 2, "tried as the anchor, then as a unit, and never again"
+    assert times_us(built.table) == {"Conv": 200.0, "BatchNormalization": 30.0}
+    with pytest.raises(MeasurementError, match="runs none of"):
+        build_with_tool(asked(out.with_name("none")), MadeUp(lambda operators: "the phone lacks it"), QUICK)
+    assert not out.with_name("none").exists()
+
+
+def test_what_breaks_for_all_is_no_failure_of_the_units(out: Path) -> None:
+    tool = MadeUp()
+    tool.bad = lambda operators: "no room on the phone" if len(tool.measured) > 14 else ""
+    with pytest.raises(MeasurementError, match=r"the anchor any more.*no room"):
+        build_with_tool(asked(out), tool, replace(QUICK, anchor=1))
+    kept = read_table(out)
+    assert len(kept.rows) >= 1
+    assert build_with_tool(asked(out), MadeUp(), QUICK).measured == len(UNITS) - len(kept.rows)
+
+
+def test_a_phone_that_slows_down_is_seen_by_the_anchor(out: Path) -> None:
+    steady = build_with_tool(asked(out), MadeUp(), QUICK).table
+    for begin, drifts in ((12, {1.0, 0.5}), (10, {0.5})):  # between two rounds, and within one
+        slowing = MadeUp()
+        slowing.speed = lambda number, begin=begin: 1.0 if number < begin else 2.0  # type: ignore[misc]
+        table = build_with_tool(asked(out.with_name(f"slow-{begin}")), slowing, QUICK).table
+        assert times_us(table) == pytest.approx(times_us(steady), rel=0.02)
+        assert {round(row.drift, 1) for row in table.rows} == drifts
+    again = MadeUp()
+    again.speed = lambda number: 2.0
+    resumed = build_with_tool(asked(out, again=True), again, QUICK).table
+    assert times_us(resumed) == pytest.approx(times_us(steady), rel=0.02), "the table's own anchor counts"
+
+
+def test_one_bench_has_no_interval(out: Path) -> None:
+    table = build_with_tool(asked(out), MadeUp(), replace(QUICK, benches=1)).table
+    assert {row.status for row in table.rows} == {"unstable"}
+    assert {(row.low_s, row.high_s) for row in table.rows} == {(None, None)}
+    assert any("of unknown precision" in told for told in complaints(table, UNITS))
+
+
+def test_benches_that_disagree_are_unstable(out: Path) -> None:
+    tool = MadeUp()
+    tool.speed = lambda number: (1.0, 1.3, 1.0, 1.15, 0.9)[number % 5]
+    rows = build_with_tool(asked(out), tool, QUICK).table.rows
+    assert {row.processes for row in rows if row.status == "unstable"} == {6}, "they had a second chance"
+    level = level_of([1e-4, 1.02e-4, 3e-4], 5e-7)
+    assert level.time_s == 1.02e-4, "a threefold outlier moves the middle of three little"
+    assert level.low_s is not None
+    assert level.low_s < 1e-4
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by names", "by times"])
+def test_what_the_converter_folds_is_found(out: Path, named: bool) -> None:
+    tool = MadeUp()
+    tool.named = named
+    table = build_with_tool(asked(out, fuse=None), tool, QUICK).table
+    assert table.manifest.rules == ("Conv+BatchNormalization",)
+    assert times_us(table) == {"Conv+BatchNormalization": 200.0, "Relu": 40.0}
+    sources = {one["source"] for one in table.manifest.evidence}
+    assert sources == {"layer names" if named else "times"}
+
+
+def test_names_that_do_not_tell_are_no_evidence() -> None:
+    net = tiny().net((0, 0))
+    names = [name for name, _, _ in net.layer_names()]
+    conv, norm, relu = names[:3]
+    listed = [f"layer_{k} (Name:{name} Type:x)" for k, name in enumerate(names) if "BatchNorm" not in name]
+    assert layer_groups(net, listed)[0] == [conv, norm]
+    assert [relu] in layer_groups(net, listed)
+    assert layer_groups(net, [text.replace(".", "_") for text in listed]) == layer_groups(net, listed)
+    assert layer_groups(net, listed[2:]) == [], "no layer has two convolutions"
+    by_last = [f"layer_{k} (Name:{name})" for k, name in enumerate(names) if "Conv" not in name]
+    assert layer_groups(net, by_last)[0] == [conv, norm]
+    assert layer_groups(net, ["layer_001 (Name:Conv_0 Type:convolutional)"]) == []
+    assert layer_groups(net, []) == []
+    assert layer_groups(net, [f"layer_1 (Name:{conv}7)", f"layer_2 (Name:1{relu})"]) == [], "longer names are others"
+
+
+def test_the_replaced_tools_files_are_written_letter_for_letter(out: Path, tmp_path: Path) -> None:
+    space = tmp_path / "space.py"
+    space.write_text("from tests.jobs.table.tool_kit import tiny\nspace = tiny()\n")
+    name = f"{space}:space"
+    table = build_with_tool(asked(out), MadeUp(), QUICK).table
+    told = SnpeTable(
+        entries={
+            uid(row.unit): {
+                "GPU": {
+                    "Total Inference Time": {"Min_Time": us + 600, "Avg_Time": us + 650, "Max_Time": 3000},
+                    "Layers Time": {"Min_Time": us - 1.0, "Avg_Time": float(us), "Max_Time": us + 5.0},
+                }
+            }
+            for row in table.rows
+            for us in [US[row.unit.chain]]
+        }
+    )
+    for ending, text in ((".csv", write_snpe_csv(told)), (".json", write_snpe_json(told))):
+        (file, meta), without = export_table(out, tmp_path / f"there{ending}", name)
+        assert not without
+        assert file.read_bytes() == text.encode()
+        assert read_snpe_meta(meta.read_bytes()).values == ABOUT
+        back, left_out = import_table(file, tmp_path / f"back{ending}", space=name)
+        assert not left_out
+        assert back.times_s == pytest.approx(table.times_s)
+        (again, _), _ = export_table(tmp_path / f"back{ending}", tmp_path / f"again{ending}", name)
+        assert again.read_bytes() == file.read_bytes()
+
+
+def test_whole_nets_are_measured_as_the_table_was(out: Path) -> None:
+    table = build_with_tool(asked(out, fuse=None), MadeUp(), replace(QUICK, settings={"perf_profile": "burst"})).table
+    tool = MadeUp()
+    tool.speed = lambda number: 2.0
+    request = asked(out).request
+    found = measure_nets_with_tool(request, tiny(), table, [(0, 0), (1, 0)], tool=tool)
+    assert [row.latency_s for row in found.rows] == pytest.approx([2 * 240e-6] * 2, rel=0.01)
+    assert not found.unlike
+    assert not found.failures
+    assert {(o.runs, o.settings["perf_profile"]) for o in tool.orders} == {(1, "burst")}
+    tool = MadeUp(lambda operators: "too large" if len(operators) > 3 else "")
+    with pytest.raises(MeasurementError, match=r"no net ran.*too large"):
+        measure_nets_with_tool(request, tiny(), table, [(0, 0)], tool=tool)
+    other = replace(table, manifest=replace(table.manifest, context={"runtime": "onnxruntime"}))
+    with pytest.raises(UsageError, match="not measured by madeup"):
+        measure_nets_with_tool(request, tiny(), other, [(0, 0)], tool=tool)
+
+
+def test_unlike_tables_stay_apart(out: Path) -> None:
+    build_with_tool(asked(out), MadeUp(), QUICK)
+    for options, told in (
+        (replace(QUICK, settings={"perf_profile": "burst"}), "protocol"),
+        (replace(QUICK, runs=7), "protocol"),
+    ):
+        with pytest.raises(MeasurementError, match=f"measured otherwise.*{told}"):
+            build_with_tool(asked(out), MadeUp(), options)
+    with pytest.raises(MeasurementError, match="backend: GPU and CPU"):
+        build_with_tool(asked(out, backends=("CPU",)), MadeUp(), QUICK)
+
+
+def test_options_are_checked_before_anything_starts(out: Path) -> None:
+    tool = MadeUp()
+    for backends, told in ((("CPU", "GPU"), "one backend of madeup, not of CPU, GPU"), (("NPU",), "no backend 'NPU'")):
+        with pytest.raises(UsageError, match=told):
+            build_with_tool(asked(out, backends=backends), tool, QUICK)
+    assert not tool.measured
+    said = {"runs": "20", "benches": "2", "perf_profile": "burst"}
+    assert tool_options(said) == ToolOptions(runs=20, benches=2, settings={"perf_profile": "burst"})
+    assert options_document(tool_options(said).document()) == {**said, "inputs": "10"}
+    for wrong in ({"runs": "0"}, {"runs": "many"}, {"timeout": "-1"}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            tool_options(wrong)
+    request = asked(out).request
+    assert tool_of(replace(request, runtimes=("onnxruntime",))) is None
+    assert tool_of(replace(request, runtimes=("snpe",))) is not None
+    with pytest.raises(UsageError, match="one runtime"):
+        tool_of(replace(request, runtimes=("snpe", "onnxruntime")))

@@ -1,0 +1,247 @@
+"""`gnomon exec`: a compiled network, or records compiled again, on any device; descriptions may be anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.jobs.tune.tunekit import QUICK, children, pooled, pooling, tiny_net  # noqa: F401
+from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+
+from gnomon.api import tune as api
+from gnomon.errors import DeviceError, GnomonError, MeasurementError, ProblemError, UsageError
+from gnomon.jobs.tune import execute as job
+from gnomon.jobs.tune.folder import companions
+from gnomon.jobs.tune.report import exec_report
+from gnomon.report.page import Page
+from gnomon.tuning.servers import RpcServers
+
+pytestmark = [needs_tvm, pytest.mark.timeout(200)]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, children: None) -> Iterator[dict[str, Any]]:  # noqa: F811
+    """A network tuned here for the plainest code of x86-64; the folder is `out`."""
+    out = tmp_path_factory.mktemp("tuned")
+    model = out / "tiny.onnx"
+    model.write_bytes(tiny_net())
+    with pooling() as patch:
+        patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
+        search = {"strategy": "replay-trace", "per_round": 2, "plateau": 0}
+        document = api.tune(model, trials=4, search=search, out=out, target="x86-64", **QUICK).document()
+    yield document | {"out": out}
+
+
+def copied(library: str | Path, folder: Path) -> Path:
+    """A library with all that is beside it, elsewhere."""
+    folder.mkdir(exist_ok=True)
+    for path in (Path(library), *companions(Path(library)).values()):
+        if path.exists():
+            shutil.copyfile(path, folder / path.name)
+    return folder / Path(library).name
+
+
+def report(document: dict[str, Any]) -> str:
+    file = io.StringIO()
+    exec_report(document, Page(file))
+    return " ".join(file.getvalue().split())
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Path) -> None:
+    found = api.execute(copied(tuned["library"], tmp_path / "other"), **QUICK | {"processes": 2})
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["failure"], found["device"]["key"]) == (None, "local")
+    assert found["max_error"] <= 1e-3
+    assert found["compared_with"].startswith("ONNX Runtime")
+    assert found["built_for"]["mcpu"] == "x86-64"
+    assert found["network"]["processes"] == 2
+    assert {row["name"] for row in found["layers"]} == {layer["name"] for layer in tuned["layers"]}
+    assert all(row["time"]["processes"] == 2 and row["failure"] is None for row in found["layers"])
+    assert found["layers_sum_s"] == pytest.approx(sum(r["time"]["median_s"] for r in found["layers"]))
+    assert "outputs equal" in report(found)
+    bare = api.execute(tuned["library"], layers=False, **QUICK)
+    assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_relative_path_is_of_this_folder(tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(tuned["library"]).parent.parent
+    monkeypatch.chdir(folder)
+    found = api.execute(Path(tuned["library"]).relative_to(folder), layers=False, **QUICK)
+    assert found["failure"] is None and found["network"]["median_s"] > 0
+
+
+def test_a_library_runs_on_another_device(tuned: dict[str, Any], rpc_servers: RpcServers) -> None:  # noqa: F811
+    tracker = rpc_servers.arrangement.tracker.address
+    found = api.execute(tuned["library"], tracker=tracker, key="narrow", **QUICK)
+    assert (found["failure"], found["device"]["key"]) == (None, "narrow")
+    assert found["max_error"] <= 1e-3
+    assert all(row["time"] for row in found["layers"])
+    with pytest.raises(DeviceError, match="narow"):
+        api.execute(tuned["library"], tracker=tracker, key="narow", wait_s=0.2)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_records_are_compiled_again_for_another_target(tuned: dict[str, Any]) -> None:
+    found = api.execute(tuned["records"], out=tuned["out"], target="native", layers=False, **QUICK)
+    assert found["failure"] is None
+    assert found["max_error"] <= 1e-3
+    assert found["built_for"]["mcpu"] != "x86-64"
+    assert found["source"] == tuned["records"]
+    assert Path(found["library"]).is_file()
+    # The network itself may be given where no copy was kept.
+    with pytest.raises(UsageError, match="records hold layers only"):
+        api.execute(tuned["records"], out=tuned["out"] / "none")
+    given_ = api.execute(
+        tuned["records"], model=tuned["out"] / "tiny.onnx", out=tuned["out"] / "none", layers=False, **QUICK
+    )
+    assert given_["failure"] is None
+
+
+@pytest.mark.usefixtures("pooled")
+def test_only_configurations_faster_than_none_are_compiled(tuned: dict[str, Any], tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in Path(tuned["records"]).read_text().splitlines()]
+    for line in lines:
+        if line.get("trial") == "untuned":
+            line["times_s"] = [1e-12]
+    path = tmp_path / "slow.json"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = api.execute(path, model=tuned["out"] / "tiny.onnx", out=tmp_path, layers=False, **QUICK)
+    assert json.loads((companions(Path(found["library"]))["description"]).read_text())["scheduled"] == 0
+
+
+@pytest.mark.usefixtures("pooled")
+def test_records_of_another_network_do_not_fit(tuned: dict[str, Any], tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    other.write_bytes(tiny_net(4))
+    path = tmp_path / "fast.json"
+    lines = [json.loads(line) for line in Path(tuned["records"]).read_text().splitlines()]
+    for line in lines:
+        if line.get("trial", "untuned") != "untuned" and line["times_s"]:
+            line["times_s"] = [1e-9]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UsageError, match="not the network that these records are of"):
+        api.execute(path, model=other, out=tmp_path, **QUICK)
+    lines[0]["model"]["sha256"] = ""  # records that do not say of which file they are
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(MeasurementError, match="cannot be compiled for local") as raised:
+        api.execute(path, model=other, out=tmp_path, **QUICK)
+    assert "another model" in raised.value.hint
+
+
+@pytest.mark.usefixtures("pooled")
+def test_code_that_is_none_and_code_of_another_processor_are_failures(tuned: dict[str, Any], tmp_path: Path) -> None:
+    library = copied(tuned["library"], tmp_path)
+    code = bytearray(library.read_bytes())
+    code[18:20] = (183).to_bytes(2, "little")  # the ELF header says: AArch64
+    for content in (bytes(code), b"", b"no library at all"):
+        library.write_bytes(content)
+        found = api.execute(library, layers=False, **QUICK)
+        assert found["network"] is None
+        assert found["failure"]["stage"] in ("run", "load")
+        assert found["failure"]["message"]
+        assert "failed" in report(found)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_outputs_that_are_wrong_are_told(tuned: dict[str, Any], tmp_path: Path) -> None:
+    library = copied(tuned["library"], tmp_path)
+    beside = companions(library)
+    shutil.copyfile(beside["inputs"], beside["outputs"])  # of another name, and other values
+    found = api.execute(library, layers=False, **QUICK)
+    assert found["failure"] is not None
+    beside["outputs"].unlink()
+    found = api.execute(library, layers=False, **QUICK)
+    assert (found["failure"], found["max_error"], found["compared_with"]) == (None, None, None)
+    assert "was not checked" in found["notes"][0]
+
+
+def test_what_is_missing_is_told_before_anything_is_run(tuned: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no") as none:
+        api.execute(tmp_path / "none.so")
+    assert "gnomon view" in none.value.hint
+    library = copied(tuned["library"], tmp_path)
+    beside = companions(library)
+    beside["inputs"].unlink()
+    with pytest.raises(UsageError, match="inputs") as inputs:
+        api.execute(library)
+    assert beside["inputs"].name in inputs.value.hint
+    beside["description"].unlink()
+    with pytest.raises(UsageError, match="nothing beside") as nothing:
+        api.execute(library)
+    assert beside["description"].name in nothing.value.hint
+    with pytest.raises(UsageError, match=r"none\.json"):
+        api.execute(tmp_path / "none.json")
+    (tmp_path / "image.json").write_text("{}")
+    with pytest.raises(ProblemError, match="no tuning records"):
+        api.execute(tmp_path / "image.json")
+    with pytest.raises(UsageError, match="processes"):
+        api.execute(library, processes=0)
+
+
+LAYER = {"name": "conv", "layer": "7", "weight": 1, "arguments": [["float32", [1, 2]]]}
+GOOD = {
+    "device": {"key": "phone", "target": {"kind": "llvm"}, "linker": ""},
+    "model": {"name": "net", "sha256": "", "dtype": "float32"},
+    "reference_by": None,
+    "layers": [LAYER],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"device": None}, "device"),
+        ({"device": {**GOOD["device"], "target": "ab"}}, "device.target"),  # type: ignore[dict-item]
+        ({"device": {**GOOD["device"], "key": "a\nb"}}, "device.key"),  # type: ignore[dict-item]
+        ({"model": {**GOOD["model"], "name": 5}}, "model.name"),  # type: ignore[dict-item]
+        ({"model": {**GOOD["model"], "dtype": "int8"}}, "int8"),  # type: ignore[dict-item]
+        ({"layers": None}, "layers"),
+        ({"layers": [None, 3]}, r"layers\[1\]"),
+        ({"layers": [{**LAYER, "name": ""}]}, "name"),
+        ({"layers": [LAYER, LAYER]}, "one name"),
+        ({"layers": [{**LAYER, "weight": 10**30}]}, "weight"),
+        ({"layers": [{**LAYER, "weight": "3"}]}, "weight"),
+        ({"layers": [{**LAYER, "arguments": []}]}, "arguments"),
+        ({"layers": [{**LAYER, "arguments": [["float32", [-1]]]}]}, "arguments"),
+        ({"reference_by": {"a": 1}}, "reference_by"),
+    ],
+)
+def test_a_description_from_anywhere_is_refused_in_words(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    library = tmp_path / "a.so"
+    beside = companions(library)
+    beside["inputs"].write_bytes(b"")
+    beside["description"].write_text(json.dumps(GOOD))
+    assert job._described(library).model.name == "net"
+    beside["description"].write_text(json.dumps(GOOD | change))
+    with pytest.raises(ProblemError, match=told):
+        job._described(library)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, *LAYER, "key"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.dictionaries(st.sampled_from(list(GOOD)), JSON, min_size=1))
+def test_any_description_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    library = tmp_path / "a.so"
+    companions(library)["inputs"].write_bytes(b"")
+    companions(library)["description"].write_text(json.dumps(GOOD | change))
+    try:
+        described = job._described(library)
+    except GnomonError as error:
+        assert error.hint
+        return
+    assert all(layer.name and layer.arguments for layer in described.layers)

@@ -1,0 +1,463 @@
+"""`gnomon tune` with real TVM, here and over RPC: what it writes, how it ends, and what is left when it is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.livekit import interrupt, nothing_left
+from tests.jobs.tune.tunekit import QUICK, children, layerless_net, one_core, pooled, pooling, tiny_net, trials_of  # noqa: F401
+from tests.tuning.tvmkit import needs_tvm, revive, rpc_servers  # noqa: F401
+
+from gnomon.api import tune as api
+from gnomon.core.overlay.records import UNTUNED
+from gnomon.devices.lease import lease, lease_folder
+from gnomon.errors import DeviceError, ModelError, RecordError, UsageError
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.tune import records as record_file
+from gnomon.jobs.tune.records import RecordFile
+from gnomon.jobs.tune.report import tune_report, view_report
+from gnomon.measure.progress import Progress
+from gnomon.report.page import Page
+from gnomon.tuning.servers import RpcServers
+
+pytestmark = [needs_tvm, pytest.mark.timeout(200)]
+
+COMMAND = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "tune"]
+REPLAY = {"strategy": "replay-trace", "per_round": 2}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.onnx"
+    path.write_bytes(tiny_net())
+    return path
+
+
+@pytest.fixture(scope="module")
+def first(model: Path, tmp_path_factory: pytest.TempPathFactory, children: None) -> dict[str, Any]:  # noqa: F811
+    """The network tuned here with the search that is the default; the folder is `out`."""
+    out = tmp_path_factory.mktemp("first")
+    with pooling() as patch:
+        patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
+        document = api.tune(model, trials=5, search={"per_round": 2}, out=out, **QUICK).document()
+    return document | {"out": out}
+
+
+def text_of(document: dict[str, Any]) -> str:
+    file = StringIO()
+    tune_report(document, Page(file))
+    return file.getvalue()
+
+
+def tune(model: Path, out: Path, trials: int = 4, **options: Any) -> dict[str, Any]:
+    search = REPLAY | options.pop("search", {})
+    return api.tune(model, trials=trials, search=search, out=out, **QUICK | options).document()
+
+
+def test_records_and_library_are_there_and_right(first: dict[str, Any], model: Path) -> None:
+    records = read_tuning_records(Path(first["records"]).read_bytes())
+    assert (records.device.key, records.model.name) == ("local", "tiny")
+    assert {layer.layer for layer in records.layers} == {layer["layer"] for layer in first["layers"]}
+    assert len(records.layers) == 2
+    assert all(layer.workload and layer.arguments for layer in records.layers)
+    assert len(trials_of(Path(first["records"]))) == 5
+    assert sum(trial.configuration == UNTUNED for trial in records.trials) == 2
+    assert all(trial.error is None or trial.error <= 1e-3 for trial in records.trials)
+    network = first["network"]
+    assert network["failure"] is None
+    assert network["max_error"] <= 1e-3
+    assert network["compared_with"].startswith("ONNX Runtime")
+    assert network["scheduled"] == sum(1 for layer in first["layers"] if (layer["speedup"] or 0) > 1)
+    library = Path(first["library"])
+    assert {path.name for path in library.parent.iterdir()} == {
+        *(f"local.tiny.float32{end}" for end in (".so", ".so.json", ".in.npz", ".out.npz", ".layers.so", ".untuned.so"))
+    }
+    (kept,) = (first["out"] / "models").iterdir()
+    assert kept.read_bytes() == model.read_bytes()
+
+
+def test_the_document_says_what_was_done(first: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(first | {"out": ""}, allow_nan=False))
+    assert first["trials"] == {"asked": 5, "measured": 5, "failed": 0, "before": 0}
+    assert first["stopped"] == "trials"
+    assert first["failures"] == []
+    assert sum(layer["trials"] for layer in first["layers"]) == 5
+    assert sum(layer["share"] for layer in first["layers"]) == pytest.approx(1)
+    for layer in first["layers"]:
+        if layer["best"] is not None:
+            assert layer["speedup"] == pytest.approx(layer["untuned"]["median_s"] / layer["best"]["median_s"])
+            assert len(layer["configuration"]) == 16
+    told = text_of(first)
+    assert "2 layers" in told and "5 of 5 trials" in told and "gnomon exec" in told
+
+
+def test_what_it_made_is_listed(first: dict[str, Any]) -> None:
+    found = api.tuned_files(first["out"])
+    assert [row["trials"] for row in found["records"]] == [7]
+    assert [(row["model"], row["device"]) for row in found["libraries"]] == [("tiny", "local")]
+    file = StringIO()
+    view_report(found, Page(file))
+    assert "1 compiled network" in file.getvalue()
+
+
+@pytest.mark.usefixtures("pooled")
+def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any], model: Path) -> None:
+    said: list[str] = []
+    path = Path(first["records"])
+    before = path.read_bytes()
+    api.tune(model, trials=5, search=REPLAY, out=first["out"], tell=said.append, **QUICK)
+    assert path.read_bytes() == before
+    assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
+    stages: list[Progress] = []
+    document = tune(model, first["out"], 7, watch=stages.append)
+    assert path.read_bytes().startswith(before)
+    lines = trials_of(path)
+    assert len(lines) == len({(line["layer"], line["trial"]) for line in lines}) == 7
+    assert document["trials"] == {"asked": 7, "measured": 7, "failed": 0, "before": 5}
+    assert next(one for one in stages if one.stage == "trials").total == 2  # what is left to do, not what there was
+
+
+@pytest.mark.usefixtures("pooled")
+def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(model: Path, tmp_path: Path) -> None:
+    whole = tune(model, tmp_path, 4, search={"plateau": 0, "per_round": 2})
+    names = [layer["name"] for layer in whole["layers"]]
+    tuned = {layer["name"] for layer in whole["layers"] if (layer["speedup"] or 0) > 1}
+    again = tune(model, tmp_path, 3, search={"layers": [names[0]]})
+    assert [layer["name"] for layer in again["layers"]] == [name for name in names if names[0] in name]
+    now = {layer["name"] for layer in again["layers"] if (layer["speedup"] or 0) > 1}
+    assert again["network"]["scheduled"] >= len(tuned | now)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_fewer_trials_than_layers_and_a_filter(model: Path, tmp_path: Path) -> None:
+    found = tune(model, tmp_path / "one", 1)
+    assert sorted(layer["trials"] for layer in found["layers"]) == [0, 1]
+    assert found["network"]["failure"] is None
+    assert "1 of 1 trial" in text_of(found)
+    with pytest.raises(UsageError, match="no layer's name holds 'softmax'") as raised:
+        tune(model, tmp_path / "one", 1, search={"layers": ["softmax"]})
+    assert "conv2d" in raised.value.hint
+    only = tune(model, tmp_path / "only", 2, search={"layers": "conv2d1"})
+    assert [(layer["name"], layer["trials"]) for layer in only["layers"]] == [("fused_conv2d1_add_relu", 2)]
+    assert only["network"]["functions"] == 2
+
+
+@pytest.mark.usefixtures("pooled")
+def test_the_budget_and_the_plateau_end_it(model: Path, tmp_path: Path) -> None:
+    found = tune(model, tmp_path, 1000, search={"budget_s": 0.001})
+    assert (found["stopped"], found["trials"]["measured"]) == ("budget", 0)
+    assert found["network"]["failure"] is None
+    assert {layer["stopped"] for layer in found["layers"]} == {"budget"}
+    found = tune(model, tmp_path, 60, search={"plateau": 1, "per_round": 2})
+    assert found["stopped"] == "plateau"
+    assert found["trials"]["measured"] < 60
+    assert {layer["stopped"] for layer in found["layers"]} == {"plateau"}
+
+
+@pytest.mark.usefixtures("pooled")
+def test_layers_whose_every_candidate_fails_end_and_the_network_is_compiled_untuned(
+    model: Path, tmp_path: Path
+) -> None:
+    """What links refuses the files of candidates."""
+    linker = tmp_path / "linker"
+    linker.write_text(
+        "#!/bin/sh\n"
+        'for word; do case "$word" in */untuned-*|*/libraries/*) ;; '
+        '*.so) echo "no such luck" >&2; exit 7;; esac; done\nexec g++ "$@"\n'
+    )
+    linker.chmod(linker.stat().st_mode | stat.S_IXUSR)
+    found = tune(model, tmp_path / "out", 40, linker=str(linker), search={"plateau": 1, "per_round": 2})
+    assert found["trials"]["failed"] == found["trials"]["measured"] > 0
+    assert found["stopped"] == "plateau"
+    assert found["network"]["failure"] is None
+    assert found["network"]["scheduled"] == 0
+    assert all(layer["best"] is None and layer["failed"] for layer in found["layers"])
+    assert found["failures"][0]["stage"] == "build"
+    assert "no such luck" in json.dumps(found["failures"])
+    assert "failed" in text_of(found)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_an_untuned_time_that_is_missing_is_measured_another_time(model: Path, tmp_path: Path) -> None:
+    linker = tmp_path / "linker"
+    linker.write_text("#!/bin/sh\nexit 7\n")
+    linker.chmod(0o700)
+    found = tune(model, tmp_path, 2, linker=str(linker))
+    assert (found["stopped"], found["trials"]["measured"], found["library"]) == ("failed", 0, None)
+    assert {layer["stopped"] for layer in found["layers"]} == {"failed"}
+    assert found["failures"][0]["stage"] == "build"
+    assert found["network"]["failure"]["stage"] == "compile"
+    assert text_of(found)
+    again = tune(model, tmp_path, 2)
+    assert all(layer["untuned"] is not None for layer in again["layers"])
+    assert again["trials"]["measured"] == 2
+
+
+@pytest.mark.usefixtures("pooled")
+def test_float16(model: Path, tmp_path: Path) -> None:
+    found = tune(model, tmp_path, 2, dtype="float16")
+    assert found["model"]["dtype"] == "float16"
+    assert found["network"]["failure"] is None
+    assert 0 < found["network"]["max_error"] <= 2e-2
+    assert Path(found["records"]).name == "local.tiny.float16.json"
+
+
+@pytest.mark.usefixtures("pooled")
+def test_open_shapes_are_told_and_can_be_given(tmp_path: Path) -> None:
+    path, out = tmp_path / "open.onnx", tmp_path / "out"
+    path.write_bytes(tiny_net(4, "n"))
+    with pytest.raises(ModelError, match="--shape x=") as raised:
+        tune(path, out)
+    assert raised.value.exit_code == 3
+    assert not (out / "records").exists() and not (out / "models").exists()
+    found = tune(path, out, 1, shapes={"x": (1, 3, 6, 6)})
+    assert found["network"]["failure"] is None
+    document = api.execute(found["records"], out=out, shapes={"x": (1, 3, 6, 6)}, layers=False, **QUICK)
+    assert document["max_error"] <= 1e-3
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_network_without_layers(tmp_path: Path) -> None:
+    path = tmp_path / "none.onnx"
+    path.write_bytes(layerless_net())
+    found = tune(path, tmp_path / "out")
+    assert (found["layers"], found["stopped"], found["trials"]["measured"]) == ([], "exhausted", 0)
+    assert found["network"]["failure"] is None
+    assert "nothing in this model can be tuned" in " ".join(text_of(found).split())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dtype": "int8"}, "int8"),
+        ({"trials": 0}, "trials"),
+        ({"search": {"per_round": 0}}, "per_round"),
+        ({"search": {"plateau": -1}}, "plateau"),
+        ({"search": {"strategy": "prayer"}}, "prayer"),
+        ({"search": {"budget_s": float("nan")}}, "budget"),
+        ({"search": {"patience": 3}}, "patience"),
+        ({"processes": 0}, "processes"),
+        ({"repeat": 0}, "repeat"),
+        ({"key": "phone"}, "behind a tracker"),
+        ({"target": "abacus"}, "abacus"),
+        ({"tracker": "nowhere:x"}, "port"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_made(
+    options: dict[str, Any], told: str, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=told) as raised:
+        tune(model, tmp_path / "out", **options)
+    assert raised.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="No such file"):
+        tune(tmp_path / "none.onnx", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("pooled")
+def test_two_at_once_into_one_file(
+    first: dict[str, Any], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is refused in words before it measures anything."""
+    monkeypatch.setattr(record_file, "_MOMENT_S", 0.1)
+    path = tmp_path / "records" / "local.tiny.float32.json"
+    path.parent.mkdir()
+    path.write_bytes(Path(first["records"]).read_bytes())
+    before = path.read_bytes()
+    with RecordFile(path, read_tuning_records(before)):
+        for fresh in (False, True):
+            with pytest.raises(RecordError, match="another gnomon writes"):
+                tune(model, tmp_path, 9, fresh=fresh)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.usefixtures("pooled")
+def test_this_machine_is_waited_for(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Waited(Exception):
+        pass
+
+    def tell(sentence: str) -> None:
+        said.append(sentence)
+        raise Waited
+
+    with lease(lease_folder(), "local"), pytest.raises(Waited):
+        tune(model, tmp_path, tell=tell)
+    assert "another gnomon" in said[0]
+
+
+# Ended by force
+
+
+def begin(model: Path, folder: Path, *options: str) -> subprocess.Popen[str]:
+    """The real command in a process of its own, with all that it makes below `folder`."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    quick = ("--processes", "1", "--repeat", "2", "--min-repeat-ms", "1", "--search", "replay-trace")
+    here = ("--threads", "1", "--target", "x86-64")
+    return subprocess.Popen(
+        [
+            *COMMAND,
+            str(model),
+            "--out",
+            str(folder / "out"),
+            *quick,
+            *here,
+            "--per-round",
+            "2",
+            "--json",
+            "--quiet",
+            *options,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder / "tmp"), "GNOMON_HOME": str(folder)},
+        preexec_fn=one_core,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [0, 3])
+def test_kill_9_leaves_nothing_behind_and_the_same_command_goes_on(
+    lines: int,
+    model: Path,
+    tmp_path: Path,
+    pooled: None,  # noqa: F811
+) -> None:
+    """Killed when so many trials are written (0: only the header)."""
+    path = tmp_path / "out" / "records" / "local.tiny.float32.json"
+    with begin(model, tmp_path, "--trials", "6") as gnomon:
+        while not path.exists() or not path.stat().st_size or len(trials_of(path)) < lines:
+            assert gnomon.poll() is None, gnomon.communicate()
+            time.sleep(0.01)
+        interrupt(gnomon, signal.SIGKILL)
+    assert nothing_left(tmp_path)
+    kept, before = path.read_bytes(), trials_of(path)
+    assert len(before) >= lines
+    found = tune(model, tmp_path / "out", 6, threads=1, target="x86-64")
+    after = trials_of(path)
+    assert path.read_bytes().startswith(kept.rpartition(b"\n")[0])
+    assert after[: len(before)] == before
+    assert set(Counter((line["layer"], line["trial"]) for line in after).values()) == {1}
+    assert found["trials"] == {"asked": 6, "measured": 6, "failed": 0, "before": len(before)}
+    assert found["network"]["failure"] is None
+
+
+@pytest.mark.usefixtures("pooled")
+def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], model: Path, tmp_path: Path) -> None:
+    """What a kill leaves is a beginning of the file."""
+    whole = Path(first["records"]).read_bytes()
+    path = tmp_path / "records" / "local.tiny.float32.json"
+    path.parent.mkdir(parents=True)
+    for share in (0.02, 0.97):
+        path.write_bytes(whole[: int(len(whole) * share)])
+        before = len(trials_of(path))
+        found = api.tune(model, trials=4, search=REPLAY, out=tmp_path, **QUICK).document()
+        assert found["trials"]["before"] == before
+        assert len(trials_of(path)) == max(4, before)
+
+
+# Over RPC
+
+
+def rpc(servers: RpcServers, key: str = "narrow") -> dict[str, Any]:
+    revive(servers)  # one that was killed in the middle of a message took its server along
+    target = next(d.setting.target for d in servers.arrangement.devices if d.setting.key == key)
+    return {"tracker": servers.arrangement.tracker.address, "key": key, "target": target}
+
+
+@pytest.mark.usefixtures("pooled")
+def test_over_rpc(model: Path, tmp_path: Path, rpc_servers: RpcServers) -> None:  # noqa: F811
+    found = tune(model, tmp_path, 2, **rpc(rpc_servers))
+    assert found["device"] | {"linker": ""} == {
+        "key": "narrow",
+        "target": {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1},
+        "threads": 0,
+        "linker": "",
+    }
+    assert found["network"]["failure"] is None
+    address = next(d.address for d in rpc_servers.arrangement.devices if d.setting.key == "narrow")
+    assert {line["server"] for line in trials_of(Path(found["records"]))} == {address}
+    assert found["notes"] == []
+
+
+def killer(servers: RpcServers, key: str, *, back: bool) -> tuple[Callable[[Progress], None], list[Any]]:
+    """A watch that kills a server after the first trial; it comes back a little later, or not."""
+    done: list[Any] = []
+
+    def watch(progress: Progress) -> None:
+        if progress.stage == "trials" and progress.done == 1 and not done:
+            place = [d.setting.key for d in servers.arrangement.devices].index(key)
+            os.killpg(servers.groups[1 + place], signal.SIGKILL)
+            thread = threading.Thread(target=revive, args=(servers,))
+            if back:
+                thread.start()
+            done.append(thread)
+
+    return watch, done
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_server_that_dies_and_comes_back_costs_a_moment(
+    model: Path,
+    tmp_path: Path,
+    rpc_servers: RpcServers,  # noqa: F811
+) -> None:
+    watch, done = killer(rpc_servers, "narrow", back=True)
+    found = tune(model, tmp_path, 4, watch=watch, **rpc(rpc_servers))
+    done[0].join()
+    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": 0}
+    assert found["network"]["failure"] is None
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_server_that_dies_for_good_is_an_error_and_what_was_measured_is_kept(
+    model: Path,
+    tmp_path: Path,
+    rpc_servers: RpcServers,  # noqa: F811
+) -> None:
+    watch, _ = killer(rpc_servers, "narrow", back=False)
+    try:
+        with pytest.raises(DeviceError) as raised:
+            tune(model, tmp_path, 4, watch=watch, wait_s=1.0, **rpc(rpc_servers))
+        assert raised.value.hint and "narrow" in raised.value.message
+    finally:
+        revive(rpc_servers)
+    assert len(trials_of(tmp_path / "records" / "narrow.tiny.float32.json")) >= 1
+
+
+def test_a_key_that_nobody_has_and_a_target_that_nobody_told(
+    model: Path,
+    tmp_path: Path,
+    rpc_servers: RpcServers,  # noqa: F811
+) -> None:
+    asked = rpc(rpc_servers)
+    with pytest.raises(DeviceError, match="has the key 'narow'") as raised:
+        tune(model, tmp_path / "out", wait_s=0.3, **asked | {"key": "narow"})
+    assert "narrow" in raised.value.hint
+    with pytest.raises(UsageError, match="what is to be compiled for 'narrow'") as missing:
+        tune(model, tmp_path / "out", **asked | {"target": None})
+    assert "--target" in missing.value.hint
+    with pytest.raises(UsageError, match="which device") as which:
+        tune(model, tmp_path / "out", **asked | {"key": None})
+    assert "narrow, wide" in which.value.hint
+    assert not (tmp_path / "out").exists()

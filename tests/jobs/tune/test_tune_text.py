@@ -1,0 +1,171 @@
+"""The reports of tuning, running and looking: golden texts, any width, what is missing, names that want to steer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report.tuning_kit import PHONE, Report, failure, network, ran, summary, text_of, tune, view, words_of
+
+from gnomon.jobs.tune.report import (
+    device_words,
+    exec_report,
+    like,
+    loss,
+    many,
+    metric,
+    outputs,
+    share_of,
+    target_words,
+    tune_report,
+    view_report,
+)
+
+REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
+    "tune": (tune_report, tune()),
+    "exec": (exec_report, ran()),
+    "view": (view_report, view()),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_huge_names_stay_short(name: str) -> None:
+    report, document = REPORTS[name]
+    long = {key: value for key, value in document.items() if key not in ("records", "libraries", "models")}
+    long = {**document, **_long({key: long[key] for key in ("model", "notes", "failures", "layers") if key in long})}
+    assert len(text_of(report, long)) < 20_000
+
+
+def _long(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _long(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_long(item) for item in value]
+    return value * 20_000 if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "mobile on phone: 0.601 ms tuned, 11.6 ms untuned (19.3 times [18.1, 20.2] as fast), outputs equal"),
+        (
+            {"untuned": summary(6.1e-4), "ratio": {"ratio": 1.015, "low": 0.97, "high": 1.06}},
+            "601 us tuned, 610 us untuned (1.01 times [0.970, 1.06] as fast: no difference is proved), outputs",
+        ),
+        (
+            {"untuned": summary(4.8e-4), "ratio": {"ratio": 0.8, "low": 0.75, "high": 0.85}},
+            "phone: tuning made it slower, 601 us tuned, 480 us untuned (1.25 times [1.18, 1.33] as long), outputs",
+        ),
+        ({"ratio": None}, "(19.3 times as fast, how surely is unknown)"),
+        ({"ratio": {"ratio": 19.3, "low": None, "high": None}}, "(19.3 times as fast, how surely is unknown)"),
+        ({"untuned": None, "ratio": None}, "mobile on phone: 601 us tuned, untuned not measured, outputs equal"),
+        ({"max_error": None}, "outputs not compared."),
+        ({"max_error": 0.0}, "outputs equal."),
+        ({"max_error": 0.31}, "but its outputs are off by up to 3.1e-01, more than rounding explains."),
+        ({"tuned": None}, "mobile on phone: 2 of 3 layers tuned; the whole network was not measured."),
+        ({"failure": failure("build", "hang", "took 20 s")}, "the tuned network failed, hang at build: took 20 s."),
+    ],
+)
+def test_the_answer_claims_no_more_than_was_measured(changes: dict[str, Any], told: str) -> None:
+    assert told in words_of(tune_report, tune(network=network(**changes)))
+
+
+def test_without_the_network_the_layers_are_added_up() -> None:
+    document = tune(network=None, library=None)
+    document["layers"] = document["layers"][:2]
+    told = words_of(tune_report, document)
+    assert "2 of 2 layers tuned; the whole network was not measured" in told
+    assert "(its layers take 0.653 ms together, 11.2 ms untuned)" in told  # 13 times 31 us and 250 us
+    assert "gnomon exec" not in told
+    assert "gnomon overlay collect 'my tunes/phone.mobile.float32.json'" in told
+
+
+def test_nothing_to_tune_is_no_table() -> None:
+    told = words_of(tune_report, tune(layers=[], failures=[], notes=[], network=None))
+    assert "nothing in this model can be tuned" in told
+    assert "Failed trials" not in told
+    assert "Notes" not in told
+
+
+def test_wrong_outputs_are_no_library_to_deploy() -> None:
+    assert "Do not deploy" in words_of(tune_report, tune(network=network(max_error=0.5)))
+    assert "Do not deploy" not in words_of(tune_report, tune())
+
+
+def test_many_layers_and_failures_are_cut() -> None:
+    layers = [{**tune()["layers"][1], "name": f"conv{k:03}", "share": 0.01} for k in range(100)]
+    failures = [failure("build", f"kind{k}", "x") | {"count": k} for k in range(1, 21)]
+    told = words_of(tune_report, tune(layers=layers, failures=failures))
+    assert "and 60 more layers with 60 % of the time: --json has all" in told
+    assert "20 times kind20 at build: x." in told
+    assert "and 78 more of 12 other kinds" in told
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    document = tune()
+    document["layers"] = [{**layer, "stopped": "trials", "failed": 0} for layer in document["layers"]]
+    told = text_of(tune_report, document, 120)
+    assert "ended by" not in told
+    assert "  failed\n" not in told
+
+
+def test_a_run_that_failed_says_so_first() -> None:
+    told = words_of(exec_report, ran(network=None, layers=[], failure=failure("run", "crash", "signal 11")))
+    assert told.startswith("mobile on phone failed, crash at run: signal 11.")
+    assert "Layers" not in told
+
+
+def test_a_run_without_a_time_and_without_a_target() -> None:
+    document = ran(network=None, compared_with=None, built_for=None, layers_sum_s=None, unaccounted_s=None)
+    told = words_of(exec_report, {**document, "device": {"key": "local", "target": {}, "threads": 0, "linker": ""}})
+    assert "the network was not measured." in told
+    assert "Device: local. Layers" in told
+    assert "compared with" not in told
+    assert "together" not in told
+
+
+def test_layers_that_are_slower_alone_are_told() -> None:
+    told = words_of(exec_report, ran(unaccounted_s=-1e-5))
+    assert "10.0 us (1.7 % of the network) more than the whole: each is slower alone." in told
+
+
+def test_an_empty_folder_says_what_to_do() -> None:
+    told = words_of(view_report, view(models=[], records=[], libraries=[]))
+    assert told.startswith("0 models, 0 record files and 0 compiled networks in tunes.")
+    assert "gnomon tune MODEL" in told
+
+
+def test_the_best_of_a_record_is_shown_where_it_is_known() -> None:
+    document = view()
+    assert " best " not in text_of(view_report, document)
+    document["records"][0]["best_s"] = 1.2e-3
+    assert "1.20 ms" in text_of(view_report, document)
+
+
+@given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))
+def test_times_side_by_side_share_a_unit_or_are_far_apart(first: float, second: float) -> None:
+    units = {like(first, second).rpartition(" ")[2], like(second, first).rpartition(" ")[2]}
+    assert len(units) == 1 or max(first, second) > 999 * min(first, second)
+
+
+@given(st.floats(0, 1e6))
+def test_losses_and_metrics_are_short(value: float) -> None:
+    assert len(loss(value)) <= 13
+    assert len(metric(value)) <= 7
+    assert len(share_of(min(value, 1.0))) <= 6
+
+
+def test_words() -> None:
+    assert (loss(0.0), loss(0.012), loss(2.3), loss(10.4), loss(None)) == ("0.0 %", "1.2 %", "230 %", "11.4 times", "-")
+    assert (metric(0.0), metric(1e-5), metric(3.14159), metric(27.13), metric(None)) == (
+        *("0.000", "<0.001", "3.142", "27.1", "-"),
+    )
+    assert (many(1, "process", "processes"), many(2, "process", "processes")) == ("1 process", "2 processes")
+    assert outputs(5e-3, "float16") == "outputs equal within 5.0e-03"
+    assert "off" in outputs(5e-3, "float32")
+    assert outputs(float("nan"), "float32") == "outputs not compared"
+    assert (target_words(None), target_words({"kind": "cuda", "arch": "sm_90", "model": "h"})) == ("", "cuda, sm_90")
+    assert device_words("key") == "key"
+    assert device_words(PHONE) == "phone (llvm, cortex-a72, 4 threads)"

@@ -1,0 +1,36 @@
+"""Which configuration of a runtime a bench takes: one, and no other than was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.session.bench import _configuration
+from gnomon.session.request import Request
+
+PROBE = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})
+
+
+def taken(**wish: object) -> str:
+    request = Request(model=Path(), wish=Wish(**wish))  # type: ignore[arg-type]
+    return _configuration(OpenVino(), PROBE, request).name
+
+
+def test_without_a_wish_it_is_the_plain_one() -> None:
+    assert taken() == "openvino"
+
+
+def test_one_environment_is_taken_and_several_are_refused() -> None:
+    assert taken(environments=({"A": "1"},)) == "openvino[A=1]"
+    with pytest.raises(UsageError, match=r"not of openvino\[A=1\], openvino\[A=2\]"):
+        taken(environments=({"A": "1"}, {"A": "2"}))
+
+
+def test_a_precision_that_is_not_there_is_refused() -> None:
+    assert taken(precisions=("bfloat16",)) == "openvino[bf16]"
+    with pytest.raises(UsageError, match="no such configuration"):
+        taken(precisions=("float16",))

@@ -1,0 +1,308 @@
+"""The decision: which contender is chosen, from what was measured of each. Made-up measurements, known answers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnomon.core.sample import Failure, Run, Samples
+from gnomon.errors import MeasurementError, PackageError
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Effort
+from gnomon.session.contender import Contender, Kind, fastest_of, level
+from gnomon.session.package import check_destination
+from gnomon.session.prove import judge_contenders, prove
+
+
+def contender(key: str, kind: Kind = "single") -> Contender:
+    return Contender(key=key, label=key, kind=kind, parts=(), candidate=Candidate(key=key, job={}))
+
+
+def measured(
+    key: str, wall_s: float, *, processes: int = 4, luck: float = 0.005, seed: int = 0, **more: Any
+) -> Measured:
+    """Runs of a contender of that time; each process has its luck, each call a little noise."""
+    rng = np.random.default_rng([seed, len(key), *map(ord, key)])
+    runs = []
+    for process in range(processes):
+        level = wall_s * float(np.exp(rng.normal(0, luck)))
+        for block in range(3):
+            wall = tuple(int(level * f * 1e9) for f in np.exp(rng.normal(0, 0.002, 9)))
+            runs.append(
+                Run(
+                    candidate=key,
+                    process=process,
+                    block=block,
+                    started_at_s=0.0,
+                    samples=Samples(wall_ns=wall, cpu_ns=wall),
+                )
+            )
+    return Measured(key=key, runs=tuple(runs), failure=None)
+
+
+def refused(key: str) -> Measured:
+    failure = Failure(stage="check", kind="wrong-output", transient=False, message="outputs differ")
+    return Measured(key=key, runs=(), failure=failure)
+
+
+FIELD = [contender("a"), contender("b"), contender("plan", "plan"), contender("greedy", "greedy")]
+
+
+def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
+    return {
+        "a": measured("a", 1.0, **more),
+        "b": measured("b", 1.4, **more),
+        "plan": measured("plan", plan, **more),
+        "greedy": measured("greedy", greedy, **more),
+    }
+
+
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+@pytest.mark.parametrize(
+    ("plan", "greedy", "chosen", "said"),
+    [
+        (0.7, 1.3, "plan", r"^Mix: plan is 1\.4\d times as fast as a alone\.$"),
+        (0.7, 0.6, "greedy", r"^Mix: greedy is 1\.6\d times"),
+        (
+            1.0,
+            1.3,
+            "a",
+            r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; what a mix gains is inside the noise\.$",
+        ),
+        (1.2, 1.3, "a", r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; a mix is slower\.$"),
+    ],
+)
+def test_the_fastest_that_is_surely_faster_is_chosen(
+    clock: Any, plan: float, greedy: float, chosen: str, said: str
+) -> None:
+    verdict = judge_contenders(FIELD, times(plan, greedy), clock)
+    assert verdict.best_single.contender.key == "a"
+    assert verdict.chosen.contender.key == chosen
+    assert re.search(said, verdict.reason), verdict.reason
+
+
+def test_the_plan_is_preferred_to_a_mix_that_is_not_surely_faster() -> None:
+    verdict = judge_contenders(FIELD, times(0.700, 0.699), "wall")
+    assert verdict.chosen.contender.key == "plan"
+
+
+def test_a_gain_inside_the_noise_is_no_gain() -> None:
+    verdict = judge_contenders(FIELD, times(0.97, luck=0.08), "wall")
+    assert verdict.chosen.contender.key in {"a", "b"}
+    assert verdict.chosen.contender.kind == "single"
+
+
+def test_equal_contenders_are_hardly_ever_mixed() -> None:
+    mixed = 0
+    for seed in range(200):
+        verdict = judge_contenders(FIELD[:3], times(1.0, luck=0.03, seed=seed), "wall")
+        mixed += verdict.chosen.contender.kind != "single"
+    assert mixed <= 12  # 5 % two-sided, of which half is the wrong side
+
+
+def test_one_process_cannot_tell_a_gain_from_its_luck() -> None:
+    verdict = judge_contenders(FIELD, times(0.7, processes=1), "wall")
+    assert verdict.chosen.contender.key == "a"
+    assert "one process" in verdict.reason
+
+
+def test_refused_contenders_are_never_chosen() -> None:
+    results = times(0.7, 0.6)
+    verdict = judge_contenders(FIELD, {**results, "plan": refused("plan"), "greedy": refused("greedy")}, "wall")
+    assert verdict.chosen.contender.key == "a"
+    assert "the plan, a mix, was refused (refused: outputs differ)" in verdict.reason
+    verdict = judge_contenders(FIELD, {**results, "a": refused("a")}, "wall")
+    assert verdict.best_single.contender.key == "b"
+    with pytest.raises(MeasurementError, match="no single backend is left"):
+        judge_contenders(FIELD, {**results, "a": refused("a"), "b": refused("b")}, "wall")
+
+
+def test_runtimes_inside_the_noise_are_told_so() -> None:
+    field = {"a": measured("a", 1.0, luck=0.05), "b": measured("b", 1.01, luck=0.05)}
+    verdict = judge_contenders(FIELD[:2], field, "wall")
+    assert re.search(r"^Use [ab]: [ab] may be as fast \(ratio 1\.\d\d \[0\.\d\d, 1\.\d\d\]\)\.$", verdict.reason)
+    assert verdict.tied == (("b",) if verdict.chosen.contender.key == "a" else ("a",))
+
+
+def test_without_a_plan_a_mix_is_denied_only_if_one_was_thought_of() -> None:
+    field = {"a": measured("a", 1.0), "b": measured("b", 1.4)}
+    told = r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]"
+    assert re.search(told + r"\.$", judge_contenders(FIELD[:2], field, "wall").reason)
+    priced = judge_contenders(FIELD[:2], field, "wall", priced=True)
+    assert re.search(told + r"; by the profile a mix would not be faster\.$", priced.reason)
+    assert judge_contenders(FIELD[:1], field, "wall").reason == "Use a."
+
+
+def with_memory(found: Measured, mebibytes: int) -> Measured:
+    facts = {"peak_rss_bytes": mebibytes << 20}
+    return replace(found, runs=tuple(replace(run, facts=facts) for run in found.runs))
+
+
+@pytest.mark.parametrize(
+    ("memory", "converted", "chosen", "said"),
+    [
+        ((300, 200), (), "b", ", chosen for less memory."),
+        ((200, 300), (), "a", ", chosen for less memory."),
+        ((202, 200), (), "a", ")."),  # 1 % is no difference
+        ((200, 300), ("a",), "b", ", chosen for no conversion."),
+        ((300, 200), ("a",), "b", ", chosen for no conversion and less memory."),
+        ((300, 200), ("a", "b"), "b", ", chosen for less memory."),
+        ((200, 300), ("b",), "a", ", chosen for no conversion and less memory."),
+    ],
+)
+def test_a_tie_goes_to_no_conversion_and_less_memory(
+    memory: tuple[int, int], converted: tuple[str, ...], chosen: str, said: str
+) -> None:
+    """`a` is faster by 0.4 %, which is a tie."""
+    field = {"a": with_memory(measured("a", 1.0), memory[0]), "b": with_memory(measured("b", 1.004), memory[1])}
+    verdict = judge_contenders(FIELD[:2], field, "wall", converted=converted)
+    assert verdict.chosen is verdict.best_single
+    assert verdict.chosen.contender.key == chosen
+    assert "may be as fast" in verdict.reason
+    assert verdict.reason.endswith(said), verdict.reason
+
+
+def test_who_is_faster_by_more_than_a_tie_wins_whatever_memory_it_takes() -> None:
+    field = {"a": with_memory(measured("a", 1.0), 900), "b": with_memory(measured("b", 1.1), 90)}
+    assert judge_contenders(FIELD[:2], field, "wall", converted=("a",)).chosen.contender.key == "a"
+    # Inside the noise, but behind by too much to give it away: few processes tell hardly anything.
+    field = {"a": with_memory(measured("a", 1.0, luck=0.1), 900), "b": with_memory(measured("b", 1.2, luck=0.1), 90)}
+    verdict = judge_contenders(FIELD[:2], field, "wall")
+    assert verdict.tied == ("b",)
+    assert verdict.chosen.contender.key == "a"
+
+
+def test_a_mix_must_beat_the_fastest_not_the_one_of_least_memory() -> None:
+    """The plan is surely faster than `b`, which takes least memory, and not than `a`: neither it nor `b` is chosen."""
+    field = {
+        "a": with_memory(measured("a", 1.0, processes=6), 900),
+        "b": with_memory(measured("b", 1.012, processes=6), 90),
+        "plan": with_memory(measured("plan", 0.992, processes=6), 900),
+    }
+    verdict = judge_contenders(FIELD[:3], field, "wall")
+    assert verdict.chosen.contender.key == "a"
+    assert "inside the noise" in verdict.reason
+
+
+def by_cpu(found: Measured, factor: float, *, waits: int = 0) -> Measured:
+    """The same with this much CPU time over wall time."""
+    runs = [
+        replace(
+            run,
+            samples=replace(run.samples, cpu_ns=tuple(int(factor * w) for w in run.samples.wall_ns)),
+            facts={"waits": waits},
+        )
+        for run in found.runs
+        if run.samples is not None
+    ]
+    return replace(found, runs=tuple(runs))
+
+
+def test_where_the_clocks_name_different_winners_it_is_said() -> None:
+    """As a runtime that is bound to one core beside a neighbour: 48 us of CPU time, 169 us by the wall."""
+    field = {"a": by_cpu(measured("a", 169e-6), 48 / 169), "b": by_cpu(measured("b", 63e-6), 62 / 63)}
+    verdict = judge_contenders(FIELD[:2], field, "cpu")
+    assert verdict.chosen.contender.key == "a"
+    (warning,) = verdict.warnings
+    assert warning.kind == "clocks-disagree"
+    assert warning.message.startswith("wall time names another winner: by it b takes 0.37 times as long as a [0.3")
+    assert warning.hint
+    agreeing = {"a": by_cpu(measured("a", 48e-6), 1.0), "b": by_cpu(measured("b", 62e-6), 1.0)}
+    assert judge_contenders(FIELD[:2], agreeing, "cpu").warnings == ()
+
+
+def test_cpu_time_that_does_not_tell_contradicts_nobody() -> None:
+    field = {"a": by_cpu(measured("a", 1.0), 1.0), "b": by_cpu(measured("b", 1.4), 0.2, waits=100)}
+    assert judge_contenders(FIELD[:2], field, "wall").warnings == ()
+    field["b"] = by_cpu(measured("b", 1.4), 0.5)  # it is only interrupted
+    (warning,) = judge_contenders(FIELD[:2], field, "wall").warnings
+    assert warning.message.startswith("CPU time names another winner: by it b takes 0.7")
+
+
+def test_where_the_median_says_something_else_than_the_undisturbed_calls_it_is_said() -> None:
+    """The plan takes 0.98 times as long as `a` by the fastest fifth of calls, 0.69 times by the median."""
+
+    def slowed(found: Measured, factor: float) -> Measured:
+        def wall(values: tuple[int, ...]) -> tuple[int, ...]:
+            quick = len(values) // 3
+            return tuple(v if k < quick else int(factor * v) for k, v in enumerate(values))
+
+        runs = [
+            replace(run, samples=replace(run.samples, wall_ns=wall(run.samples.wall_ns)))
+            for run in found.runs
+            if run.samples is not None
+        ]
+        return replace(found, runs=tuple(runs))
+
+    field = {
+        "a": by_cpu(slowed(measured("a", 1.0, luck=0.02), 1.42), 0.0),
+        "plan": by_cpu(measured("plan", 0.98, luck=0.02), 0.0),
+    }
+    verdict = judge_contenders([FIELD[0], FIELD[2]], field, "wall")
+    (warning,) = verdict.warnings
+    assert warning.kind == "medians-disagree"
+    assert re.search(
+        r"^plan takes 0\.9\d times as long as a by the fastest 20 % .* but 0\.[67]\d times", warning.message
+    )
+    field["a"] = by_cpu(measured("a", 1.0, luck=0.02), 0.0)
+    assert judge_contenders([FIELD[0], FIELD[2]], field, "wall").warnings == ()
+
+
+def test_the_fastest_is_never_one_that_another_surely_beats() -> None:
+    """Levels are of each candidate alone; where the interleaved comparison is sure of the contrary, that counts."""
+    a, b = measured("a", 1.0, luck=0.0), measured("b", 1.0, luck=0.0)
+    drift = (1.0, 1.0, 3.0, 3.0)  # of a process, for both; `a` is 5 % slower wherever both were seen
+
+    def drifted(found: Measured, factor: float, kept: tuple[int, ...]) -> Measured:
+        runs = [
+            replace(
+                run, samples=Samples(wall_ns=tuple(int(factor * drift[run.process] * w) for w in samples), cpu_ns=())
+            )
+            for run in found.runs
+            if run.process in kept and run.samples is not None and (samples := run.samples.wall_ns)
+        ]
+        return replace(found, runs=tuple(runs))
+
+    field = {"a": drifted(a, 1.05, (0, 1, 2)), "b": drifted(b, 1.0, (0, 1, 2, 3))}
+    assert level(field["a"], "wall") < level(field["b"], "wall")
+    assert fastest_of(field, "wall") == "b"
+
+
+def test_only_gnomons_own_packages_are_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "plan.json").write_text("{}")
+    (folder / "gnomon-agent.pyz").write_bytes(b"")
+    with pytest.raises(PackageError):
+        check_destination(folder, overwrite=True)
+    (folder / "plan.json").write_text('{"format": "gnomon-plan"}')
+    check_destination(folder, overwrite=True)
+    with pytest.raises(PackageError):
+        check_destination(folder, overwrite=False)
+    check_destination(tmp_path / "new" / "deep", overwrite=False)
+
+
+def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
+    contenders = [contender("a"), contender("b"), contender("c"), contender("p", "plan")]
+    profile = {"a": measured("a", 1.0), "b": measured("b", 9.0), "c": measured("c", 2.0)}
+    asked: list[str] = []
+
+    def measure(stage: str, candidates: Any, effort: Effort) -> dict[str, Measured]:
+        asked.extend(c.key for c in candidates)
+        return {c.key: measured(c.key, {"a": 1.5, "c": 3.0, "p": 1.2}[c.key[-1]]) for c in candidates}
+
+    known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
+    runner = SimpleNamespace(measure=measure, known=known)
+    lab: Any = SimpleNamespace(runner=runner, request=SimpleNamespace(effort=Effort()), link=object())
+    verdict = prove(lab, contenders, "wall")
+    assert asked == ["proof/a", "proof/c", "proof/p"]
+    ratio = next(p.against_best for p in verdict.proved if p.contender.key == "b")
+    assert ratio is not None
+    assert ratio.ratio == pytest.approx(9.0, rel=0.05)  # by the profile, where both were: not 9 / 1.5
+    assert verdict.chosen.contender.key == "p"

@@ -1,0 +1,211 @@
+"""What a lab found, kept with its campaign: which campaign is recalled, and that it comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnomon.core.sample import FINISHED, Campaign, Context, Event, Failure
+from gnomon.devices.address import Address
+from gnomon.devices.base import DeviceInfo
+from gnomon.devices.config import DeviceConfig
+from gnomon.errors import MeasurementError
+from gnomon.runtimes.base import Probe, Support
+from gnomon.session import replay as recall
+from gnomon.session.request import Request
+from gnomon.store.sqlite import SqliteStore
+
+BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user="me", host="10.0.0.7", port=None))
+REQUEST = Request(model=Path("m.onnx"), device=BOARD)
+INFO = DeviceInfo(name="board", fingerprint={"kernel": "6.1"}, python="/usr/bin/python3")
+PROBES = {"onnxruntime": Probe(version="1.23", backends=("cpu",), details={"build": {"threads": [1, 2]}})}
+FAILURE = Failure(stage="probe", kind="crash", transient=False, message="crashed with SIGSEGV")
+SUPPORTS = {"onnxruntime": Support(operators={"cpu": frozenset({2, 0, 1})}, failures={"gpu": FAILURE})}
+OPTIONS: Mapping[str, Any] = {"threads": 1, "backends": [], "precisions": [], "feeds": {}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore.open(tmp_path / "record.sqlite") as opened:
+        yield opened
+
+
+def campaign(
+    store: SqliteStore,
+    name: str,
+    *,
+    finished: bool = True,
+    note: Mapping[str, Any] | None = None,
+    kind: str = "place",
+    digest: str = "d",
+    options: Mapping[str, Any] = OPTIONS,
+    request: Request = REQUEST,
+) -> Campaign:
+    """A campaign in the record, with its lab's note unless `note` is empty; later ones are newer."""
+    count = len(name) + 1e9
+    context = Context(
+        device=INFO.fingerprint,
+        versions={"onnxruntime": "1.23"},
+        model_digest=digest,
+        model_name="m.onnx",
+        options=options,
+        seed=0,
+        gnomon_version="0.1.0",
+    )
+    made = Campaign(id=name, kind=kind, key=f"key of {name}", context=context, started_at_s=count)
+    store.open_campaign(made)
+    found = DeviceInfo(name=request.device.name, fingerprint=INFO.fingerprint, python=INFO.python)
+    data = recall.noted(request, found, PROBES, SUPPORTS) if note is None else note
+    if data:
+        store.append(name, Event(name=recall.NOTE, at_s=count, data=data))
+    if finished:
+        store.append(name, Event(name=FINISHED, at_s=count, data={}))
+    return made
+
+
+def latest(store: SqliteStore, request: Request = REQUEST, **options: Any) -> recall.Recalled:
+    return recall.latest(store, request, "place", "d", {**OPTIONS, **options})
+
+
+def test_it_comes_back_as_it_was(store: SqliteStore) -> None:
+    made = campaign(store, "a")
+    found = latest(store)
+    assert found.campaign == made
+    assert found.device == INFO
+    assert found.probes == PROBES
+    assert found.supports == SUPPORTS
+
+
+names = st.text("abc:", min_size=1, max_size=5)
+failures = st.builds(
+    Failure, stage=st.sampled_from(["probe", "load"]), kind=names, transient=st.booleans(), message=st.text(max_size=9)
+)
+supports = st.builds(
+    Support,
+    operators=st.dictionaries(names, st.frozensets(st.integers(0, 10**6))),
+    failures=st.dictionaries(names, failures),
+)
+probes = st.builds(
+    Probe,
+    version=names,
+    backends=st.lists(names).map(tuple),
+    details=st.dictionaries(names, st.none() | st.integers() | st.lists(names)),
+)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(names, probes), st.dictionaries(names, supports))
+def test_what_is_noted_survives_json(probed: dict[str, Probe], supported: dict[str, Support]) -> None:
+    noted = recall.noted(REQUEST, INFO, probed, supported)
+    context = Context(
+        device=INFO.fingerprint, versions={}, model_digest="d", model_name="m", options={}, seed=0, gnomon_version="1"
+    )
+    made = Campaign(id="a", kind="place", key="k", context=context, started_at_s=1.0)
+    found = recall._recalled(made, json.loads(json.dumps(noted, allow_nan=False)))
+    assert (found.probes, found.supports, found.device) == (probed, supported, INFO)
+
+
+def test_the_newest_is_taken_but_a_finished_one_before_an_interrupted_one(store: SqliteStore) -> None:
+    campaign(store, "a", finished=False)
+    assert latest(store).campaign.id == "a"  # better than nothing
+    campaign(store, "aa")
+    campaign(store, "aaa")
+    campaign(store, "aaaa", finished=False)  # stopped after a second, it may hold no run at all
+    assert latest(store).campaign.id == "aaa"
+
+
+def test_what_an_older_gnomon_measured_is_passed_over(store: SqliteStore) -> None:
+    campaign(store, "a")
+    campaign(store, "aa", note={})
+    assert latest(store).campaign.id == "a"
+
+
+def test_a_device_is_known_by_its_name_and_by_its_address(store: SqliteStore) -> None:
+    campaign(store, "a")
+    by_address = DeviceConfig(name="ssh://me@10.0.0.7", address=BOARD.address)
+    assert latest(store, replace(REQUEST, device=by_address)).campaign.id == "a"
+
+
+def test_another_device_is_told_by_name(store: SqliteStore) -> None:
+    campaign(store, "a")
+    campaign(store, "aa", options={**OPTIONS, "threads": 4})
+    other = DeviceConfig(name="phone", address=Address(kind="ssh", user="me", host="10.0.0.8", port=None))
+    with pytest.raises(MeasurementError, match=r"on phone with these options; it was measured on board$") as told:
+        latest(store, replace(REQUEST, device=other))
+    assert "--no-profile" in told.value.hint
+
+
+def test_a_name_that_was_given_to_another_machine_is_not_the_one_that_was_measured(store: SqliteStore) -> None:
+    campaign(store, "a")
+    moved = replace(BOARD, address=replace(BOARD.address, host="10.0.0.8"))
+    with pytest.raises(MeasurementError, match=r"it was measured on board when its address was ssh://me@10\.0\.0\.7$"):
+        latest(store, replace(REQUEST, device=moved))
+
+
+@pytest.mark.parametrize("setting", [{"pin": (4, 5)}, {"governor": "performance"}, {"environment": {"OMP": "s3cret"}}])
+def test_a_device_that_was_set_otherwise_is_told(store: SqliteStore, setting: dict[str, Any]) -> None:
+    other = replace(REQUEST, device=replace(BOARD, **setting))
+    campaign(store, "a")
+    with pytest.raises(MeasurementError, match="board with other settings"):
+        latest(store, other)
+    campaign(store, "aa", request=other)
+    assert latest(store, other).campaign.id == "aa"
+    assert latest(store).campaign.id == "a"
+    assert "s3cret" not in json.dumps(recall.noted(other, INFO, PROBES, SUPPORTS))
+
+
+@pytest.mark.parametrize("change", [{"threads": 4}, {"feeds": {"x": "0" * 64}}, {"shapes": {"x": [1, 8]}}])
+def test_other_options_are_told(store: SqliteStore, change: dict[str, Any]) -> None:
+    campaign(store, "a")
+    with pytest.raises(MeasurementError, match=r"it was measured on board with other options$"):
+        latest(store, **change)
+
+
+@pytest.mark.parametrize(
+    ("measured", "wanted", "answers"),
+    [
+        ([], ["cpu"], True),  # all there are were measured
+        (["cpu", "ruy"], ["ruy"], True),
+        (["cpu", "ruy"], ["ruy", "cpu"], True),
+        (["cpu", "ruy"], ["cpu", "gpu"], False),
+        (["cpu"], [], False),  # there may be more
+    ],
+)
+def test_fewer_backends_but_not_more(store: SqliteStore, measured: list[str], wanted: list[str], answers: bool) -> None:
+    campaign(store, "a", options={**OPTIONS, "backends": measured})
+    if answers:
+        assert latest(store, backends=wanted).campaign.id == "a"
+    else:
+        with pytest.raises(MeasurementError, match="with other options"):
+            latest(store, backends=wanted)
+
+
+def test_fewer_precisions_but_not_more(store: SqliteStore) -> None:
+    campaign(store, "a", options={**OPTIONS, "precisions": ["bf16"]})
+    campaign(store, "aa")
+    assert latest(store).campaign.id == "aa"
+    assert latest(store, precisions=["bf16"]).campaign.id == "a"
+    with pytest.raises(MeasurementError, match="with other options"):
+        latest(store, precisions=["f16"])
+
+
+def test_nothing_at_all(store: SqliteStore) -> None:
+    campaign(store, "a", digest="of another model")
+    campaign(store, "aa", kind="profile")
+    campaign(store, "aaa", note={})
+    with pytest.raises(MeasurementError, match=r"these options$"):
+        latest(store)
+
+
+def test_the_last_note_of_a_campaign_that_was_taken_up_again_counts(store: SqliteStore) -> None:
+    campaign(store, "a")
+    again = recall.noted(REQUEST, INFO, PROBES, {"onnxruntime": Support(operators={"cpu": frozenset({0})})})
+    store.append("a", Event(name=recall.NOTE, at_s=2e9, data=again))
+    assert latest(store).supports["onnxruntime"].operators == {"cpu": frozenset({0})}

@@ -1,0 +1,84 @@
+"""What the functions return can be copied, sent to another process and printed: it is data."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import placement, profiled
+from tests.jobs.estimator import estimator_kit
+from tests.jobs.overlay.test_overlay_analyze import analysis
+
+import gnomon
+from gnomon.api.table import fit_document
+from gnomon.session.reference import Sensitivity
+
+MOST_LETTERS = 2000
+
+
+def sent(result: Any) -> Any:
+    """The result as another process gets it."""
+    return pickle.loads(pickle.dumps(result))  # noqa: S301 - of this very process
+
+
+def check(result: Any) -> None:
+    """It deep-copies, pickles, becomes a dictionary, and has a short text."""
+    for again in (copy.deepcopy(result), sent(result)):
+        assert type(again) is type(result)
+        assert repr(again) == repr(result)
+    assert dataclasses.asdict(result)
+    assert len(repr(result)) < MOST_LETTERS
+
+
+def test_a_placement_and_a_profile() -> None:
+    check(placement())
+    check(profiled())
+
+
+def test_a_sensitivity_keeps_what_it_tells() -> None:
+    one = Sensitivity(0.25, finite_share=0.5, reference="onnxruntime")
+    for found in (copy.copy(one), copy.deepcopy(one), sent(one)):
+        assert (found, found.finite_share, found.reference) == (0.25, 0.5, "onnxruntime")
+
+
+def test_what_a_real_model_came_to(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
+    model, record = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits.onnx", tmp_path / "r.sqlite"
+    how: dict[str, Any] = {"record": record, "runtimes": ["onnxruntime"], "processes": 1, "budget_s": 1.0}
+    check(gnomon.place(model, out=tmp_path / "out", **how))
+    check(gnomon.profile(model, **how))
+    check(gnomon.pareto(model, search="random", iterations=2, **how))
+    for row in (*gnomon.runs(record=record), *gnomon.list_devices("local")):
+        check(row)
+
+
+def test_a_solved_problem() -> None:
+    slots = [{"name": f"op{k}", "choices": ["a", "b"], "cost": [[1.0], [2.0]]} for k in range(500)]
+    problem = {"format": "gnomon-problem", "version": 1, "objectives": [{"name": "time", "unit": "s"}], "slots": slots}
+    check(gnomon.solve(problem))
+
+
+def test_the_front_of_a_dump(tmp_path: Path) -> None:
+    rows = [{"id": n, "time": 40.0 - n, "memory": 100 + n} for n in range(27)]
+    (tmp_path / "d.json").write_text(json.dumps({"oplist": ["Conv2D", "Pool2D", "Add"], "solutions": rows}))
+    check(gnomon.pareto(source=tmp_path / "d.json", search="brute"))
+
+
+def test_what_describes_a_space_and_an_estimator(tmp_path: Path) -> None:
+    check(gnomon.suggest_nets(2, space="nasbench201")[0])
+    space, table, name = estimator_kit.kit(tmp_path)
+    samples = estimator_kit.save(estimator_kit.measured(space, 20), space, tmp_path / "s.csv")
+    estimator, evaluation, _ = fit_document(table=table, space=name, samples=samples)
+    check(evaluation)
+    # A space of one's own is pickled if its blocks are, which are not these: they are closures.
+    assert dataclasses.asdict(copy.deepcopy(estimator))
+    assert len(repr(estimator)) < MOST_LETTERS
+
+
+def test_an_analysis(tmp_path: Path) -> None:
+    check(analysis(tmp_path, {"dense": {None: (3.0, 3.0), 0: (1.0, 2.0), 1: (2.0, 1.0)}}))

@@ -1,0 +1,135 @@
+"""What the reference says of the inputs, and the doubts that follow from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.bad_days.livekit import deaf_onnx, matmul_onnx, onnx_bytes
+
+from gnomon.core.sample import Failure
+from gnomon.errors import MeasurementError, UsageError
+from gnomon.measure.effort import Effort
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import Sensitivity, doubts, reference
+from gnomon.session.request import Request
+
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+
+
+def quiet_lab(*environments: Any) -> Any:
+    return SimpleNamespace(runner=SimpleNamespace(environments=environments), doubts=[])
+
+
+def busy(foreign_s: float) -> dict[str, dict[str, float]]:
+    before = {"pid": 1, "cpu_total_s": 0.0, "cpu_busy_s": 0.0, "own_cpu_s": 0.0}
+    return {"before": before, "after": {"pid": 1, "cpu_total_s": 100.0, "cpu_busy_s": foreign_s, "own_cpu_s": 0.0}}
+
+
+def test_the_worst_doubt_of_each_kind_is_told() -> None:
+    found = doubts(quiet_lab(busy(11.0), busy(85.0), busy(12.0)), Sensitivity(1.0, finite_share=1.0))
+    assert [d.message for d in found] == ["other processes used 85% of the machine"]
+
+
+@pytest.mark.parametrize(
+    ("relative", "finite_share", "kinds", "told"),
+    [
+        (0.1, 1.0, [], ""),
+        (0.0, 1.0, ["insensitive"], "hardly depend"),
+        (0.1, 0.0, ["not-finite"], "holds no finite value"),
+        (0.1, 0.875, ["not-finite"], "12 % of an output"),
+        (0.1, 1 - 1e-7, ["not-finite"], "1e-05 % of an output"),
+        (0.0, 0.0, ["insensitive", "not-finite"], "hardly depend"),
+    ],
+)
+def test_what_the_reference_says_becomes_doubts(
+    relative: float, finite_share: float, kinds: list[str], told: str
+) -> None:
+    found = doubts(quiet_lab(), Sensitivity(relative, finite_share=finite_share))
+    assert [d.kind for d in found] == kinds
+    assert all(d.message and d.hint for d in found)
+    assert told in "".join(d.message for d in found)
+
+
+def failing_lab(*failures: Failure) -> Any:
+    left = list(failures)
+    runtime = SimpleNamespace(name="r", formats=frozenset({"onnx"}), segment=lambda *_: {"options": {}})
+    targets = [
+        SimpleNamespace(runtime=runtime, configuration=SimpleNamespace(environment={}, name=f"r{k}"), placed=None)
+        for k in range(len(left))
+    ]
+    return SimpleNamespace(
+        targets=targets,
+        placed=None,
+        own=Path("m.onnx"),
+        source=Path("m.onnx"),
+        graph=SimpleNamespace(format="onnx"),
+        probes={"r": SimpleNamespace(version="1")},
+        link=None,
+        request=SimpleNamespace(effort=Effort()),
+        job=lambda segments: {},
+        runner=SimpleNamespace(reference=lambda job, timeout_s: (None, left.pop(0))),
+    )
+
+
+def refused(message: str, kind: Any = "refused") -> Failure:
+    return Failure(stage="load", kind=kind, transient=False, message=message)
+
+
+def test_a_file_that_does_not_fit_is_not_blamed_on_the_runtimes() -> None:
+    with pytest.raises(UsageError, match=r"^--input: input 'x': x\.npy holds"):
+        reference(failing_lab(refused("Refused: no such operator"), refused("InputError: input 'x': x.npy holds no")))
+    with pytest.raises(MeasurementError, match=r"r0.*r1"):
+        reference(failing_lab(refused("ValueError: input 'x'"), refused("InputError: ", kind="crash")))
+
+
+def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensitivity, set[str]]:
+    """The sensitivity and the kinds of doubt, from ONNX Runtime itself and an input in a file."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    (folder / "m.onnx").write_bytes(model)
+    np.save(folder / "x.npy", x)
+    request = Request(model=folder / "m.onnx", runtimes=("onnxruntime",), feeds={"x": folder / "x.npy"}, effort=effort)
+    with open_lab(request, kind="profile", question={}) as lab:
+        found = reference(lab)
+        return found, {d.kind for d in doubts(lab, found)}
+
+
+def test_real_inputs_from_files(tmp_path: Path, small: Effort) -> None:
+    real = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
+    assert "insensitive" not in measured(matmul_onnx(), tmp_path, small, real)[1]
+    assert "insensitive" in measured(deaf_onnx(), tmp_path, small, real)[1]
+    with pytest.raises(UsageError, match=r"input 'x': x\.npy holds complex64, the model wants float32"):
+        measured(matmul_onnx(), tmp_path, small, real.astype(np.complex64))
+
+
+def test_a_reference_that_is_nowhere_finite(tmp_path: Path, small: Effort) -> None:
+    root = onnx_bytes([onnx.helper.make_node("Sqrt", ["x"], ["y"])], {})
+    found, kinds = measured(root, tmp_path, small, np.full((1, 8), -1.0, np.float32))
+    assert (found.finite_share, "not-finite" in kinds) == (0.0, True)
+    json.dumps(found, allow_nan=False)
+    found, kinds = measured(root, tmp_path, small, np.arange(-2, 6, dtype=np.float32).reshape(1, 8))
+    assert (found.finite_share, "not-finite" in kinds) == (0.75, True)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_change_of_speed_between_profile_and_proof_is_told() -> None:
+    from gnomon.core.sample import Run, Samples
+    from gnomon.measure.campaign import Measured
+    from gnomon.session.reference import drift
+
+    def steady(ns: int) -> Measured:
+        samples = Samples(wall_ns=(ns,) * 4, cpu_ns=(ns,) * 4)
+        run = Run(candidate="c", process=0, block=0, started_at_s=0.0, samples=samples)
+        return Measured(key="c", runs=(run,), failure=None)
+
+    assert drift(steady(1000), steady(1040), "cpu") is None
+    slower, faster = drift(steady(1000), steady(1100), "cpu"), drift(steady(1100), steady(1000), "wall")
+    assert slower is not None
+    assert "10% slower" in slower.message
+    assert faster is not None
+    assert "10% faster" in faster.message
+    assert drift(Measured(key="c", runs=(), failure=None), steady(1), "cpu") is None

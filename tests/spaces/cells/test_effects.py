@@ -1,0 +1,205 @@
+"""Effects of primitives on a price: found again where they are known, uncertain where they are not."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError
+from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
+
+Floats = NDArray[np.float64]
+
+GROUPS, BLOCKS = 4, 4
+
+
+def space(families: tuple[str, ...] = ("Mobile", "Res")) -> Space:
+    names = tuple(f"{family}block_{i}" for family in families for i in range(BLOCKS))
+    return Space(tuple(Slot(f"cell{g}", names) for g in range(GROUPS)))
+
+
+def truth(seed: int, families: int = 2) -> Floats:
+    """Effects (groups, families * blocks): a part of the family, one of the primitive, one of its own."""
+    rng = np.random.default_rng(seed)
+    family, main = np.repeat(rng.normal(0, 0.05, families), BLOCKS), rng.normal(0, 0.1, families * BLOCKS)
+    scale = rng.lognormal(0, 0.3, GROUPS)
+    return np.asarray(0.25 + scale[:, None] * (family + main + rng.normal(0, 0.05, (GROUPS, families * BLOCKS))))
+
+
+def single_swaps(families: int = 2) -> NDArray[np.intp]:
+    rows = []
+    for f in range(families):
+        usual = [f * BLOCKS + 1] * GROUPS
+        rows.append(usual)
+        for g, b in itertools.product(range(GROUPS), range(BLOCKS)):
+            if b != 1:
+                rows.append([*usual[:g], f * BLOCKS + b, *usual[g + 1 :]])
+    return np.array(rows)
+
+
+def mixed(count: int, seed: int, families: int = 2) -> NDArray[np.intp]:
+    return np.random.default_rng(seed).integers(0, families * BLOCKS, (count, GROUPS))
+
+
+def sums(effects: Floats, rows: NDArray[np.intp]) -> Floats:
+    return np.asarray(effects[np.arange(GROUPS), rows].sum(axis=1))
+
+
+def evidence(effects: Floats, rows: NDArray[np.intp], noise: float, seed: int) -> Evidence:
+    values = sums(effects, rows) + np.random.default_rng(seed).normal(0, noise, len(rows))
+    return Evidence(assignments=rows, values=values, errors=np.full(len(rows), noise))
+
+
+ROWS = {
+    "single swaps": single_swaps(),
+    "mixed": mixed(60, 1),
+    "both": np.concatenate([single_swaps(), mixed(30, 2)]),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_without_noise_what_was_measured_is_found_again(rows: NDArray[np.intp]) -> None:
+    effects = truth(3)
+    found = fit_effects(space(), evidence(effects, rows, 0.0, 0), scale="plain")
+    middle, low, high = found.predict(rows)
+    spread = float(np.std(middle))
+    assert np.abs(middle - sums(effects, rows)).max() < 0.02 * spread
+    assert (low <= middle).all() and (middle <= high).all()
+
+
+def test_single_swaps_without_noise_tell_every_network_of_a_family() -> None:
+    effects = truth(4)
+    found = fit_effects(space(), evidence(effects, single_swaps(), 0.0, 0), scale="plain")
+    for family in range(2):
+        all_of_it = np.array(list(itertools.product(range(BLOCKS), repeat=GROUPS))) + family * BLOCKS
+        assert np.abs(found.predict(all_of_it)[0] - sums(effects, all_of_it)).max() < 0.005
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_intervals_hold_the_truth_as_often_as_they_say(kind: str) -> None:
+    """Over 60 truths drawn as the model says, 40 networks of one family each."""
+    inside = []
+    rows = mixed(40, 9, families=1)
+    for seed in range(60):
+        effects = truth(seed)
+        found = fit_effects(space(), evidence(effects, ROWS[kind], 0.03, seed), scale="plain")
+        _, low, high = found.predict(rows)
+        inside.append(np.mean((low <= sums(effects, rows)) & (sums(effects, rows) <= high)))
+    assert 0.9 <= np.mean(inside) <= 0.99  # of 60 truths: the standard error is about 0.01
+
+
+def test_shrinkage_predicts_better_than_single_differences() -> None:
+    """Default plus measured differences, the published way, is the rival."""
+    ours, theirs = [], []
+    rows, measured = mixed(60, 5, families=1), single_swaps(families=1)
+    for seed in range(40):
+        effects = truth(seed)[:, :BLOCKS]
+        given = evidence(effects, measured, 0.05, seed)
+        found = fit_effects(space(("Mobile",)), given, scale="plain")
+        ours.append(np.abs(found.predict(rows)[0] - sums(effects, rows)).mean())
+        swapped = np.zeros((GROUPS, BLOCKS))
+        for row, value in zip(measured[1:], given.values[1:], strict=True):
+            g = int(np.flatnonzero(row != 1)[0])
+            swapped[g, row[g]] = value - given.values[0]
+        theirs.append(np.abs(given.values[0] + sums(swapped, rows) - sums(effects, rows)).mean())
+    assert np.mean(ours) < 0.9 * np.mean(theirs)
+
+
+def test_more_noise_shrinks_more_and_leaves_more_open() -> None:
+    effects = truth(6)
+    quiet, loud = (fit_effects(space(), evidence(effects, single_swaps(), n, 1), scale="plain") for n in (0.005, 0.2))
+    assert np.trace(loud.covariance[1:, 1:]) > np.trace(quiet.covariance[1:, 1:])
+    assert loud.sizes["own"] < 0.2  # nothing like the noise itself
+
+
+def test_what_no_sum_explains_is_told_where_networks_can_tell() -> None:
+    effects, rows = truth(7), np.concatenate([single_swaps(), mixed(120, 3)])
+    off = np.random.default_rng(0).normal(0, 0.1, len(rows))
+    given = Evidence(assignments=rows, values=sums(effects, rows) + off, errors=np.full(len(rows), 0.001))
+    found = fit_effects(space(), given, scale="plain")
+    assert 0.06 < found.sizes["misfit"] < 0.15
+    assert fit_effects(space(), evidence(effects, single_swaps(), 0.01, 0), scale="plain").sizes["misfit"] == 0
+
+
+def test_draws_have_the_mean_and_the_covariance_that_are_believed() -> None:
+    found = fit_effects(space(), evidence(truth(8), single_swaps(), 0.03, 1), scale="plain")
+    rows = mixed(20, 4)
+    drawn = found.draw(4000, seed=2)
+    totals = sum(table[:, column] for table, column in zip(drawn, rows.T, strict=True))
+    middle, low, high = found.predict(rows)
+    spread = (high - low) / (2 * 1.959964)
+    assert np.abs(np.mean(totals, axis=0) - middle).max() < 0.1 * spread.max()
+    assert np.abs(np.std(totals, axis=0) / spread - 1).max() < 0.1
+
+
+def test_accuracies_stay_between_0_and_1() -> None:
+    rows = single_swaps()
+    values = np.random.default_rng(1).uniform(0.9, 1.0, len(rows))
+    values[0] = 1.0
+    found = fit_effects(
+        space(), Evidence(assignments=rows, values=values, errors=np.full(len(rows), 0.01)), scale="logit"
+    )
+    middle, low, high = found.predict(mixed(500, 1))
+    assert (low >= 0).all() and (high <= 1).all()
+    assert ((low <= middle) & (middle <= high)).all()
+
+
+def test_one_network_alone_is_enough_to_say_little() -> None:
+    rows = single_swaps()[:1]
+    found = fit_effects(
+        space(), Evidence(assignments=rows, values=np.array([0.5]), errors=np.array([0.01])), scale="plain"
+    )
+    middle, low, high = found.predict(np.concatenate([rows, mixed(5, 1)]))
+    assert abs(middle[0] - 0.5) < 0.05
+    assert (high[1:] - low[1:] > 0.2).all()
+
+
+def test_the_order_of_groups_and_choices_changes_nothing() -> None:
+    effects, rows = truth(9), single_swaps()
+    plain = space()
+    rng = np.random.default_rng(3)
+    groups = rng.permutation(GROUPS)
+    orders = [rng.permutation(2 * BLOCKS) for _ in range(GROUPS)]
+    other = Space(tuple(Slot(plain.slots[g].name, tuple(plain.slots[g].choices[i] for i in orders[g])) for g in groups))
+    moved = np.column_stack([np.argsort(orders[g])[rows[:, g]] for g in groups])
+    given = evidence(effects, rows, 0.02, 1)
+    first = fit_effects(plain, given, scale="plain")
+    second = fit_effects(other, Evidence(assignments=moved, values=given.values, errors=given.errors), scale="plain")
+    before, after = first.draw(5, seed=1), second.draw(5, seed=1)
+    for place, g in enumerate(groups):
+        assert np.allclose(after[place], before[g][:, orders[g]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "errors"),
+    [
+        (np.zeros((2, 4)), [1.0], [0.1, 0.1]),
+        (np.zeros((0, 4)), [], []),
+        (np.zeros(4), [1.0], [0.1]),
+        (np.zeros((1, 4)), [np.nan], [0.1]),
+        (np.zeros((1, 4)), [1.0], [-0.1]),
+        (np.zeros((1, 4)), [1.0], [np.inf]),
+    ],
+)
+def test_evidence_that_cannot_be_is_refused(rows: Floats, values: list[float], errors: list[float]) -> None:
+    with pytest.raises(ProblemError):
+        Evidence(assignments=rows.astype(np.intp), values=np.array(values), errors=np.array(errors))
+
+
+def test_networks_outside_the_space_and_impossible_accuracies_are_refused() -> None:
+    rows = np.array([[0, 0, 0, 8]])
+    with pytest.raises(ProblemError, match="not one of the space"):
+        fit_effects(space(), Evidence(assignments=rows, values=np.ones(1), errors=np.ones(1)), scale="plain")
+    found = Evidence(assignments=rows * 0, values=np.array([93.0]), errors=np.ones(1))
+    with pytest.raises(ProblemError, match="not from 0 to 1"):
+        fit_effects(space(), found, scale="logit")
+
+
+def test_expit_undoes_the_logit() -> None:
+    shares = np.array([1e-6, 0.2, 0.5, 0.999])
+    assert np.allclose(expit(np.log(shares / (1 - shares))), shares)
+    assert np.isfinite(expit(np.array([-1e6, 1e6]))).all()

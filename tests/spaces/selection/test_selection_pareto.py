@@ -1,0 +1,360 @@
+"""The Pareto selection: exact on what can be enumerated, the same for any unit and order, sure without noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnomon.core.dominance import dominates, hypervolume
+from gnomon.core.space import Slot, Space
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.cells.effects import Evidence, expit
+from gnomon.spaces.selection.pareto import (
+    Contender,
+    ParetoOptions,
+    ParetoSelection,
+    choose_family,
+    select_pareto,
+    unit_free,
+)
+from gnomon.spaces.selection.reduce import (
+    Resamples,
+    WeighedCosts,
+    front_of_sums,
+    judged,
+    layout,
+    reduce_choices,
+    weighed_costs,
+)
+
+Floats = NDArray[np.float64]
+UNITS = (1e-9, 1e-6, 1e-3, 0.1, 1 / 3, 0.7, 3.0, 1e3, 1e6, 1e9)
+
+
+def space(blocks: int = 3, groups: int = 3, families: tuple[str, ...] = ("Mobile", "Res")) -> Space:
+    names = tuple(f"{family}block_{i}" for family in families for i in range(blocks))
+    return Space(tuple(Slot(f"cell{g}", names) for g in range(groups)))
+
+
+def truth(given: Space, seed: int) -> tuple[Floats, Floats]:
+    """Latencies and logits (groups, choices): slower blocks are somewhat more accurate."""
+    rng = np.random.default_rng(seed)
+    shape = (len(given.slots), len(given.slots[0].choices))
+    work = rng.normal(0, 0.5, shape)
+    return rng.uniform(0.5, 2, (shape[0], 1)) * np.exp(work), 0.4 + 0.4 * work + rng.normal(0, 0.2, shape)
+
+
+def rows_of(given: Space) -> NDArray[np.intp]:
+    """All single swaps of each family's first network."""
+    names = [name.split("block_")[0] for name in given.slots[0].choices]
+    rows: list[list[int]] = []
+    for family in dict.fromkeys(names):
+        own = [i for i, name in enumerate(names) if name == family]
+        usual = [own[0]] * len(given.slots)
+        rows.append(usual)
+        rows += [[*usual[:g], i, *usual[g + 1 :]] for g in range(len(usual)) for i in own[1:]]
+    return np.array(rows)
+
+
+def measured(
+    tables: tuple[Floats, Floats], rows: NDArray[np.intp], noise: tuple[float, float], seed: int = 0
+) -> tuple[Evidence, Evidence]:
+    """Accuracies with an absolute error, latencies with a relative one."""
+    rng = np.random.default_rng(seed)
+    groups = np.arange(rows.shape[1])
+    latency = np.array([tables[0][groups, row].sum() for row in rows])
+    accuracy = np.asarray(expit(np.array([tables[1][groups, row].sum() for row in rows])))
+    accuracy = np.clip(accuracy + rng.normal(0, noise[0], len(rows)), 0, 1)
+    latency = latency * np.exp(rng.normal(0, noise[1], len(rows)))
+    return (
+        Evidence(assignments=rows, values=accuracy, errors=np.full(len(rows), noise[0])),
+        Evidence(assignments=rows, values=latency, errors=latency * noise[1]),
+    )
+
+
+def on_front_by_hand(tables: list[Floats]) -> list[set[int]]:
+    """The choices of each group that an undominated network uses, by looking at every network."""
+    networks = list(itertools.product(*(range(len(table)) for table in tables)))
+    costs = [tuple(sum(t[i] for t, i in zip(tables, net, strict=True)).tolist()) for net in networks]
+    found: list[set[int]] = [set() for _ in tables]
+    for net, cost in zip(networks, costs, strict=True):
+        if not any(dominates(other, cost) for other in costs):
+            for own, i in zip(found, net, strict=True):
+                own.add(i)
+    return found
+
+
+def pairs(found: ParetoSelection) -> set[tuple[int, str]]:
+    return {(g, name) for g, names in enumerate(found.groups) for name in names}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_front_of_sums_is_that_of_all_networks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tables = [rng.normal(0, 1, (int(rng.integers(1, 6)), 2)) for _ in range(int(rng.integers(1, 5)))]
+    front = front_of_sums(tables)
+    marks = front.used([len(table) for table in tables])
+    assert [set(np.flatnonzero(own).tolist()) for own in marks] == on_front_by_hand(tables)
+    again = [sum(t[i] for t, i in zip(tables, net, strict=True)) for net in front.assignments]
+    assert np.allclose(front.costs, again)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_frequencies_are_the_shares_of_resamples_whose_front_uses_a_choice(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = (3, 4, 2)
+    many = Resamples(
+        latencies=tuple(rng.uniform(0.1, 1, (7, n)) for n in counts),
+        logits=tuple(rng.normal(0.5, 0.5, (7, n)) for n in counts),
+        reference=(2.0, 0.6),
+    )
+    frequencies, volumes = judged(many)
+    by_hand = [np.zeros(n) for n in counts]
+    for k in range(7):
+        tables = [np.column_stack([a[k], -b[k]]) for a, b in zip(many.latencies, many.logits, strict=True)]
+        for total, own in zip(by_hand, on_front_by_hand(tables), strict=True):
+            total[list(own)] += 1 / 7
+        everything = [sum(row) for row in itertools.product(*tables)]
+        points = np.array([[one[0], 1 - 1 / (1 + math.exp(one[1]))] for one in everything])
+        assert volumes[k] == pytest.approx(hypervolume(points, (2.0, 0.6)))
+    for one, other in zip(frequencies, by_hand, strict=True):
+        assert np.allclose(one, other)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_without_noise_each_frequency_is_0_or_1_as_all_networks_say(seed: int) -> None:
+    given = space(blocks=4, families=("Mobile",))
+    tables = truth(given, seed)
+    found = select_pareto(
+        given, *measured(tables, rows_of(given), (0.0, 0.0)), ParetoOptions(most_share=None, resamples=20)
+    )
+    told = on_front_by_hand([np.column_stack([tables[0][g], -tables[1][g]]) for g in range(3)])
+    for own, wanted in zip(found.primitives, told, strict=True):
+        assert {i for i, one in enumerate(own) if one.frequency == 1} == wanted
+        assert all(one.frequency in (0, 1) for one in own)
+    assert found.share_kept == pytest.approx(1, abs=1e-9)
+
+
+def test_a_thousand_tables_are_the_same_numbers_in_any_unit() -> None:
+    """All that the selection sees of a latency; the next test is about the whole way."""
+    given, rng = space(), np.random.default_rng(5)
+    rows = rows_of(given)
+    for number in range(1000):
+        _, latency = measured(truth(given, number), rows, (0.01, 0.03), number)
+        unit = UNITS[number % len(UNITS)] * (1.0 if number % 3 else float(rng.uniform(0.1, 10)))
+        first, second = unit_free(latency), unit_free(in_unit(latency, unit))
+        assert np.array_equal(first.values, second.values)
+        assert np.array_equal(first.errors, second.errors)
+
+
+def in_unit(latency: Evidence, unit: float) -> Evidence:
+    return Evidence(assignments=latency.assignments, values=latency.values * unit, errors=latency.errors * unit)
+
+
+@pytest.mark.parametrize("options", [ParetoOptions(resamples=3), ParetoOptions(resamples=3, families="one")])
+def test_no_change_of_unit_changes_a_selection(options: ParetoOptions) -> None:
+    given = space()
+    for number, unit in enumerate(UNITS):
+        accuracy, latency = measured(truth(given, number), rows_of(given), (0.01, 0.03), number)
+        first, second = (select_pareto(given, accuracy, one, options) for one in (latency, in_unit(latency, unit)))
+        assert first.groups == second.groups
+        assert first.primitives == second.primitives
+        assert first.share_kept == second.share_kept
+
+
+@pytest.mark.parametrize("options", [ParetoOptions(), ParetoOptions(most_share=None), ParetoOptions(families="one")])
+def test_the_order_of_groups_and_choices_changes_no_selection(options: ParetoOptions) -> None:
+    given = space(blocks=5)
+    rng = np.random.default_rng(1)
+    for seed in range(4):
+        accuracy, latency = measured(truth(given, seed), rows_of(given), (0.01, 0.03), seed)
+        groups, orders = rng.permutation(3), [rng.permutation(10) for _ in range(3)]
+        slots = [Slot(given.slots[g].name, tuple(given.slots[g].choices[i] for i in orders[g])) for g in groups]
+        moved = [
+            Evidence(
+                assignments=np.column_stack([np.argsort(orders[g])[one.assignments[:, g]] for g in groups]),
+                values=one.values,
+                errors=one.errors,
+            )
+            for one in (accuracy, latency)
+        ]
+        first = select_pareto(given, accuracy, latency, options)
+        second = select_pareto(Space(tuple(slots)), moved[0], moved[1], options)
+        assert pairs(first) == {(int(groups[g]), name) for g, name in pairs(second)}
+        assert first.family == second.family
+        assert first.share_kept == pytest.approx(second.share_kept, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_dominated_choice_changes_nothing_of_the_rest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = (3, 4, 2)
+    latencies = [rng.uniform(0.1, 1, (9, n)) for n in counts]
+    logits = [rng.normal(0.5, 0.5, (9, n)) for n in counts]
+    before = Resamples(latencies=tuple(latencies), logits=tuple(logits), reference=(3.0, 0.7))
+    place = int(rng.integers(0, 4))
+    slower, worse = latencies[1][:, [0]] + 0.01, logits[1][:, [0]] - 0.01
+    latencies[1], logits[1] = np.insert(latencies[1], [place], slower, 1), np.insert(logits[1], [place], worse, 1)
+    after = Resamples(latencies=tuple(latencies), logits=tuple(logits), reference=(3.0, 0.7))
+    (first, volumes), (second, others) = judged(before), judged(after)
+    assert second[1][place] == 0
+    assert np.array_equal(np.delete(second[1], place), first[1])
+    assert np.array_equal(first[0], second[0]) and np.array_equal(first[2], second[2])
+    assert np.array_equal(volumes, others)
+
+
+def cheapest(costs: WeighedCosts, most: float) -> float:
+    """The least loss of any choice sets of so many networks, by trying all."""
+    subsets = [
+        [s for n in range(1, c.shape[1] + 1) for s in itertools.combinations(range(c.shape[1]), n)]
+        for c in costs.tables
+    ]
+    return min(loss_of(costs, kept) for kept in itertools.product(*subsets) if math.prod(map(len, kept)) <= most)
+
+
+def loss_of(costs: WeighedCosts, kept: object) -> float:
+    assert isinstance(kept, tuple)
+    return sum(
+        float(c[:, list(own)].min(axis=1).mean() - c.min(axis=1).mean())
+        for c, own in zip(costs.tables, kept, strict=True)
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reduction_holds_its_share_and_loses_hardly_more_than_the_best_of_all_sets(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = (4, 5, 3)
+    many = Resamples(
+        latencies=tuple(rng.uniform(0.1, 1, (12, n)) for n in counts),
+        logits=tuple(rng.normal(0.5, 0.5, (12, n)) for n in counts),
+        reference=(3.0, 0.7),
+    )
+    costs = weighed_costs(many)
+    stay = tuple(np.ones(n, dtype=bool) for n in counts)
+    for most in (1, 2, 6, 20, 59, 60):
+        kept = reduce_choices(costs, stay, inertia=0.0, most=most)
+        assert 1 <= math.prod(map(len, kept)) <= most
+        best = cheapest(costs, most)
+        assert loss_of(costs, tuple(own.tolist() for own in kept)) <= 1.15 * best + 1e-12
+    assert [own.tolist() for own in reduce_choices(costs, stay, inertia=0.0, most=60)] == [[*range(n)] for n in counts]
+
+
+def test_endless_inertia_is_the_layout_and_none_of_it_the_measurements_alone() -> None:
+    given = space(blocks=5, groups=5)
+    accuracy, latency = measured(truth(given, 1), rows_of(given), (0.01, 0.03))
+    stays = select_pareto(given, accuracy, latency, ParetoOptions(inertia=1e6, resamples=10))
+    assert all(one.stays == one.layout for own in stays.primitives for one in own)
+    assert stays.groups[0] == tuple(f"{family}block_{i}" for family in ("Mobile", "Res") for i in (0, 2, 4))
+    free = select_pareto(given, accuracy, latency, ParetoOptions(inertia=0.0, resamples=10))
+    assert free.share_kept > stays.share_kept
+
+
+@pytest.mark.parametrize(
+    ("blocks", "share", "wanted"),
+    [
+        (5, 0.1, [0, 2, 4]),
+        (9, 0.1, [0, 2, 4, 6, 8]),
+        (13, 0.1, [0, 2, 3, 5, 7, 9, 10, 12]),
+        (3, 1.0, [0, 1, 2]),
+        (4, 1e-9, [1]),
+    ],
+)
+def test_the_layout_is_even_and_fits_its_share(blocks: int, share: float, wanted: list[int]) -> None:
+    marks = layout(space(blocks=blocks, groups=5, families=("VGG",)), share)
+    assert [np.flatnonzero(own).tolist() for own in marks] == [wanted] * 5
+    assert (len(wanted) / blocks) ** 5 <= share or len(wanted) == 1
+
+
+def test_a_selection_tells_what_it_kept_and_how_sure_that_is() -> None:
+    given = space(blocks=5, groups=5)
+    found = select_pareto(given, *measured(truth(given, 2), rows_of(given), (0.01, 0.03)), ParetoOptions(resamples=50))
+    assert found.networks_before == 10**5
+    assert found.networks_after == math.prod(map(len, found.groups)) <= 10**4
+    assert found.family is None and found.contenders == ()
+    assert 0 <= found.share_low <= found.share_kept <= found.share_high <= 1
+    for own, names in zip(found.primitives, found.groups, strict=True):
+        assert tuple(one.name for one in own if one.stays) == names
+        assert all(0 <= one.low <= one.frequency <= one.high <= 1 for one in own)
+
+
+def test_one_family_is_the_best_of_those_that_fill_every_group() -> None:
+    given = space(blocks=4)
+    tables = truth(given, 3)
+    tables[1][:, 4:] += 0.6  # all of Res is far more accurate
+    found = select_pareto(
+        given, *measured(tables, rows_of(given), (0.005, 0.01)), ParetoOptions(families="one", resamples=20)
+    )
+    assert found.family == "Res"
+    assert {name.split("block_")[0] for names in found.groups for name in names} == {"Res"}
+    assert found.networks_before == 64
+    assert [one.family for one in found.contenders] == ["Mobile", "Res"]
+    lame = Space((Slot("cell0", ("Ablock_0",)), Slot("cell1", ("Bblock_0",))))
+    one = Evidence(assignments=np.zeros((1, 2), dtype=int), values=np.array([0.5]), errors=np.array([0.1]))
+    with pytest.raises(ProblemError, match="no family"):
+        select_pareto(lame, one, one, ParetoOptions(families="one"))
+
+
+def test_a_family_that_only_promises_more_does_not_win_if_careful() -> None:
+    promise = Contender(family="A", volumes=np.array([3.0, 3.0, 0.5]), measured=0.5)
+    proven = Contender(family="B", volumes=np.array([1.0, 1.0, 1.0]), measured=0.9)
+    assert choose_family([promise, proven], careful=True)[0] == "B"
+    assert choose_family([promise, proven], careful=False)[0] == "A"
+    sure = Contender(family="A", volumes=np.array([3.0, 3.0, 1.5]), measured=0.5)
+    assert choose_family([sure, proven], careful=True)[0] == "A"
+
+
+def test_thresholds_keep_at_least_the_most_frequent_of_each_group() -> None:
+    given = space(blocks=4)
+    evidence = measured(truth(given, 4), rows_of(given), (0.03, 0.1))
+    found = select_pareto(given, *evidence, ParetoOptions(most_share=None, threshold=1.0, resamples=30))
+    for own in found.primitives:
+        most = max(one.frequency for one in own)
+        assert {one.name for one in own if one.frequency == most} == {one.name for one in own if one.stays}
+    everything = select_pareto(given, *evidence, ParetoOptions(most_share=None, threshold=0.0, resamples=30))
+    assert everything.networks_after == everything.networks_before
+
+
+def test_two_measurements_of_one_truth_select_nearly_the_same() -> None:
+    """The figures of docs and benchmark come from many more; this holds the door."""
+    given = space(blocks=5, groups=5, families=("Mobile", "Res", "VGG"))
+    alike = []
+    for seed in range(6):
+        tables = truth(given, seed)
+        found = [
+            pairs(select_pareto(given, *measured(tables, rows_of(given), (0.01, 0.03), k), ParetoOptions(resamples=40)))
+            for k in range(4)
+        ]
+        alike += [len(a & b) / len(a | b) for a, b in itertools.combinations(found, 2)]
+    assert np.mean(alike) > 0.85
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"families": "two"},
+        {"most_share": 0.0},
+        {"most_share": math.nan},
+        {"threshold": 1.1},
+        {"inertia": -1.0},
+        {"inertia": math.inf},
+        {"resamples": 1},
+    ],
+)
+def test_options_without_a_meaning_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as caught:
+        ParetoOptions(**options)  # type: ignore[arg-type]
+    assert caught.value.hint
+
+
+def test_latencies_that_cannot_be_are_refused() -> None:
+    rows = rows_of(space())
+    accuracy, latency = measured(truth(space(), 1), rows, (0.01, 0.03))
+    wrong = Evidence(
+        assignments=rows, values=latency.values * np.where(np.arange(len(rows)) < 2, 0, 1), errors=latency.errors
+    )
+    with pytest.raises(ProblemError, match="2 latencies are not above 0"):
+        select_pareto(space(), accuracy, wrong)

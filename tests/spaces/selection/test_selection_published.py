@@ -1,0 +1,219 @@
+"""The published selection: as another reading of the rule says, and without a unit where that is asked for."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from decimal import Decimal, getcontext
+from random import Random
+
+import pytest
+
+from gnomon.errors import ProblemError
+from gnomon.spaces.selection.published import (
+    Network,
+    NetworkTables,
+    PublishedRule,
+    PublishedSelection,
+    select_published,
+)
+
+UNITS = (1e-9, 1e-6, 1e-3, 0.1, 0.3, 1 / 3, 7.0, 1e3, 1e6, 1e9)
+
+
+def names(counts: dict[str, int]) -> dict[str, tuple[str, ...]]:
+    return {family: tuple(f"{family}block_{i}" for i in range(count)) for family, count in counts.items()}
+
+
+def random_tables(random: Random) -> NetworkTables:
+    """Single swaps of families, some of whose names begin alike; latencies at some scale, some of them tied."""
+    groups = random.randint(1, 6)
+    counts = {family: random.randint(1, 12) for family in random.sample(["Mobile", "Res", "ResX", "Res_1", "VGG"], 3)}
+    scale, coarse = 10 ** random.uniform(-3, 4), random.random() < 0.3
+    accuracies, latencies, defaults = {}, {}, {}
+    for family, count in counts.items():
+        default = random.randrange(count)
+        defaults[family] = (default,) * groups
+        swapped = {(*defaults[family][:g], i, *defaults[family][g + 1 :]) for g in range(groups) for i in range(count)}
+        for assignment in {defaults[family], *swapped}:
+            accuracies[family, assignment] = round(random.uniform(0.5, 1), 1 if coarse else 5)
+            latencies[family, assignment] = round(random.uniform(0.5, 2), 1 if coarse else 6) * scale
+    return NetworkTables(primitives=names(counts), accuracies=accuracies, latencies=latencies, defaults=defaults)
+
+
+def random_rule(random: Random) -> PublishedRule:
+    return PublishedRule(
+        accuracy_threshold=random.choice([0.92, 0.8, random.uniform(0.5, 1)]),
+        accuracy_cost_scale=random.choice([1.0, 2.0, random.uniform(0.05, 3)]),
+        latency_cost_coeff=random.choice([0.5, 0.01, 10 ** random.uniform(-3, 2)]),
+        select_ss_threshold=random.choice([5, random.randint(1, 30)]),
+    )
+
+
+def read_anew(tables: NetworkTables, rule: PublishedRule) -> tuple[str, list[set[str]]] | None:
+    """The rule as its text has it, in decimal numbers of fifty digits and with a heap."""
+    getcontext().prec = 50
+    heap: list[tuple[Decimal, str, str, tuple[int, ...]]] = []
+    for (family, assignment), accuracy in tables.accuracies.items():
+        above = (Decimal(accuracy) - Decimal(rule.accuracy_threshold)) / Decimal(rule.accuracy_cost_scale)
+        speed = -1 / Decimal(tables.latencies[family, assignment])
+        cost = (-above).exp() + Decimal(rule.latency_cost_coeff) * speed
+        # Costs that differ by rounding alone are ties to whoever computes in floats.
+        heapq.heappush(heap, (round(cost, 11), "_".join([family, *map(str, assignment)]), family, assignment))
+    bags: dict[str, list[set[str]]] = {}
+    sizes: dict[str, int] = {}
+    while heap:
+        _, _, family, assignment = heapq.heappop(heap)
+        bag = bags.setdefault(family, [set() for _ in assignment])
+        for group, index in zip(bag, assignment, strict=True):
+            group.add(tables.primitives[family][index])
+        sizes[family] = sizes.get(family, 0) + 1
+        if sizes[family] == rule.select_ss_threshold:
+            return family, bag
+    return None
+
+
+def attempt(tables: NetworkTables, rule: PublishedRule) -> PublishedSelection | None:
+    try:
+        return select_published(tables, rule)
+    except ProblemError:
+        return None
+
+
+def test_a_thousand_random_tables_select_what_another_reading_of_the_rule_selects() -> None:
+    random, won = Random(20), 0
+    for _ in range(1000):
+        tables, rule = random_tables(random), random_rule(random)
+        told, found = read_anew(tables, rule), attempt(tables, rule)
+        assert (told is None) == (found is None)
+        if told is not None and found is not None:
+            won += 1
+            assert found.family == told[0]
+            assert [set(group) for group in found.groups] == told[1]
+            known = tables.primitives[found.family]
+            assert all(
+                [known.index(one) for one in own] == sorted(known.index(one) for one in own) for own in found.groups
+            )
+    assert won > 500
+
+
+def test_no_change_of_unit_changes_the_relative_selection_of_a_thousand_tables() -> None:
+    random = Random(21)
+    for number in range(1000):
+        tables = random_tables(random)
+        rule = PublishedRule(latency_cost_coeff=10 ** random.uniform(-2, 1), select_ss_threshold=random.randint(1, 6))
+        unit = UNITS[number % len(UNITS)] * random.choice([1.0, random.uniform(0.1, 10)])
+        other = NetworkTables(
+            primitives=tables.primitives,
+            accuracies=tables.accuracies,
+            latencies={key: value * unit for key, value in tables.latencies.items()},
+            defaults=tables.defaults,
+        )
+        try:
+            first = select_published(tables, rule, mode="relative")
+        except ProblemError:
+            with pytest.raises(ProblemError):
+                select_published(other, rule, mode="relative")
+            continue
+        assert select_published(other, rule, mode="relative") == first
+
+
+def two_families(latency_unit: float = 1.0) -> NetworkTables:
+    """A fast family and a more accurate one, which the unit of latency decides between."""
+    accuracies: dict[Network, float] = {}
+    latencies: dict[Network, float] = {}
+    for i in range(3):
+        accuracies["Fast", (i, 0)], latencies["Fast", (i, 0)] = 0.80, 1.0 + 0.01 * i
+        accuracies["Sure", (i, 1)], latencies["Sure", (i, 1)] = 0.90, 3.0
+    return NetworkTables(
+        primitives=names({"Fast": 3, "Sure": 3}),
+        accuracies=accuracies,
+        latencies={key: value * latency_unit for key, value in latencies.items()},
+        defaults={"Fast": (0, 0), "Sure": (0, 1)},
+    )
+
+
+def test_the_published_winner_goes_with_the_unit_and_the_relative_one_does_not() -> None:
+    rule = PublishedRule(select_ss_threshold=2)
+    assert select_published(two_families(), rule).family == "Fast"
+    assert select_published(two_families(1000.0), rule).family == "Sure"
+    found = {select_published(two_families(unit), rule, mode="relative").family for unit in UNITS}
+    assert len(found) == 1
+
+
+def test_ties_go_by_the_sorted_ids() -> None:
+    tables = NetworkTables(
+        primitives=names({"A": 11, "B": 11}),
+        accuracies={(family, (i,)): 0.9 for family in "BA" for i in (2, 10, 1)},
+        latencies={(family, (i,)): 1.0 for family in "BA" for i in (2, 10, 1)},
+        defaults={},
+    )
+    found = select_published(tables, PublishedRule(select_ss_threshold=2))
+    assert found.networks == (("A", (1,)), ("A", (10,)))
+    assert found.groups == (("Ablock_1", "Ablock_10"),)
+    assert found.counts == {"A": 2, "B": 0}
+
+
+def test_a_family_is_not_taken_for_another_that_begins_alike() -> None:
+    tables = NetworkTables(
+        primitives=names({"Res": 2, "ResX": 2}),
+        accuracies={("ResX", (1,)): 0.99, ("ResX", (0,)): 0.98, ("Res", (0,)): 0.9, ("Res", (1,)): 0.5},
+        latencies={("ResX", (1,)): 1.0, ("ResX", (0,)): 1.0, ("Res", (0,)): 1.0, ("Res", (1,)): 1.0},
+        defaults={},
+    )
+    found = select_published(tables, PublishedRule(select_ss_threshold=2))
+    assert (found.family, found.groups) == ("ResX", (("ResXblock_0", "ResXblock_1"),))
+
+
+def test_all_that_is_wrong_with_tables_is_told_at_once() -> None:
+    with pytest.raises(ProblemError) as caught:
+        NetworkTables(
+            primitives=names({"A": 2}),
+            accuracies={("A", (0, 0)): 0.9, ("A", (1, 0)): math.nan, ("A", (0, 1)): 0.9, ("A", (0, 2)): 0.1},
+            latencies={("A", (0, 0)): 0.0, ("A", (1, 0)): -1.0, ("A", (1, 1)): math.nan, ("B", (0, 0)): 1.0},
+            defaults={},
+        )
+    told = caught.value.message
+    for part in (
+        "the latency of A_0_0 is 0.0",
+        "the latency of A_1_0 is -1.0",
+        "the accuracy of A_1_0 is nan",
+        "A_0_1 has no latency",
+        "A_0_2 has an index outside 0 .. 1",
+        "A_1_1 has no accuracy",
+        "and 2 more",
+    ):
+        assert part in told
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "constants", [{"accuracy_cost_scale": 0.0}, {"latency_cost_coeff": math.nan}, {"select_ss_threshold": 0}]
+)
+def test_a_rule_without_a_meaning_is_refused(constants: dict[str, float]) -> None:
+    with pytest.raises(ProblemError):
+        PublishedRule(**constants)  # type: ignore[arg-type]
+
+
+def test_no_family_that_reaches_the_threshold_is_an_error_with_the_next_step() -> None:
+    with pytest.raises(ProblemError, match="no family has 9 networks: the largest has 3") as caught:
+        select_published(two_families(), PublishedRule(select_ss_threshold=9))
+    assert "at most 3" in caught.value.hint
+
+
+def test_relative_needs_the_default_networks() -> None:
+    tables = two_families()
+    bare = NetworkTables(
+        primitives=tables.primitives,
+        accuracies=tables.accuracies,
+        latencies=tables.latencies,
+        defaults={"Fast": (2, 2)},
+    )
+    with pytest.raises(ProblemError, match="Fast_2_2 were not measured"):
+        select_published(bare, mode="relative")
+
+
+def test_costs_beyond_all_numbers_come_last() -> None:
+    rule = PublishedRule(accuracy_cost_scale=1e-4, select_ss_threshold=2)
+    assert rule.cost(0.0, 1.0) == math.inf
+    assert select_published(two_families(), rule).family == "Sure"
