@@ -32,7 +32,7 @@ KITS = ("sshkit", "boardkit", "plainkit", "shellkit", "sdbkit", "adbkit", "snpek
 ON_DEVICES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "tests").rglob("test_*.py")
-    if path.parent.name == "devices" or any(kit in path.read_text(encoding="utf-8") for kit in KITS)
+    if "devices" in path.parts or any(kit in path.read_text(encoding="utf-8") for kit in KITS)
 )
 PYTEST = ["pytest", "-q", "--continue-on-collection-errors"]
 TESTS = {

@@ -1,8 +1,9 @@
 """The exact minimum of an energy by variable elimination.
 
 Slots with at most two neighbours go first, in batches. What is left is eliminated slot by slot: all tables that
-mention the slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi, "Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999).
-Choices are then read back in reverse order. Time and memory grow with the choices to the power of the width + 1.
+mention the slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi,
+"Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999). Choices are then read back in reverse
+order. Time and memory grow with the choices to the power of the width + 1.
 
 Minimising out slots with at most two neighbours, many at once.
 
