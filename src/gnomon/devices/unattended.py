@@ -5,7 +5,7 @@ by "error". Standard library only, Python 3.10 on. docs/unattended.md shows what
 
 How the jobs are that run on a device by themselves: told by the files and the lock in the folder of each.
 
-Runs on the device as a part of `unattended_program`: standard library only, Python 3.10 on.
+Runs on the device as a part of the program: standard library only, Python 3.10 on.
 """
 
 from __future__ import annotations

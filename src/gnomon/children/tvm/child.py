@@ -1,7 +1,7 @@
 """Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or right here.
 
 One program plays three parts, each in a process of its own, so that one's crash costs the others nothing: jobs named in
-`tvm_model`, `tvm_search`, `tvm_build` and `tvm_bench`. Values that TVM has no words of its own for are those of the
+`model`, `search`, `build` and `bench`. Values that TVM has no words of its own for are those of the
 record file in docs/tune.md.
 """
 

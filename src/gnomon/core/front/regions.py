@@ -12,7 +12,7 @@ corners found later lie in the region of one before, so that its bounds count fo
 Label sets that bound from below what may lie under some corners of a front, merged so that they stay small.
 
 A pass over the plan for R regions at once. Each region has K weightings and thresholds: sought are vectors whose
-weighted costs are below all thresholds. The labels of a bucket's state are vectors of K bounds (see `front_merge`). A
+weighted costs are below all thresholds. The labels of a bucket's state are vectors of K bounds. A
 label is dropped where its bound and the least completion reach a threshold. Each label also has the cost of one partial
 assignment that it stands for, and those of the last bucket are whole assignments: points near the front.
 

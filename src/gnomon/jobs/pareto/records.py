@@ -88,7 +88,7 @@ class Pareto:
     `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
     measured again side by side, in so many `sessions`; without it their values are the samples. `left_out` points of
     the sampled front, or within noise of it, were not measured again, and `behind` that no noise explains; `noise` is
-    what was seen of it, as `pareto_prove.Worth` has it. `prices` says in words what each objective's number is made
+    what was seen of it, as `prove.Worth` has it. `prices` says in words what each objective's number is made
     of. `slots` are the decision space's slots by the words of the command, `published` the space of the codes.
     `searches` is what each search did, in the order of the request, and `searched` all of it as one. `enough` is a
     single backend on the front that no mix there is surely better than, in anything. `failures` are assignments that

@@ -33,7 +33,7 @@ from gnomon.jobs.space.folder import (
 from gnomon.jobs.space.study import Study, open_study
 
 _FILES = {
-    "selection": "selection.json",  # `space_select.SELECTION`, whose file builds on this one
+    "selection": "selection.json",  # `select.SELECTION`, whose file builds on this one
     "validation": "validation.json",
 }
 _COMMANDS = {"selection": "select", "validation": "validate"}

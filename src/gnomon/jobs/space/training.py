@@ -1,6 +1,6 @@
 """Training many networks: in other processes or on other machines, each kept as soon as it is done.
 
-A method says what is trained and looks at what came out (`space_methods`); here it is done, written down, and found
+A method says what is trained and looks at what came out (`methods`); here it is done, written down, and found
 again when the same command is given once more.
 
 Independent pieces of work on several processors: a pool of processes here, or a Dask cluster where one is named.

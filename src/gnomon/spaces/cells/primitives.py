@@ -2,7 +2,7 @@
 
 A block is a function of a `Symbol`, the width that it makes and its stride. The published names are
 `<Family>block_<i>`; what a number means is a matter of the numbering, of which there are two (see
-`primitive_families`), so that every primitive says in words what it is made of and has a digest of it.
+below), so that every primitive says in words what it is made of and has a digest of it.
 
 The three published families of primitives, in the two numberings that are in use.
 

@@ -5,7 +5,7 @@ are drawn that the measurements allow; in each of them the front over *all* netw
 How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
 Two ways to choose from that. With `most_share` the selection is the one that loses least while that share of the
-networks is left, with inertia against what noise would decide (`selection_reduce`). Without, all stay whose frequency
+networks is left, with inertia against what noise would decide (`reduce`). Without, all stay whose frequency
 reaches `threshold`, the most frequent of each group at least. Neither depends on the unit of latency.
 
 Which family a space of one family is made of.

@@ -3,7 +3,7 @@
 The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
 Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
 best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. What a
-loss counts is the hypervolume that it is worth under that weighting (`selection_weights`). Choices go one by one where
+loss counts is the hypervolume that it is worth under that weighting. Choices go one by one where
 least is lost; how many each group keeps is then decided exactly.
 
 Measurements that disagree by their noise leave many selections nearly equally good, among which a search would fall
