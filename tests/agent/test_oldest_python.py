@@ -17,8 +17,11 @@ from gnomon.devices.shell.ssh_client import OLDEST_PYTHON
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gnomon"
 DEVICES = SOURCE / "devices"
 FILES = sorted(
-    [*(SOURCE / "agent").rglob("*.py"), *(DEVICES / "keeper").glob("keeper*.py")]
-    + [DEVICES / "fingerprint.py", DEVICES / "unattended.py"]
+    [
+        *(SOURCE / "agent").rglob("*.py"),
+        *(DEVICES / "keeper").glob("keeper*.py"),
+        *(DEVICES / name for name in ("fingerprint.py", "unattended.py")),
+    ]
 )
 OLDEST = tuple(int(part) for part in OLDEST_PYTHON.split("."))
 LACKING = """

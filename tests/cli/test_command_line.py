@@ -16,7 +16,6 @@ import pytest
 from tests.cli.placement_kit import placement, profiled
 
 import gnomon
-from gnomon.api import place as api
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, RuntimeMissingError
@@ -139,7 +138,7 @@ def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> Request:
         found.append(request)
         raise RuntimeMissingError("enough", hint="")
 
-    monkeypatch.setattr(api, "place_job", job)
+    monkeypatch.setattr("gnomon.jobs.place.job.place", job)
     assert run(["place", *args]) == RuntimeMissingError.exit_code
     return found[0]
 
@@ -195,7 +194,7 @@ def test_results_go_out_and_messages_beside(
         tell("a message \x1b[2J")
         return placement(folder=tmp_path) if name == "place" else profiled()
 
-    monkeypatch.setattr(api, f"{name}_job", job)
+    monkeypatch.setattr(f"gnomon.jobs.place.job.{name}", job)
     assert run([name, "m.circle", "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -237,7 +236,7 @@ def broken(error: BaseException) -> Any:
 def test_a_defect_is_told_with_its_trace_on_demand_only(
     debug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "place_job", broken(ValueError("odd")))
+    monkeypatch.setattr("gnomon.jobs.place.job.place", broken(ValueError("odd")))
     monkeypatch.setenv("GNOMON_DEBUG", debug)
     assert run(["place", "m"]) == 70
     err = capsys.readouterr().err
@@ -249,7 +248,7 @@ def test_a_defect_is_told_with_its_trace_on_demand_only(
 def test_interruption_is_told(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "place_job", broken(error))
+    monkeypatch.setattr("gnomon.jobs.place.job.place", broken(error))
     assert run(["place", "m", "--json"]) == code
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["kind"] == "interrupted"

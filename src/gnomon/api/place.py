@@ -19,31 +19,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from gnomon.core.graph import By
-from gnomon.devices.address import LOCAL
-from gnomon.devices.config import DeviceConfig
-from gnomon.devices.opening import resolve
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.devices.visit import Cleaned, DeviceRow
-from gnomon.jobs.pareto.job import pareto as pareto_job
-from gnomon.jobs.pareto.records import Pareto, ParetoRequest
-from gnomon.jobs.pareto.search import Plan
-from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf, prove_best
-from gnomon.jobs.place.fleet import place_on as place_fleet
-from gnomon.jobs.place.job import Placement, Profile
-from gnomon.jobs.place.job import place as place_job
-from gnomon.jobs.place.job import profile as profile_job
-from gnomon.jobs.runs.job import CampaignRow, list_campaigns
-from gnomon.jobs.solve.job import SolveReport, solve_problem
-from gnomon.jobs.unattended.command import Carried
-from gnomon.measure.effort import Effort
-from gnomon.measure.progress import Watch
-from gnomon.runtimes.base import Wish
-from gnomon.session.objectives import LATENCY, MEMORY
-from gnomon.session.request import WAIT_S, Request, timed
-from gnomon.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from gnomon.core.graph import By
+    from gnomon.devices.config import DeviceConfig
+    from gnomon.jobs.devices.visit import Cleaned, DeviceRow
+    from gnomon.jobs.pareto.records import Pareto, ParetoRequest
+    from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
+    from gnomon.jobs.place.job import Placement, Profile
+    from gnomon.jobs.runs.job import CampaignRow
+    from gnomon.jobs.solve.job import SolveReport
+    from gnomon.jobs.unattended.command import Carried
+    from gnomon.measure.progress import Watch
+    from gnomon.session.request import Request
+
 
 PathLike = str | os.PathLike[str]
 
@@ -89,6 +81,10 @@ def request_of(model: PathLike, options: Options, *, sweeps: bool = False, limit
 
     UsageError for an option that there is not, or a number out of its range.
     """
+    from gnomon.measure.effort import Effort
+    from gnomon.runtimes.base import Wish
+    from gnomon.session.request import WAIT_S, Request
+
     unknown = sorted(options.keys() - Options.__annotations__.keys())
     if unknown:
         known = ", ".join(Options.__annotations__)
@@ -144,6 +140,9 @@ def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int
 
 def _device_of(options: Options) -> DeviceConfig:
     """The device that is meant, with what the options say of it in place of what its table says."""
+    from gnomon.devices.address import LOCAL
+    from gnomon.devices.opening import resolve
+
     device = resolve(options.get("device") or LOCAL)
     said: dict[str, Any] = {}
     if options.get("fetch"):
@@ -175,6 +174,8 @@ def place(
     Without `measure` it decides anew from what the record holds, and nothing is proven that was not before. Raises
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
+    from gnomon.jobs.place.job import place as place_job
+
     destination = package_path(model) if out is None else Path(out)
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
     return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
@@ -195,6 +196,10 @@ def place_on(
 
     Packages go to `out`/NAME. A device that fails is in the answer with its error; raises GnomonError if all fail.
     """
+    from gnomon.jobs.place.fleet import place_on as place_fleet
+    from gnomon.jobs.place.fleet import prove_best
+    from gnomon.session.request import timed
+
     made = (
         request_of(model, {**options, "device": name}, sweeps=True, limited=True) for name in dict.fromkeys(devices)
     )
@@ -245,6 +250,8 @@ def pareto(
 
     Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
+    from gnomon.jobs.pareto.job import pareto as pareto_job
+
     asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
     return pareto_job(asked, watch=watch, tell=tell)
 
@@ -271,6 +278,10 @@ def pareto_request(
     measure: bool = True,
 ) -> ParetoRequest:
     """The request that the options mean, as `request_of`. UsageError also for options that say nothing of a dump."""
+    from gnomon.jobs.pareto.records import ParetoRequest
+    from gnomon.jobs.pareto.search import Plan
+    from gnomon.session.objectives import LATENCY, MEMORY
+
     strange = sorted(options.keys() - _OF_DUMPS) if model is None else []
     if strange:
         raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
@@ -311,6 +322,8 @@ def profile(
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
+    from gnomon.jobs.place.job import profile as profile_job
+
     return profile_job(request_of(model, options, sweeps=True, limited=True), watch=watch, tell=tell)
 
 
@@ -326,6 +339,8 @@ def solve(
     The format is that of docs/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
     where no assignment is allowed.
     """
+    from gnomon.jobs.solve.job import solve_problem
+
     if isinstance(problem, Path):
         path = problem
         try:
@@ -344,6 +359,9 @@ def solve(
 
 def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
     """The campaigns in the record of runs, the newest first, at most `limit`."""
+    from gnomon.jobs.runs.job import list_campaigns
+    from gnomon.store.sqlite import SqliteStore
+
     with SqliteStore.open(None if record is None else Path(record)) as store:
         return tuple(islice(list_campaigns(store), limit))
 

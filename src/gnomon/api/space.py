@@ -6,18 +6,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from gnomon.api.place import Options, PathLike, request_of
-from gnomon.devices.http import DpuServer
-from gnomon.jobs.space.job import Profiled, ProfileRequest
-from gnomon.jobs.space.job import profile_space as profile_job
-from gnomon.jobs.space.select import Rule, Selected, SelectRequest
-from gnomon.jobs.space.select import select_primitives as select_job
-from gnomon.jobs.space.validate import Validated, ValidateRequest
-from gnomon.jobs.space.validate import validate_selection as validate_job
-from gnomon.measure.progress import Watch
-from gnomon.spaces.selection.pareto import ParetoOptions
+if TYPE_CHECKING:
+    from gnomon.api.place import Options, PathLike
+    from gnomon.devices.http import DpuServer
+    from gnomon.jobs.space.job import Profiled
+    from gnomon.jobs.space.select import Rule, Selected
+    from gnomon.jobs.space.validate import Validated
+    from gnomon.measure.progress import Watch
+    from gnomon.spaces.selection.pareto import ParetoOptions
+
 
 Toolchains = Sequence[str] | Mapping[str, Mapping[str, str]]
 """Names of toolchains, or their settings by name."""
@@ -84,6 +83,10 @@ def profile_space(
     The same call goes on where it was interrupted; nothing in the folder is deleted. `toolchains` are names, or names
     with their settings; `hooks` has the server for what is measured over HTTP, and who watches. Raises GnomonError.
     """
+    from gnomon.api.place import request_of
+    from gnomon.jobs.space.job import ProfileRequest
+    from gnomon.jobs.space.job import profile_space as profile_job
+
     chosen, trained, hooked = dict(space or {}), dict(training or {}), hooks or Hooks()
     download = trained.pop("download", None)
     named = toolchains if isinstance(toolchains, Mapping) else {name: {} for name in toolchains}
@@ -111,6 +114,10 @@ def select_primitives(
     output: PathLike | None = None,
 ) -> Selected:
     """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError."""
+    from gnomon.jobs.space.select import SelectRequest
+    from gnomon.jobs.space.select import select_primitives as select_job
+    from gnomon.spaces.selection.pareto import ParetoOptions
+
     asked = SelectRequest(
         profile=Path(profile_dir),
         rule=rule,
@@ -134,6 +141,10 @@ def validate_selection(
 
     So many `networks` of each; of `training` count epochs, seeds, and where is trained. Raises GnomonError.
     """
+    from gnomon.api.place import request_of
+    from gnomon.jobs.space.validate import ValidateRequest
+    from gnomon.jobs.space.validate import validate_selection as validate_job
+
     hooked = hooks or Hooks()
     given = dict(training or {})
     download = given.pop("download", None)

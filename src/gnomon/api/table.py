@@ -6,29 +6,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from gnomon.api.place import Options, PathLike, request_of
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import FitOptions, Unknown
-from gnomon.estimate.design import Bound
-from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, Evaluation, cross_validate, evaluate
-from gnomon.jobs.estimator.job import Described, SpaceEstimator, described, fit_estimator, load_estimator, read_samples
-from gnomon.jobs.estimator.job import suggest_nets as suggest_job
-from gnomon.jobs.estimator.scores import Function, FunctionScores, Scores, additive, load_scores
-from gnomon.jobs.estimator.search import EVALUATIONS, Method, Searched, Wanted
-from gnomon.jobs.estimator.search import search_nets as search_job
-from gnomon.jobs.table.job import Built, TableRequest
-from gnomon.jobs.table.job import build_table as build_job
-from gnomon.jobs.table.nets import NetsMeasured
-from gnomon.jobs.table.nets import measure_nets as measure_job
-from gnomon.jobs.table.tool import build_with_tool, measure_nets_with_tool
-from gnomon.jobs.table.tool_bench import tool_of, tool_options
-from gnomon.measure.progress import Watch
-from gnomon.runtimes.snpe import bench_tools
-from gnomon.spaces.fuse import rules
-from gnomon.spaces.loading import SearchSpace, load_space
+
+if TYPE_CHECKING:
+    from gnomon.api.place import Options, PathLike
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.evaluation import Evaluation
+    from gnomon.jobs.estimator.job import Described, SpaceEstimator
+    from gnomon.jobs.estimator.scores import Function, Scores
+    from gnomon.jobs.estimator.search import Method, Searched, Wanted
+    from gnomon.jobs.table.job import Built
+    from gnomon.jobs.table.nets import NetsMeasured
+    from gnomon.measure.progress import Watch
+    from gnomon.spaces.loading import SearchSpace
 
 
 def build_table(
@@ -48,6 +40,15 @@ def build_table(
     call completes a table that was interrupted; `again` measures all of it anew. `settings` are for a tool that
     measures by itself, such as snpe (docs/snpe.md). Raises GnomonError.
     """
+    from gnomon.api.place import request_of
+    from gnomon.jobs.table.job import TableRequest
+    from gnomon.jobs.table.job import build_table as build_job
+    from gnomon.jobs.table.tool import build_with_tool
+    from gnomon.jobs.table.tool_bench import tool_of, tool_options
+    from gnomon.runtimes.snpe import bench_tools
+    from gnomon.spaces.fuse import rules
+    from gnomon.spaces.loading import load_space
+
     found = load_space(space) if isinstance(space, str) else space
     asked = TableRequest(
         request=request_of(os.devnull, options),
@@ -82,6 +83,10 @@ def suggest_nets(
     Half of them near `bound_s` by the estimator of the file `near`. `given` is a csv of those that are measured
     already. Raises GnomonError.
     """
+    from gnomon.estimate.design import Bound
+    from gnomon.jobs.estimator.job import described, load_estimator, read_samples
+    from gnomon.jobs.estimator.job import suggest_nets as suggest_job
+
     found = described(_path(table), space)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
@@ -102,6 +107,12 @@ def measure_nets(
     **options: Unpack[Options],
 ) -> tuple[Described, NetsMeasured]:
     """Measure the nets of a csv as the table was measured. Raises GnomonError; the same call goes on from there."""
+    from gnomon.api.place import request_of
+    from gnomon.jobs.estimator.job import described, read_samples
+    from gnomon.jobs.table.nets import measure_nets as measure_job
+    from gnomon.jobs.table.tool import measure_nets_with_tool
+    from gnomon.jobs.table.tool_bench import tool_of
+
     found = described(Path(table), space)
     assert found.table is not None  # noqa: S101  # a table was given
     rows = read_samples(Path(nets), found, measured=False)
@@ -129,6 +140,10 @@ def fit_document(
 
     Raises GnomonError.
     """
+    from gnomon.estimate.columns import FitOptions
+    from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
+    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples
+
     found = described(_path(table), space)
     options = FitOptions(coverage=coverage)
     rows = read_samples(Path(samples), found, measured=True) if samples is not None else ()
@@ -152,6 +167,9 @@ def fit_document(
 
 def evaluation_document(path: PathLike, samples: PathLike, *, space: str | None = None) -> dict[str, Any]:
     """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values."""
+    from gnomon.jobs.estimator.evaluation import evaluate
+    from gnomon.jobs.estimator.job import load_estimator, read_samples
+
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(samples), made.described, measured=True)
     return {
@@ -170,6 +188,10 @@ def predictions(
     bound_s: float | None = None,
 ) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
     """Predict the nets of a csv: as rows, and as JSON values. Raises GnomonError."""
+    from gnomon.estimate.columns import Unknown
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.job import load_estimator, read_samples
+
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(nets), made.described, measured=False)
     unknown = Unknown.WIDEN if widen else Unknown.REFUSE
@@ -198,6 +220,9 @@ def predictions(
 
 def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
     """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values."""
+    from gnomon.estimate.columns import Unknown
+    from gnomon.jobs.estimator.job import load_estimator, read_samples
+
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(nets), made.described, measured=False)
     matrix = made.described.rows([rows[0].assignment])
@@ -220,7 +245,7 @@ def search_nets(
     *,
     space: str | None = None,
     method: Method = "evolution",
-    evaluations: int = EVALUATIONS,
+    evaluations: int = 10_000,
     seed: int = 0,
 ) -> tuple[SpaceEstimator, Searched]:
     """The nets of the best score among those that meet a bound with enough confidence, both as `wanted` has them.
@@ -228,6 +253,10 @@ def search_nets(
     `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of them
     stands: "FILE.py:function", or a csv or JSON file. Raises GnomonError; InfeasibleError where no net meets the bound.
     """
+    from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator
+    from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
+    from gnomon.jobs.estimator.search import search_nets as search_job
+
     made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
     tables = made.described.tables
     scores: Scores

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from gnomon.api.place import PathLike
 from gnomon.errors import UsageError
-from gnomon.formats.tuning.logs import Told
-from gnomon.jobs.overlay.collect import CollectRequest
-from gnomon.jobs.overlay.collect import collect as collect_job
-from gnomon.jobs.overlay.deploy import DeployRequest
-from gnomon.jobs.overlay.deploy import deploy as deploy_job
-from gnomon.jobs.overlay.job import Analysis, AnalyzeRequest
-from gnomon.jobs.overlay.job import analyze as analyze_job
-from gnomon.jobs.tune.execute import ExecRequest
-from gnomon.jobs.tune.execute import execute as execute_job
-from gnomon.jobs.tune.folder import view as view_job
-from gnomon.jobs.tune.job import Tuned
-from gnomon.jobs.tune.job import tune as tune_job
-from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
-from gnomon.measure.progress import Watch
-from gnomon.tuning.tracker import tracker_at
+
+if TYPE_CHECKING:
+    from gnomon.api.place import PathLike
+    from gnomon.formats.tuning.logs import Told
+    from gnomon.jobs.overlay.job import Analysis
+    from gnomon.jobs.tune.job import Tuned
+    from gnomon.jobs.tune.request import Care, DeviceWish
+    from gnomon.measure.progress import Watch
+
 
 Tell = Callable[[str], None]
 
@@ -74,6 +67,9 @@ def tune(
     `search` may hold strategy, per_round, plateau, budget_s and layers. The same call goes on where it was
     interrupted. Raises GnomonError.
     """
+    from gnomon.jobs.tune.job import tune as tune_job
+    from gnomon.jobs.tune.request import TuneRequest
+
     wanted = dict(search or {})
     if unknown := sorted(set(wanted) - set(_SEARCH)):
         raise UsageError(f"a search has no {unknown[0]!r}", hint=f"Give some of {', '.join(_SEARCH)}.")
@@ -104,6 +100,9 @@ def execute(
 
     `shapes` are of inputs that the network of records leaves open. Raises GnomonError.
     """
+    from gnomon.jobs.tune.execute import ExecRequest
+    from gnomon.jobs.tune.execute import execute as execute_job
+
     asked = ExecRequest(
         source=Path(source),
         device=_wish(options),
@@ -118,6 +117,8 @@ def execute(
 
 def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
     """Where models, records and libraries are; the document of `gnomon view`."""
+    from gnomon.jobs.tune.folder import view as view_job
+
     return view_job(None if out is None else Path(out))
 
 
@@ -133,6 +134,9 @@ def overlay_collect(
 
     Raises GnomonError.
     """
+    from gnomon.jobs.overlay.collect import CollectRequest
+    from gnomon.jobs.overlay.collect import collect as collect_job
+
     asked = CollectRequest(
         logs=tuple(Path(log) for log in logs),
         device=_wish(options),
@@ -159,6 +163,10 @@ def overlay_analyze(
 
     Raises GnomonError.
     """
+    from gnomon.formats.tuning.logs import Told
+    from gnomon.jobs.overlay.job import AnalyzeRequest
+    from gnomon.jobs.overlay.job import analyze as analyze_job
+
     asked = AnalyzeRequest(
         logs=tuple(Path(log) for log in logs),
         layers=_names(layers),
@@ -183,6 +191,10 @@ def overlay_deploy(
 
     Returns the parts `written`, `network` and `notes` of the document. Raises GnomonError.
     """
+    from gnomon.jobs.overlay.deploy import DeployRequest
+    from gnomon.jobs.overlay.deploy import deploy as deploy_job
+    from gnomon.tuning.tracker import tracker_at
+
     asked = DeployRequest(
         compile=compile,
         prove=prove,
@@ -204,11 +216,16 @@ def _tell(options: TuneOptions) -> Tell:
 
 
 def _wish(options: TuneOptions) -> DeviceWish:
+    from gnomon.jobs.tune.request import DeviceWish
+    from gnomon.tuning.tracker import tracker_at
+
     given = {name: options[name] for name in _WISH if name in options}  # type: ignore[literal-required]
     return DeviceWish(tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None, **given)
 
 
 def _care(options: TuneOptions) -> Care:
+    from gnomon.jobs.tune.request import Care
+
     return Care(**{name: options[name] for name in _CARE if name in options})  # type: ignore[literal-required]
 
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.models.model import Limits, Model, model_errors, open_regular, read_regular
-from gnomon.models.ncnn.model import NCNN_MAGIC, load_ncnn
-from gnomon.models.nnpackage import read_nnpackage
-from gnomon.models.tflite.graph import MAGICS, read_flat
+from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, Limits, Model, model_errors, open_regular, read_regular
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
@@ -29,6 +26,8 @@ def load(path: str | Path, limits: Limits | None = None) -> Model:
 
 
 def _load_package(source: Path, limits: Limits) -> Model:
+    from gnomon.models.nnpackage import read_nnpackage
+
     package = read_nnpackage(source)
     if len(package.models) > 1:
         names = ", ".join(file.name for file in package.models)
@@ -55,11 +54,15 @@ def _load_file(path: Path, limits: Limits) -> Model:
     with open_regular(path, limits.max_bytes) as file:
         head = file.read(8)
     if head.startswith(NCNN_MAGIC):
+        from gnomon.models.ncnn.model import load_ncnn
+
         return load_ncnn(path, limits)
-    if head[4:8] not in MAGICS:
+    if head[4:8] not in FLAT_MAGICS:
         from gnomon.models.onnx.graph import load_onnx
 
         return load_onnx(path, limits)
+    from gnomon.models.tflite.graph import read_flat
+
     data = read_regular(path, limits.max_bytes)
     flat = read_flat(data, path.stem)
     return Model(

@@ -21,6 +21,11 @@ from gnomon.errors import ModelError
 from gnomon.formats.onert.config import ConfigCfg
 from gnomon.formats.onert.manifest import Manifest
 
+NCNN_MAGIC = b"7767517"
+"""The first bytes of an ncnn ``.param`` file."""
+FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
+"""Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

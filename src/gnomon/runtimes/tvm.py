@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.core.overlay.records import TuningRecords
 from gnomon.core.stats import median
 from gnomon.errors import ModelError, UsageError
-from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.models.model import read_regular
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
@@ -78,6 +76,8 @@ def _packed(path: Path) -> str:
         raise UsageError(
             f"the tuning records: {error.message}", hint=f"{RECORDS} names a file on this machine, of gnomon tune."
         ) from error
+    from gnomon.formats.tuning.records import read_tuning_records
+
     records = read_tuning_records(data)
     if records.tuner != "metaschedule":
         raise UsageError(
@@ -115,4 +115,6 @@ def best_traces(records: TuningRecords) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
+    from gnomon.core.overlay.records import TuningRecords
+
     _: Runtime = Tvm()

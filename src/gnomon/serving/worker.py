@@ -242,12 +242,11 @@ def _anchor() -> Any:
 
 def _checked(model: Path) -> Path:
     """The model, if it can be ONNX. ModelError for another format that can be told."""
-    from gnomon.models.ncnn.model import NCNN_MAGIC
-    from gnomon.models.tflite.graph import MAGICS
+    from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC
 
     with model.open("rb") as file:
         head = file.read(8)
-    if head[4:8] in MAGICS or head.startswith(NCNN_MAGIC):
+    if head[4:8] in FLAT_MAGICS or head.startswith(NCNN_MAGIC):
         raise ModelError("it is no ONNX model, but TFLite, Circle or ncnn", hint=_OTHER_FORMATS)
     return model
 

@@ -38,7 +38,7 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
     """Choose the nets that tell an estimator the most, and write them as csv."""
     from gnomon.api import table as api
     from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.table.nets import save_nets
+    from gnomon.jobs.estimator.job import save_nets
 
     found, nets = api.suggest_nets(**values)
     save_nets([NetRow(assignment=net) for net in nets], found.space.space, out, measured=False)
@@ -57,7 +57,8 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
     """Measure the nets of CSV beside the table's anchor. The same command goes on where it was interrupted."""
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
-    from gnomon.jobs.table.nets import measured_document, save_nets
+    from gnomon.jobs.estimator.job import save_nets
+    from gnomon.jobs.table.nets import measured_document
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     with Show(quiet=quiet) as show:
@@ -138,7 +139,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
     """Predict the latency of the nets of CSV, with intervals."""
     from gnomon.api import table as api
-    from gnomon.jobs.table.nets import save_nets
+    from gnomon.jobs.estimator.job import save_nets
 
     found, rows, document = api.predictions(**values)
     if out is not None:
@@ -218,8 +219,8 @@ def search_(path: Path, bound_s: float, out: Path | None, as_json: bool, **value
     """
     from gnomon.api import table as api
     from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.job import save_nets
     from gnomon.jobs.estimator.search import Wanted
-    from gnomon.jobs.table.nets import save_nets
 
     wanted = Wanted(bound_s=bound_s, confidence=values.pop("confidence"), nets=values.pop("nets"))
     made, found = api.search_nets(path, values.pop("score"), wanted, **values)

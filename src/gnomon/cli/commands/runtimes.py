@@ -1,27 +1,18 @@
-"""`gnomon runtimes`: what is installed here.
-
-What is installed on this machine, found by asking the agent in fresh processes.
-"""
+"""`gnomon runtimes`: what is installed here."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from gnomon import __version__
 from gnomon.cli.main import write_json
-from gnomon.core.sample import Failure
-from gnomon.devices.local import LocalDevice
-from gnomon.measure.link import AgentLink
-from gnomon.runtimes.registry import all_runtimes
-from gnomon.session.targets import pip_requirements_line, reason_of
 
 
 @click.command(short_help="List the runtimes that are installed here, and how to add the others.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def runtimes(as_json: bool) -> None:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
+
+    from gnomon.jobs.devices.runtimes import runtimes_document
 
     document = runtimes_document()
     if as_json:
@@ -31,37 +22,3 @@ def runtimes(as_json: bool) -> None:
         from gnomon.report.page import Page
 
         runtimes_report(document, Page())
-
-
-def runtimes_document() -> dict[str, Any]:
-    """The runtimes that gnomon knows, those that are installed first; docs/commands.md describes each key."""
-    good, broken = all_runtimes()
-    with LocalDevice() as device, AgentLink(device) as link:
-        answers = link.ask({r.name: {"do": "probe", "runtime": r.name} for r in good})
-        fingerprint, name, python = link.info.fingerprint, link.info.name, link.info.python
-    rows: list[dict[str, Any]] = []
-    for runtime in good:
-        answer = answers[runtime.name]
-        row: dict[str, Any] = {
-            "name": runtime.name,
-            "installed": not isinstance(answer, Failure),
-            "version": None,
-            "backends": [],
-            "formats": sorted(runtime.formats),
-            "details": {},
-            "reason": None,
-            "install": None,
-        }
-        if isinstance(answer, Failure):
-            row["reason"] = reason_of(answer)
-            row["install"] = pip_requirements_line(runtime.wheels, python or "python")
-        else:
-            row["version"], row["backends"] = answer["version"], list(answer["backends"])
-            row["details"] = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
-        rows.append(row)
-    return {
-        "gnomon": __version__,
-        "device": {"name": name, "interpreter": python, "fingerprint": dict(fingerprint)},
-        "runtimes": sorted(rows, key=lambda row: (not row["installed"], row["name"])),
-        "broken": [{"name": item.name, "reason": item.reason} for item in broken],
-    }

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gnomon.core.stab import StabDecision
 from gnomon.errors import PackageError
 from gnomon.formats.onert.operators import IR_OPCODES
+
+if TYPE_CHECKING:
+    from gnomon.core.stab import StabDecision
 
 _BLANKS = " \t"
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.brief import brief
+from gnomon.core.space import Space
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
@@ -18,7 +19,7 @@ from gnomon.estimate.design import Bound, suggest
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import Source, fit, source
-from gnomon.formats.nets_csv import NetRow, read_nets
+from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.jobs.estimator.scores import RelaxedSpace
 from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
@@ -287,3 +288,8 @@ def _fitted(value: object, found: Described) -> tuple[tuple[int, ...], ...]:
         if not fits or any(type(c) is not int or not 0 <= c < r for c, r in zip(net, radices, strict=True)):
             _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
     return tuple(map(tuple, value))
+
+
+def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
+    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
+    save_text(write_nets(rows, space, measured=measured), path)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from gnomon.core.brief import brief
-from gnomon.core.space import Space
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
-from gnomon.formats.nets_csv import NetRow, write_nets
+from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.job import EFFORT, context_of
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
@@ -26,7 +24,6 @@ from gnomon.session.request import Request, patiently
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace
-from gnomon.system.files import save_text
 
 NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=9)
 """What a whole net is worth: an estimator rests on few of them. Eight share a process, as all lie in its memory."""
@@ -140,11 +137,6 @@ def _unlike(bench: Bench, table: Table, clock: Clock) -> list[str]:
     if clock != table.manifest.clock:
         told.append(f"clock: {table.manifest.clock} and {clock}")
     return told
-
-
-def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
-    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
-    save_text(write_nets(rows, space, measured=measured), path)
 
 
 def measured_document(found: NetsMeasured) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError, UsageError
-from gnomon.formats.ncnn_param import ARRAY, MAGIC, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param, write_ncnn_param
 from gnomon.models.model import Limits, Model, add_to_digest, read_text, unique_names
 
 Shape = tuple[int, ...] | None
@@ -285,9 +285,6 @@ _RULES: dict[str, Callable[[Layer, tuple[Known, ...]], Shape]] = {
     "Squeeze": _squeeze,
 }
 
-
-NCNN_MAGIC = MAGIC.encode()
-"""The first bytes of a ``.param`` file."""
 
 _MAX_RANK = 4
 _NUMBERED = re.compile(r"(in|out)([0-9]{1,6})")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import unique_names
+from gnomon.models.model import FLAT_MAGICS, unique_names
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -95,7 +95,6 @@ _RULES = {
 }
 
 
-MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 _MAX_SIZE_BYTES = 1 << 62
 _MAX_RANK = 64
 
@@ -113,7 +112,7 @@ def read_flat(data: bytes, name: str) -> FlatModel:
 
     `name` is the graph's name where the file gives none.
     """
-    if len(data) < 8 or data[4:8] not in MAGICS:
+    if len(data) < 8 or data[4:8] not in FLAT_MAGICS:
         broken("it has neither TFLite's mark TFL3 nor Circle's CIR0")
     model = Buffer(data).root()
     subgraphs = model.tables(2)
@@ -122,7 +121,7 @@ def read_flat(data: bytes, name: str) -> FlatModel:
     constant_buffers = [_holds_data(buffer, len(data)) for buffer in model.tables(4)]
     codes = [_operator_type(code) for code in model.tables(1)]
     graph = _Reader(subgraphs[0], codes, constant_buffers).graph(
-        name=name, kind=MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
+        name=name, kind=FLAT_MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
     )
     return FlatModel(graph=graph, subgraphs=len(subgraphs))
 
