@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.report import units
-from gnomon.report.page import clean, finite, shorten
 from gnomon.report.parts import assignment_text, numbers, spans
+from gnomon.report.plain import clean, finite, shorten
 
 SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 

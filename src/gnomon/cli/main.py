@@ -26,7 +26,7 @@ import click
 
 import gnomon
 from gnomon.errors import GnomonError
-from gnomon.report.page import clean, finite
+from gnomon.report.plain import clean, finite
 
 
 class LazyGroup(click.Group):

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.devices.lease import Waiting
-from gnomon.report.page import clean, shorten
+from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
 
 if TYPE_CHECKING:

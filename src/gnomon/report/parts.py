@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.report import units
-from gnomon.report.page import Page, clean
+from gnomon.report.page import Page
+from gnomon.report.plain import clean
 
 _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""

@@ -27,8 +27,8 @@ from matplotlib.transforms import Bbox
 
 from gnomon.core.dominance import nondominated
 from gnomon.report import units
-from gnomon.report.page import shorten
 from gnomon.report.parts import family_of, is_single
+from gnomon.report.plain import shorten
 
 SEVERAL = "several families"
 

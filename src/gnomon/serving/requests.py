@@ -24,7 +24,7 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import ProblemError
 from gnomon.formats.complaints import Complaints
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
-from gnomon.report.page import clean, finite, shorten
+from gnomon.report.plain import clean, finite, shorten
 from gnomon.serving.queue import Desk, Full, Place
 from gnomon.serving.settings import Limits, ServeSettings
 from gnomon.serving.worker import Failed, Found, Order, Outcome, Refused, TimedOut

@@ -27,7 +27,7 @@ from gnomon import errors
 from gnomon.core.installing import install_line
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, MeasurementError, ProblemError, RuntimeMissingError, UsageError
-from gnomon.report.page import clean
+from gnomon.report.plain import clean
 from gnomon.serving.queue import Desk, run_order
 from gnomon.serving.requests import Answer, Asked, Reception, error_answer
 from gnomon.serving.settings import Limits, ServeSettings, checked

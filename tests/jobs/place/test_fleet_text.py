@@ -20,7 +20,8 @@ from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
 from gnomon.jobs.place.job import Placement
 from gnomon.jobs.place.report import fleet_report
 from gnomon.measure.progress import Progress
-from gnomon.report.page import Page, finite
+from gnomon.report.page import Page
+from gnomon.report.plain import finite
 
 EARLY = [[10e-6, 20e-6], [10e-6, INF], [40e-6, 30e-6], [10e-6, 12e-6]]
 LATE = [[30e-6, 10e-6], [10e-6, INF], [30e-6, 10e-6], [10e-6, 10e-6]]

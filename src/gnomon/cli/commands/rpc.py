@@ -39,7 +39,7 @@ def up(devices: int, port: int, bind: str, detach: bool, as_json: bool) -> int:
     A server that a tuned kernel crashes is started anew. Nothing is left behind at the end, also if gnomon is killed.
     """
     from gnomon.jobs.rpc import RpcRequest, rpc_up
-    from gnomon.report.page import clean
+    from gnomon.report.plain import clean
 
     request = RpcRequest(devices=devices, port=port, bind=bind)
     if detach:

@@ -54,7 +54,7 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     The protocol is that of published search-space profilers: POST of the parts kernel_name and file; the reply is a
     profile whose line "All" holds milliseconds. docs/serve.md describes it. Ends on Ctrl-C or SIGTERM.
     """
-    from gnomon.report.page import clean
+    from gnomon.report.plain import clean
     from gnomon.serving.server import serve as serving
 
     settings = _settings(values)

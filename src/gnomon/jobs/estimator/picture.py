@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from gnomon.report import units
-from gnomon.report.page import shorten
+from gnomon.report.plain import shorten
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
 _IN, _OUT, _SECOND, _BAND = "#0072B2", "#D55E00", "#009E73", "#e4e4e4"

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from gnomon.jobs.overlay.report import Choices, measured_of, time_of
 from gnomon.jobs.tune.report import loss, many
 from gnomon.report import units
-from gnomon.report.page import shorten
+from gnomon.report.plain import shorten
 from gnomon.report.plot import CHOSEN, log_ticks, new_figure, plain, titled
 
 _FAR = 3.0

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.jobs.tune.report import loss, many
-from gnomon.report.page import clean, shorten
+from gnomon.report.plain import clean, shorten
 from gnomon.report.plot import (
     BAND,
     CHOSEN,

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from gnomon.jobs.pareto.report import headline
 from gnomon.report import units
-from gnomon.report.page import shorten
+from gnomon.report.plain import shorten
 from gnomon.report.plot import Label, label_points
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gnomon.report import units
-from gnomon.report.page import clean, shorten
+from gnomon.report.plain import clean, shorten
 
 _VISIBLE = 0.004
 """What is narrower than this share of the picture is drawn with its neighbour."""

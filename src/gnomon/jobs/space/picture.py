@@ -20,8 +20,8 @@ from matplotlib.patches import Patch, Rectangle
 from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.report import units
-from gnomon.report.page import clean, shorten
 from gnomon.report.parts import networks, part, percent, points
+from gnomon.report.plain import clean, shorten
 from gnomon.report.plot import (
     ChoiceRow,
     Label,

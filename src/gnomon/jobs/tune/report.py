@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.report import units
-from gnomon.report.page import Column, Page, shorten
+from gnomon.report.page import Column, Page
 from gnomon.report.parts import listed, percent, say, sentence
+from gnomon.report.plain import shorten
 
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
