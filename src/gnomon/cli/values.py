@@ -201,7 +201,7 @@ _SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
 _VALUES_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
-_OF = {"peak-memory": _SIZES, "latency": _TIMES, "cpu-time": _TIMES, "energy": _ENERGIES}
+_OF = {"B": _SIZES, "s": _TIMES, "J": _ENERGIES}
 
 
 class TuningValue(click.ParamType[tuple[str, tuple[str, ...]]]):
@@ -243,7 +243,10 @@ class BoundValue(click.ParamType[tuple[str, float]]):
 
 def _check_kind(kind: BoundValue, name: str, unit: str, where: tuple[Any, Any]) -> None:
     """Seconds for memory, or bytes for a time, are a slip of the pen."""
-    if unit and name in _OF and unit not in _OF[name]:
+    from gnomon.session.objectives import GOALS
+
+    goal = GOALS.get(name)
+    if unit and goal is not None and unit not in _OF.get(goal.unit, {}):
         kind.fail(f"{name} is not measured in {unit}", *where)
 
 

@@ -93,3 +93,16 @@ def share(part: float) -> str:
 def small(value: float | None) -> str:
     """A difference: "0", "1.2e-07"."""
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
+def value(number: float | None, unit: str) -> str:
+    """A number of any unit: a time, an energy, memory in MiB (bytes where those are too few for it), a difference."""
+    if unit == "s":
+        return time(number)
+    if unit == "J":
+        return energy(number)
+    if unit == "B":
+        return mebibytes(number) if number is None or not 0 < number < 2**16 else f"{number:.0f} B"
+    if not unit:
+        return small(number)
+    return "-" if number is None else f"{digits(number)} {unit}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from gnomon.core.stats import Block, compare, median, median_interval, quantile
 from gnomon.errors import UsageError
@@ -27,12 +27,18 @@ Verdict = Literal["better", "worse", "tie", "unknown"]
 class Goal:
     """An objective to be made small. `numbers` are its numbers by a clock, one a block, or one a process.
 
-    Values, intervals and comparisons all come from these.
+    Values, intervals and comparisons all come from these. `source` says for people what the numbers are made of: a
+    sentence, or one by the device's energy counters where the record names any.
     """
 
     name: str
     unit: str
+    source: str | Callable[[Mapping[str, Any] | None], str]
     numbers: Callable[[Measured, Clock], Sequence[Block]]
+
+    def told_by(self, counters: Mapping[str, Any] | None) -> str:
+        """What the numbers are made of, for people."""
+        return self.source if isinstance(self.source, str) else self.source(counters)
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
         """One number a process: the median of its numbers."""
@@ -106,6 +112,18 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
     return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in told if j is not None]
 
 
+def energy_source(counters: Mapping[str, Any] | None) -> str:
+    """What the energy of a call is made of, for people."""
+    if not counters:
+        return "the energy of a call by counters of the device that the record does not name"
+    parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
+    told = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
+    return (
+        f"a call's share of what the counters {told} rose by over a block of calls, with all else that ran and what "
+        f"idling draws; they move every {counters['period_s'] * 1e3:.3g} ms"
+    )
+
+
 def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
     """The largest value that each process told of a fact."""
 
@@ -122,26 +140,46 @@ def _fact(name: str, part: str = "") -> Callable[[Measured], dict[int, float]]:
     return read
 
 
-def _by_process(read: Callable[[Measured], dict[int, float]], name: str, unit: str) -> Goal:
-    """A goal with one number a process."""
+def _by_process(read: Callable[[Measured], dict[int, float]]) -> Callable[[Measured, Clock], Sequence[Block]]:
+    """One number a process."""
 
     def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
         return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(read(measured).items())]
 
-    return Goal(name=name, unit=unit, numbers=numbers)
+    return numbers
 
 
 GOALS: dict[str, Goal] = {
     goal.name: goal
     for goal in (
-        Goal(name=LATENCY, unit="s", numbers=_latencies),
-        _by_process(_fact("peak_rss_bytes"), MEMORY, "B"),
-        Goal(name="cpu-time", unit="s", numbers=_cpus),
-        Goal(name=ENERGY, unit="J", numbers=_joules),
-        _by_process(_fact("difference", "relative"), "output-error", ""),
+        Goal(
+            name=LATENCY,
+            unit="s",
+            source="the time of a call in whole runs, a fresh process each",
+            numbers=_latencies,
+        ),
+        Goal(
+            name=MEMORY,
+            unit="B",
+            source="the most resident memory of a fresh process, with the program around the runtime",
+            numbers=_by_process(_fact("peak_rss_bytes")),
+        ),
+        Goal(
+            name="cpu-time",
+            unit="s",
+            source="the CPU time of a call in whole runs, a fresh process each",
+            numbers=_cpus,
+        ),
+        Goal(name=ENERGY, unit="J", source=energy_source, numbers=_joules),
+        Goal(
+            name="output-error",
+            unit="",
+            source="the largest difference of outputs from the reference, relative to its largest magnitude",
+            numbers=_by_process(_fact("difference", "relative")),
+        ),
     )
 }
-"""Every objective by its name."""
+"""Every objective by its name. A new one is a row here."""
 
 
 def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:

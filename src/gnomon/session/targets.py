@@ -347,15 +347,3 @@ def protocol_of(effort: Effort) -> dict[str, Any]:
     return {
         k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
     }
-
-
-def energy_source(counters: Mapping[str, Any] | None) -> str:
-    """What the energy of a call is made of, for people."""
-    if not counters:
-        return "the energy of a call by counters of the device that the record does not name"
-    parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
-    told = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
-    return (
-        f"a call's share of what the counters {told} rose by over a block of calls, with all else that ran and what "
-        f"idling draws; they move every {counters['period_s'] * 1e3:.3g} ms"
-    )

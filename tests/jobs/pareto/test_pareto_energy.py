@@ -24,9 +24,9 @@ from gnomon.jobs.pareto.search import Plan
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort, Energy
 from gnomon.report.page import Page
-from gnomon.session.objectives import GOALS, against, estimate
+from gnomon.session.objectives import GOALS, against, energy_source, estimate
 from gnomon.session.request import THIS_MACHINE, Request
-from gnomon.session.targets import energy_source, protocol_of
+from gnomon.session.targets import protocol_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 

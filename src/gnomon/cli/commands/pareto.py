@@ -32,6 +32,18 @@ _OF_DUMPS = frozenset(
 )
 """The options that may stand beside --from."""
 
+
+class _ObjectiveOption(click.Option):
+    """An option whose help names the objectives, which are not imported before it is asked for."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """See `click.Option.get_help_record`."""
+        from gnomon.session.objectives import GOALS
+
+        self.help = f"{', '.join(GOALS)}. May be repeated.  [default: latency and peak-memory]"
+        return super().get_help_record(ctx)
+
+
 _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), required=False)
 
 
@@ -49,7 +61,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     "objectives",
     multiple=True,
     metavar="NAME",
-    help="latency, peak-memory, cpu-time, energy, output-error. May be repeated.  [default: latency and peak-memory]",
+    cls=_ObjectiveOption,
 )
 @click.option(
     "--energy-counter",

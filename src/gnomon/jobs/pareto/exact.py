@@ -152,7 +152,6 @@ def priced_model(
             first, second, table = (a, b, table) if a < b else (b, a, table.T)
             made = tables.setdefault((first, second), np.zeros((*table.shape, count)))
             made[:, :, axis] += table
-    units = {LATENCY: "s", MEMORY: "B"}
     paid = []
     for backend, size in charges.items():
         if MEMORY in at and math.isfinite(size) and any(backend in slot.choices for slot in space.space.slots):
@@ -161,7 +160,7 @@ def priced_model(
             paid.append(Charge(backend, vector))
     return CostModel(
         space=space.space,
-        objectives=tuple(Objective(name, units[name]) for name in objectives),
+        objectives=tuple(Objective(name, GOALS[name].unit) for name in objectives),
         slot_costs=tuple(costs),
         pairs=tuple(PairCost(a, b, table) for (a, b), table in tables.items()),
         charges=tuple(paid),

@@ -26,7 +26,6 @@ from gnomon.jobs.pareto.prove import (
 from gnomon.jobs.pareto.records import DecidingClock, Lived, Pareto, ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
-from gnomon.measure.energy import ENERGY
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Progress, Watch
 from gnomon.search.base import Told
@@ -36,14 +35,7 @@ from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
 from gnomon.session.reference import doubts, reference
 from gnomon.session.request import Request, patiently, timed
-from gnomon.session.targets import asking_energy, check_counters, energy_source
-
-_SOURCES = {
-    "latency": "the time of a call in whole runs, a fresh process each",
-    "peak-memory": "the most resident memory of a fresh process, with the program around the runtime",
-    "cpu-time": "the CPU time of a call in whole runs, a fresh process each",
-    "output-error": "the largest difference of outputs from the reference, relative to its largest magnitude",
-}
+from gnomon.session.targets import asking_energy, check_counters
 
 
 class _Steps:
@@ -211,8 +203,8 @@ def _search(
             hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
         )
     kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
-    sources = {**_SOURCES, ENERGY: energy_source(evaluator.lab.counters)}
-    return in_one_box(searches), kind, {name: sources[name] for name in asked.objectives}
+    told = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
+    return in_one_box(searches), kind, told
 
 
 def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], Worth]:

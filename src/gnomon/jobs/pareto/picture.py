@@ -102,7 +102,7 @@ def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:
     if objective["unit"] in ("s", "J"):
         factor, prefix = next(((f, u) for f, u in ((1e-6, "u"), (1e-3, "m")) if largest < 999.5 * f), (1.0, ""))
         return 1 / factor, f"{name}, {prefix}{objective['unit']}"
-    return 1.0, name
+    return 1.0, f"{name}, {objective['unit']}" if objective["unit"] else name
 
 
 def _draw_points(axes: Any, document: dict[str, Any]) -> list[Label]:

@@ -459,8 +459,9 @@ def choose(
 
     fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
     if not fitting:
-        told = [f"{name} of {_text(name, bound)}" for name, bound in under.items()]
-        least = [f"{_text(name, min(upper(p, name) for p in front))} of {name}" for name in under]
+        told = [f"{name} of {units.value(bound, GOALS[name].unit)}" for name, bound in under.items()]
+        best = {name: min(upper(p, name) for p in front) for name in under}
+        least = [f"{units.value(value, GOALS[name].unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
             f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
             hint="Loosen --under, search on with more --iterations, or add an --option that saves it. "
@@ -468,14 +469,3 @@ def choose(
         )
     first = column.get(LATENCY, 0)
     return min(fitting, key=lambda p: by_one_clock(objectives, p)[first].value)
-
-
-def _text(name: str, value: float) -> str:
-    """A value of an objective in its unit, for people."""
-    written = {"s": units.time, "B": _size, "J": units.energy}
-    return written.get(GOALS[name].unit, units.small)(value)
-
-
-def _size(size_bytes: float | None) -> str:
-    """MiB; bytes where those are too few for it."""
-    return units.mebibytes(size_bytes) if size_bytes is None or size_bytes >= 2**16 else f"{size_bytes:.0f} B"

@@ -70,11 +70,7 @@ def headline(document: dict[str, Any]) -> str:
 
 def value(number: float | None, objective: dict[str, Any]) -> str:
     """A value in the unit of its objective."""
-    if objective["unit"] == "s":
-        return units.time(number)
-    if objective["unit"] == "J":
-        return units.energy(number)
-    return units.mebibytes(number) if objective["unit"] == "B" else units.small(number)
+    return units.value(number, objective["unit"])
 
 
 def _interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
@@ -85,7 +81,8 @@ def _interval(found: dict[str, Any], objective: dict[str, Any]) -> str:
         return ""
     if objective["unit"] == "B":
         return f"[{units.digits(low / 2**20)}, {units.digits(high / 2**20)}]"
-    return f"[{units.small(low)}, {units.small(high)}]"
+    written = units.digits if objective["unit"] else units.small
+    return f"[{written(low)}, {written(high)}]"
 
 
 def _listed(words: list[str]) -> str:
