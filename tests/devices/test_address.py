@@ -96,6 +96,12 @@ def test_adb_needs_no_serial_where_there_is_one_phone(text: str) -> None:
     assert parse_address("adb://192.168.0.7:5555").port == 5555
 
 
+@pytest.mark.parametrize("text", ["board:", "board://", "BOARD:///"])
+def test_a_kind_that_others_add_may_know_the_one_device_there_is(text: str) -> None:
+    assert parse_address(text) == Address(kind="board")
+    assert is_address(text.lower())
+
+
 def test_sdb_needs_no_serial_where_there_is_one_device() -> None:
     assert parse_address("sdb://") == Address(kind="sdb")
     assert str(parse_address("sdb://")) == "sdb://"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ def other_kind(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> D
 
 
 def add_kinds(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    entries = [EntryPoint(name=name, value=value, group=opening.GROUP) for name, value in values.items()]
+    own = entry_points(group=opening.GROUP)
+    entries = [*(EntryPoint(name=n, value=v, group=opening.GROUP) for n, v in values.items()), *own]
     monkeypatch.setattr(opening, "entry_points", lambda *, group: entries if group == opening.GROUP else [])
 
 
@@ -127,7 +128,7 @@ def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_and_broken_kinds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no kind of device 'foo'") as told:
         resolve("foo://here")
-    assert told.value.hint == "Known kinds: local, ssh, sdb, adb."
+    assert told.value.hint == "Known kinds: adb, local, sdb, ssh."
     add_kinds(monkeypatch, foo="no_such_module:factory")
     with pytest.raises(UsageError, match="no_such_module"), opened(resolve("foo://here")):
         pass

@@ -17,8 +17,8 @@ _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
 _FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], or sdb://[serial]."
-_ALONE = frozenset({"adb", "sdb"})
-"""Kinds whose program knows the one device there is, so that an address need not name it."""
+_BARE = re.compile(rf"(?!ssh:)(?P<kind>{_SCHEME.pattern}):(///?)?", re.ASCII)
+"""An address that names no host, as of a kind that knows the one device there is. An SSH client knows no such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Address:
 
 def is_address(text: str) -> bool:
     """Whether a text is meant as an address rather than as the name of a device."""
-    return text == LOCAL or "://" in text or text.removesuffix(":") in _ALONE - {text}
+    return text == LOCAL or "://" in text or bool(_BARE.fullmatch(text))
 
 
 def parse_address(text: str) -> Address:
@@ -66,12 +66,11 @@ def parse_address(text: str) -> Address:
         return Address(kind=LOCAL)
     kind, separator, rest = text.partition("://")
     kind = kind.lower()
-    if kind.removesuffix(":") in _ALONE - {kind}:
-        return Address(kind=kind.removesuffix(":"))
+    bare = _BARE.fullmatch(text.lower())
+    if bare and bare["kind"] != LOCAL:
+        return Address(kind=bare["kind"])
     if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
         raise UsageError(f"{shown} is no address of a device", hint=_FORMS)
-    if kind in _ALONE and not rest.strip("/"):
-        return Address(kind=kind)
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(

@@ -34,15 +34,6 @@ class Factory(Protocol):
         ...
 
 
-# gnomon's own kinds are loaded as any other's, but nobody else's package can take their place.
-_OWN = (
-    EntryPoint(name=LOCAL, value="gnomon.devices.opening:local_device", group=GROUP),
-    EntryPoint(name="ssh", value="gnomon.devices.opening:ssh_device", group=GROUP),
-    EntryPoint(name="sdb", value="gnomon.devices.shell.sdb:sdb_device", group=GROUP),
-    EntryPoint(name="adb", value="gnomon.devices.shell.adb:adb_device", group=GROUP),
-)
-
-
 def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     """The device that an address or the name of a table in the file of devices (None: the user's own) means.
 
@@ -95,9 +86,10 @@ def _entry(kind: str) -> EntryPoint:
 
 
 def _entries() -> dict[str, EntryPoint]:
-    own = {entry.name: entry for entry in _OWN}
-    others = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return {**own, **{entry.name: entry for entry in others if entry.name not in own}}
+    """The kinds by name; nobody else's package can take the place of one of gnomon's own."""
+    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    own = {entry.name: entry for entry in found if entry.value.startswith("gnomon.")}
+    return {**{entry.name: entry for entry in found}, **own}
 
 
 class LeasedLocalDevice(LocalDevice):
