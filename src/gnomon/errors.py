@@ -72,10 +72,10 @@ class DeviceError(GnomonError):
 
     exit_code = 6
 
-    def __init__(self, message: str, *, hint: str = "", transient: bool = False) -> None:
+    def __init__(self, message: str, *, hint: str = "", transient: bool = False, met: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.transient = transient
-        self.met = False
+        self.met = met
 
 
 class AgentError(GnomonError):

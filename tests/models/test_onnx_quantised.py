@@ -79,8 +79,7 @@ class Made:
 def test_a_float_model_is_none(tmp_path: Path) -> None:
     found = Made().conv(quantised=False).then("Relu").conv(quantised=False).read(tmp_path)
     assert (found.operators, found.reading_8bit, found.computing_8bit, found.scales) == (2, 0, 0, 0)
-    assert found.macs == 2048 and found.share_8bit == 0 and not found.really_quantised
-    assert not found.only_power_of_two_scales
+    assert found.macs == 2048 and found.share_8bit == 0 and found.power_of_two_scales == 0
     assert found.size_bytes == (tmp_path / "m.onnx").stat().st_size
 
 
@@ -88,13 +87,13 @@ def test_between_quantised_values_is_8bit(tmp_path: Path) -> None:
     found = Made().rounded(0.5).conv().then("Relu").rounded(0.125).conv().rounded(2.0).read(tmp_path)
     assert (found.operators, found.reading_8bit, found.computing_8bit) == (2, 2, 2)
     assert found.macs == found.macs_8bit == 2048
-    assert found.really_quantised and found.only_power_of_two_scales and found.scales == 5
+    assert found.share_8bit == 1 and found.scales == found.power_of_two_scales == 5
 
 
 def test_one_float_convolution_of_two_is_not_enough(tmp_path: Path) -> None:
     found = Made().rounded().conv().rounded().conv(quantised=False).read(tmp_path)
     assert (found.operators, found.computing_8bit, found.macs_8bit) == (2, 1, 1024)
-    assert found.share_8bit == 0.5 and not found.really_quantised
+    assert found.share_8bit == 0.5
 
 
 def test_weights_alone_are_not_enough(tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_free_shapes_are_counted_by_operators(tmp_path: Path) -> None:
 
 def test_a_model_without_products_is_not_quantised(tmp_path: Path) -> None:
     found = Made().rounded().then("Relu").read(tmp_path)
-    assert (found.operators, found.share_8bit) == (0, 0.0) and not found.really_quantised
+    assert (found.operators, found.share_8bit) == (0, 0.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", bytes(range(256)) * 10])

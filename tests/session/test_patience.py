@@ -12,7 +12,7 @@ from gnomon.devices.address import Address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.session import request as patience
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import Request, device_met, patiently
 
 BOARD = DeviceConfig(name="board", address=Address(kind="ssh", user=None, host="board.local", port=None))
 
@@ -22,9 +22,7 @@ def request(wait_s: float = 100.0, *, fresh: bool = False) -> Request:
 
 
 def vanished(message: str = "the connection to board was lost", *, met: bool = True) -> DeviceError:
-    error = DeviceError(message, hint="Look after it.", transient=True)
-    error.met = met
-    return error
+    return DeviceError(message, hint="Look after it.", transient=True, met=met)
 
 
 def refused(message: str = "board.local is not known to this machine") -> DeviceError:
@@ -93,9 +91,17 @@ def test_a_device_that_was_never_reached_is_not_waited_for(world: World) -> None
     assert (world.told, world.now_s) == ([], 0.0)
 
 
+def test_an_error_of_a_device_that_was_met_says_so() -> None:
+    error = vanished(met=False)
+    with pytest.raises(DeviceError) as told, device_met():
+        raise error
+    assert (told.value.met, error.met, told.value.__cause__) == (True, False, error)
+    assert (told.value.message, told.value.hint, told.value.transient) == (error.message, error.hint, True)
+
+
 def test_what_waiting_cannot_mend_is_not_waited_for(world: World) -> None:
-    error = refused()
-    error.met = True
+    known = refused()
+    error = DeviceError(known.message, hint=known.hint, met=True)
     with pytest.raises(DeviceError, match="not known"):
         world.run([error], request())
     with pytest.raises(MeasurementError):

@@ -188,10 +188,14 @@ class AgentLink:
         self.info = device.describe()
         self.paths: list[str] = []
         with ExitStack() as stack:
-            packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
-            packed.write_bytes(packed_agent())
-            self._agent = device.push(packed, packed.name)
+            self._start_here(stack)
             self._open = stack.pop_all()
+
+    def _start_here(self, stack: ExitStack) -> None:
+        """Make what lasts as long as the link is open."""
+        packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
+        packed.write_bytes(packed_agent())
+        self._agent = self.device.push(packed, packed.name)
 
     def __enter__(self) -> Self:
         return self

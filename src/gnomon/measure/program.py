@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from gnomon.devices.base import Device
+from gnomon.devices.laid_out import collect_script, lay_out, parse_files
 from gnomon.devices.program import Command, Order, ProgramDriver, ProgramRefused, Taken
-from gnomon.devices.shell.facts import collect_script, lay_out, parse_files
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.link import AgentLink, Event, packed_agent
 from gnomon.system.process import Completed, guarded_folder
@@ -429,19 +429,15 @@ class ProgramLink(AgentLink):
         machine: Mapping[str, Any] | None = None,
         programs: Mapping[str, ProgramDriver],
     ) -> None:
-        self.device = device
-        self.info = device.describe()
-        self.paths: list[str] = []
-        self._timeout_s = timeout_s
-        self._machine = dict(machine or {})
         self._programs = programs
         self._found: dict[str, Mapping[str, Any]] = {}
         self._inputs: dict[str, str] = {}
         self._count = 0
-        with ExitStack() as stack:
-            self.scratch = stack.enter_context(guarded_folder("gnomon-programs-"))
-            self.here = Here(self.scratch)
-            self._open = stack.pop_all()
+        super().__init__(device, timeout_s=timeout_s, machine=machine)
+
+    def _start_here(self, stack: ExitStack) -> None:
+        self.scratch = stack.enter_context(guarded_folder("gnomon-programs-"))
+        self.here = Here(self.scratch)
 
     def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
         """Serve a request by programs; see `AgentLink.request`. Only DeviceError: a program's fault is an event."""

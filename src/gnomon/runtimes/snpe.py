@@ -25,12 +25,11 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
-from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.errors import ModelError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.snpe.bench import (
     PERF_PROFILES,
@@ -253,7 +252,7 @@ class _Measuring:
     """One model's way through the SDK, in a folder of this machine that goes afterwards."""
 
     def __init__(
-        self, *, host: LocalDevice, sdk: SnpeSdk, phone: BridgeDevice, order: BenchOrder, settings: Mapping[str, str]
+        self, *, host: LocalDevice, sdk: SnpeSdk, phone: Phone, order: BenchOrder, settings: Mapping[str, str]
     ) -> None:
         self._host, self._sdk, self._phone, self._order, self._settings = host, sdk, phone, order, settings
         self._folder = Path(host.folder)
@@ -399,8 +398,32 @@ def _refused(stage: str, told: str, done: Completed) -> Failure:
     return Failure(stage=stage, kind="refused", transient=False, message=told, log_tail=log)
 
 
-def _phone(device: Device) -> BridgeDevice:
-    if isinstance(device, BridgeDevice) and device.kind == "adb":
+@runtime_checkable
+class Phone(Protocol):
+    """What the SDK's own programs must know of an open device that adb reaches."""
+
+    @property
+    def kind(self) -> str:
+        """The program that reaches it."""
+        ...
+
+    @property
+    def serial(self) -> str:
+        """The serial number by which adb knows it."""
+        ...
+
+    @property
+    def folder(self) -> str:
+        """The private folder there."""
+        ...
+
+    def check(self) -> None:
+        """DeviceError, transient, if it does not answer any more."""
+        ...
+
+
+def _phone(device: Device) -> Phone:
+    if isinstance(device, Phone) and device.kind == "adb":
         return device
     raise UsageError(
         "snpe-bench measures phones that adb reaches, and this device is none",

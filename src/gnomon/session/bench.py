@@ -19,7 +19,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Context
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.opening import opened
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Question
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
@@ -30,7 +30,7 @@ from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session import replay as recall
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
-from gnomon.session.request import Request, link_to, machine_of
+from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip
 from gnomon.spaces.unit import Net
 from gnomon.store.sqlite import SqliteStore
@@ -173,11 +173,8 @@ def open_bench(
             configuration=configuration,
             missing=missing,
         )
-        try:
+        with device_met():
             yield bench
-        except DeviceError as error:
-            error.met = True
-            raise
 
 
 def net_digest(net: Net) -> str:

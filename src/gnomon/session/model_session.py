@@ -16,7 +16,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Context
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.opening import opened
-from gnomon.errors import DeviceError, MeasurementError, UsageError
+from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.campaign import CampaignRunner, Question, RecordedRunner
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
@@ -28,7 +28,7 @@ from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.session import replay as recall
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model
-from gnomon.session.request import Request, link_to, machine_of
+from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import NOTE as ENERGY_NOTE
 from gnomon.session.targets import (
     FindSupport,
@@ -139,10 +139,8 @@ def open_lab(
         ]
         lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
         try:
-            yield lab
-        except DeviceError as error:
-            error.met = True
-            raise
+            with device_met():
+                yield lab
         except MeasurementError as error:
             if not lab.runner.stopped:
                 raise

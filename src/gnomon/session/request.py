@@ -8,7 +8,8 @@ Going on when a device comes back: a job is started again, and takes up its own 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +106,15 @@ Found = TypeVar("Found")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
 """How often a device may vanish in one job before it is too shaky to measure on."""
+
+
+@contextmanager
+def device_met() -> Iterator[None]:
+    """A block in which a job has found its device in order: a DeviceError out of it says so."""
+    try:
+        yield
+    except DeviceError as error:
+        raise DeviceError(error.message, hint=error.hint, transient=error.transient, met=True) from error
 
 
 def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[[str], None] | None) -> Found:

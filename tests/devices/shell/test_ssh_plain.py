@@ -19,7 +19,8 @@ from tests.devices.shell.shellkit import FAMILY, ShellOutputs, WithoutPython, ki
 from tests.devices.shell.sshkit import SshServer, becomes, gone, ssh_server
 
 from gnomon.devices.keeper.host import AnySshDevice
-from gnomon.devices.shell.facts import described, lay_out, parse_files
+from gnomon.devices.laid_out import lay_out, parse_files
+from gnomon.devices.shell.facts import described
 from gnomon.devices.shell.link import Marked
 from gnomon.devices.shell.scripts import line, marks, quoted
 from gnomon.devices.shell.ssh import PlainLink, PlainSshDevice

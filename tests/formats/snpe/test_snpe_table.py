@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.formats.snpe.meta import META_KEYS, SnpeMeta, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
@@ -59,10 +59,10 @@ def test_the_published_rows_are_written_letter_for_letter() -> None:
     assert write_snpe_csv(table, line_end="\n") == text
     assert write_snpe_csv(table) == text.replace("\n", "\r\n")
     assert read_snpe_csv(write_snpe_csv(table).encode()) == table
-    assert table.lookup_us(CONV, "GPU") == 37.0
-    assert repr(table.lookup_us(CONV, "GPU")) == "37.0"
-    assert repr(table.lookup_us(CONV, "GPU", key="Forward Propagate", statistic="Min_Time")) == "595"
-    assert table.lookup_us(CONV, "GPU", key="Total Inference Time") == 700
+    times = table.entries[CONV]["GPU"]
+    assert repr(times["Layers Time"]["Avg_Time"]) == "37.0"
+    assert repr(times["Forward Propagate"]["Min_Time"]) == "595"
+    assert times["Total Inference Time"]["Avg_Time"] == 700
 
 
 def test_the_json_is_that_of_the_replaced_tool() -> None:
@@ -164,15 +164,8 @@ def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
         "line 3: no times on DSP, which other units have",
         "line 4: no times on GPU, which other units have",
     ]
-    assert table.lookup_us("C", "DSP") == 37.0
-    with pytest.raises(UsageError, match="no DSP, Layers Time, Avg_Time of 'B'") as told:
-        table.lookup_us("B", "DSP")
-    assert "GPU" in told.value.hint
-    assert table.accumulated_us(["A", "C", "C"], "DSP") == 111.0
-    with pytest.raises(UsageError, match="on DSP of 2 units: 'B', 'E'"):
-        table.accumulated_us(["A", "B", "E", "B"], "DSP")
-    with pytest.raises(UsageError, match="no unit 'Convolution'"):
-        table.lookup_us("Convolution", "DSP")
+    assert table.entries["C"]["DSP"]["Layers Time"]["Avg_Time"] == 37.0
+    assert list(table.entries["B"]) == ["GPU"]
     _, complaints = scan_nnabla_csv("A,cpu:float,1.5\nA,cudnn:float,0.5\nB,cpu:float,2\n")
     assert complaints.told == ["line 3: no times on cudnn:float, which other units have"]
     _, complaints = scan_snpe_json(write_snpe_json(table))

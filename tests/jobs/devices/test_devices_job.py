@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,7 +44,8 @@ def other_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         EntryPoint(name=f.__name__, value=f"{__name__}:{f.__name__}", group=opening.GROUP) for f in (hanging, broken)
     ]
-    monkeypatch.setattr(opening, "entry_points", lambda *, group: entries)
+    own = entry_points(group=opening.GROUP)
+    monkeypatch.setattr(opening, "entry_points", lambda *, group: [*entries, *own])
 
 
 def over_ssh(server: SshServer, **more: Any) -> DeviceConfig:

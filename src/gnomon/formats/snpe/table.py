@@ -16,7 +16,6 @@ SNPE: ``unit,runtime,key,statistic,microseconds``; NNabla: ``unit,runtime,millis
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import re
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.core.strict_json import Strict, is_text, shown
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.formats.complaints import Complaints
 
 Number = int | float
@@ -58,42 +57,6 @@ class SnpeTable:
     def runtimes(self) -> tuple[str, ...]:
         """The runtimes that any unit has, in the order of their first appearance."""
         return tuple(dict.fromkeys(runtime for by_runtime in self.entries.values() for runtime in by_runtime))
-
-    def lookup_us(self, unit: str, runtime: str, *, key: str = LOOKUP[0], statistic: str = LOOKUP[1]) -> Number:
-        """A time in microseconds; UsageError with what there is where there is none."""
-        by_runtime = self.entries.get(unit)
-        if by_runtime is None:
-            near = difflib.get_close_matches(unit[:MOST_NAME], self.units[:1000], n=1)
-            hint = f"Nearest: {near[0]}" if near else f"The table has {len(self.entries)} other units."
-            raise UsageError(f"the table has no unit {shown(unit)}", hint=hint)
-        found = by_runtime.get(runtime, {}).get(key, {}).get(statistic)
-        if found is None:
-            has = ", ".join(by_runtime) or "none"
-            raise UsageError(
-                f"the table has no {runtime}, {key}, {statistic} of {shown(unit)}",
-                hint=f"Runtimes of this unit: {has}. Measure what is missing, or choose another runtime.",
-            )
-        return found
-
-    def accumulated_us(self, units: Iterable[str], runtime: str) -> float:
-        """The sum over a net's units, one term for each time that a unit occurs, added in their order.
-
-        UsageError with all the units that the table lacks for this runtime.
-        """
-        total, missing = 0.0, []
-        for unit in units:
-            found = self.entries.get(unit, {}).get(runtime, {}).get(LOOKUP[0], {}).get(LOOKUP[1])
-            if found is None:
-                missing.append(unit)
-            else:
-                total += found
-        if missing:
-            lacking = list(dict.fromkeys(missing))
-            raise UsageError(
-                f"the table has no time on {runtime} of {len(lacking)} units: {', '.join(map(shown, lacking[:5]))}",
-                hint=f"Measure them, or choose a runtime of the table: {', '.join(self.runtimes)}.",
-            )
-        return total
 
 
 def gaps(entries: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:

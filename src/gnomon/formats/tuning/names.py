@@ -7,7 +7,6 @@ model is taken to be what stands between the last two dots, and a front is cut o
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from gnomon.errors import UsageError
 
 Suffix = Literal["json", "so"]
 
-MOST_KEY = 60
-MOST_MODEL = 80
 _SUFFIXES: tuple[Suffix, ...] = ("json", "so")
 _TUNERS: dict[str, Tuner] = {
     "atvm": "autotvm",
@@ -28,11 +25,8 @@ _TUNERS: dict[str, Tuner] = {
     "ansor": "ansor",
     "metaschedule": "metaschedule",
 }
-_WORDS: dict[Tuner, str] = {"autotvm": "atvm", "ansor": "ansor", "metaschedule": "metaschedule"}
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]|^[.-]+|\.(?=\.)|\.$", re.ASCII)
 _MOST_NAME = 255
-_DIGITS = 8
 _HINT = "Names are such as phone.mobilenet.float32.json, or phone_server.mobilenet.float32.json of one on another."
 
 
@@ -50,18 +44,6 @@ class TuningName:
     found_on: str = ""
     tuner: Tuner | None = None
     suffix: Suffix = "json"
-
-
-def make_tuning_name(name: TuningName) -> str:
-    """The name of a file, without any folder. UsageError for a data type that is none.
-
-    Keys and the model are made safe as by `safe_key` and `safe_model`.
-    """
-    if not _DTYPE.fullmatch(name.dtype):
-        raise UsageError(f"{shown(name.dtype)} is no data type", hint="Give one such as float32 or float16.")
-    front = safe_key(name.key) + (f"_{safe_key(name.found_on)}" if name.found_on else "")
-    tuner = "" if name.tuner is None else f".{_WORDS[name.tuner]}"
-    return f"{front}.{safe_model(name.model)}.{name.dtype}{tuner}.{name.suffix}"
 
 
 def parse_tuning_name(path: str, known: Iterable[str] = ()) -> TuningName:
@@ -86,26 +68,6 @@ def parse_tuning_name(path: str, known: Iterable[str] = ()) -> TuningName:
         raise UsageError(f"the name {shown(_last(path))} fits several ways: {told}", hint=hint)
     key, found_on, model = next(iter(fits), (front, "", model))
     return TuningName(key=key, model=model, dtype=dtype, found_on=found_on, tuner=tuner, suffix=suffix)
-
-
-def safe_key(key: str) -> str:
-    """A key as it is in a name: itself, if that is safe; else with what is unsafe replaced, and a digest behind."""
-    return _safe(key, MOST_KEY)
-
-
-def safe_model(model: str) -> str:
-    """A model as it is in a name: as `safe_key`, and without dots."""
-    return _safe(model.replace(".", "-"), MOST_MODEL)
-
-
-def _safe(text: str, most: int) -> str:
-    """A text that cannot leave its folder, be an option, or be too long. Different ones stay different."""
-    clean = _UNSAFE.sub("-", text)
-    clean = clean.lstrip("-.") or "x"
-    if clean == text and len(clean) <= most:
-        return clean
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    return f"{clean[: most - _DIGITS - 1]}-{digest}"
 
 
 def _parts(path: str) -> tuple[str, str, str, Tuner | None, Suffix]:

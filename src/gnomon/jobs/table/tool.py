@@ -15,7 +15,7 @@ from typing import Any
 import gnomon
 from gnomon.devices.base import Device
 from gnomon.devices.opening import opened
-from gnomon.errors import DeviceError, MeasurementError, UsageError
+from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.folder import TableFolder, is_table, read_table
 from gnomon.jobs.table.job import Built, TableRequest
@@ -39,7 +39,7 @@ from gnomon.jobs.table.tool_fusion import found_chains
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
 from gnomon.runtimes.snpe import BenchTool
-from gnomon.session.request import Request, patiently
+from gnomon.session.request import Request, device_met, patiently
 from gnomon.spaces.fuse import FusionRules, rules
 from gnomon.spaces.latency_table import Manifest, Row, Table, complaints
 from gnomon.spaces.loading import SearchSpace
@@ -85,25 +85,25 @@ def _build(
 ) -> Built:
     start = time.monotonic()
     steps = Steps("units", told[0])
-    with opened(asked.request.device, on_wait=told[1]) as device, guarded_folder("gnomon-tool-") as folder:
+    with (
+        opened(asked.request.device, on_wait=told[1]) as device,
+        guarded_folder("gnomon-tool-") as folder,
+        device_met(),
+    ):
+        bench = kit.bench(device, asked.request, folder)
+        known = read_table(asked.out) if is_table(asked.out) else None
+        manifest, anchor = _begin(asked, kit, device, bench, known)
+        units = asked.space.tables(rules(manifest.rules)).units
+        if kept.done is None:
+            kept.done = set() if known is None or asked.again else {row.unit for row in known.rows}
+        rows = TableFolder(asked.out, manifest)
         try:
-            bench = kit.bench(device, asked.request, folder)
-            known = read_table(asked.out) if is_table(asked.out) else None
-            manifest, anchor = _begin(asked, kit, device, bench, known)
-            units = asked.space.tables(rules(manifest.rules)).units
-            if kept.done is None:
-                kept.done = set() if known is None or asked.again else {row.unit for row in known.rows}
-            rows = TableFolder(asked.out, manifest)
-            try:
-                for row in _rows(kit, kept, bench, anchor, _Todo(asked, units, kept.done, steps)):
-                    rows.append(row)
-                    kept.done.add(row.unit)
-                    kept.measured += 1
-            finally:
-                rows.close()
-        except DeviceError as error:
-            error.met = True
-            raise
+            for row in _rows(kit, kept, bench, anchor, _Todo(asked, units, kept.done, steps)):
+                rows.append(row)
+                kept.done.add(row.unit)
+                kept.measured += 1
+        finally:
+            rows.close()
     table = read_table(asked.out)
     return Built(
         table=table,
@@ -248,22 +248,18 @@ def measure_nets_with_tool(
 def _measure(request: Request, kit: Toolkit, asked: _Asked) -> NetsMeasured:
     start = time.monotonic()
     steps = Steps("nets", asked.watch)
-    with opened(request.device, on_wait=asked.tell) as device, guarded_folder("gnomon-tool-") as folder:
-        try:
-            bench = kit.bench(device, request, folder)
-            anchor, about = known_anchor(bench, asked.space, asked.table.manifest, request.seed)
-            context = kit.context(device, about)
-            steps.expect(len(asked.nets))
-            drawn = random.Random(request.seed)  # noqa: S311  # an order, no secret
-            for first in range(0, len(asked.nets), kit.options.anchor):
-                part = range(first, min(first + kit.options.anchor, len(asked.nets)))
-                for index in part:
-                    asked.seen.setdefault(index, Seen(write=_writer(asked, index, request.seed)))
-                bench.rounds([asked.seen[index] for index in part], anchor, kit.options.benches, drawn)
-                steps.step(len(part))
-        except DeviceError as error:
-            error.met = True
-            raise
+    with opened(request.device, on_wait=asked.tell) as device, guarded_folder("gnomon-tool-") as folder, device_met():
+        bench = kit.bench(device, request, folder)
+        anchor, about = known_anchor(bench, asked.space, asked.table.manifest, request.seed)
+        context = kit.context(device, about)
+        steps.expect(len(asked.nets))
+        drawn = random.Random(request.seed)  # noqa: S311  # an order, no secret
+        for first in range(0, len(asked.nets), kit.options.anchor):
+            part = range(first, min(first + kit.options.anchor, len(asked.nets)))
+            for index in part:
+                asked.seen.setdefault(index, Seen(write=_writer(asked, index, request.seed)))
+            bench.rounds([asked.seen[index] for index in part], anchor, kit.options.benches, drawn)
+            steps.step(len(part))
     failures = tuple((index, one.reason) for index, one in sorted(asked.seen.items()) if not one.told)
     if len(failures) == len(asked.nets):
         reasons = "; ".join(dict.fromkeys(reason for _, reason in failures))

@@ -20,8 +20,6 @@ from gnomon.models.onnx.graph import Shapes, onnx_graph, tensor_shapes
 if TYPE_CHECKING:
     import onnx
 
-ENOUGH = 0.9
-"""The share of multiply-accumulates in 8 bits from which a model counts as quantised."""
 
 _INT8 = {2, 3}  # TensorProto.UINT8 and INT8
 _UINT8 = 2
@@ -71,16 +69,6 @@ class Quantised:
         if self.macs and self.macs_8bit is not None:
             return self.macs_8bit / self.macs
         return self.computing_8bit / self.operators if self.operators else 0.0
-
-    @property
-    def really_quantised(self) -> bool:
-        """Whether nearly all of its arithmetic is in 8 bits."""
-        return self.share_8bit >= ENOUGH
-
-    @property
-    def only_power_of_two_scales(self) -> bool:
-        """Whether it has scales, and all of them are powers of two, as DPUs want them."""
-        return 0 < self.scales == self.power_of_two_scales
 
 
 def read_quantised(path: Path, limits: Limits | None = None) -> Quantised:

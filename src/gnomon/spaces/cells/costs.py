@@ -58,16 +58,13 @@ class LayerCosts:
 
     `cost_s` and `error_s` have a row a layer and a column a primitive of its group, in seconds: the cost, which may be
     below 0 as it is a difference, and its standard error. NaN: the network with that swap has no latency. `overhead_s`
-    is what a network takes beside its layers. `latencies_s` and `latency_errors_s` are the measured networks' own, a
-    row a group and a column a primitive; the default network's stands at each group's default.
+    is what a network takes beside its layers.
     """
 
     cells: Cells
     overhead_s: float
     cost_s: tuple[Floats, ...]
     error_s: tuple[Floats, ...]
-    latencies_s: tuple[Floats, ...]
-    latency_errors_s: tuple[Floats, ...]
 
     def predict_s(self, assignments: ArrayLike) -> Floats:
         """The overhead and the sum over layers of networks (networks, groups), in seconds; NaN without a swap's."""
@@ -133,8 +130,6 @@ def layer_costs(
         overhead_s=overhead_s,
         cost_s=tuple(costs),
         error_s=tuple(deviations),
-        latencies_s=latencies,
-        latency_errors_s=errors,
     )
 
 
