@@ -10,6 +10,8 @@ import pytest
 from tests.spaces.test_latency_table import CONTEXT, failed, relu
 
 from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.nets_csv import NetRow, write_nets
+from gnomon.formats.snpe.bench import read_accumulation
 from gnomon.formats.snpe.table import (
     NnablaTable,
     SnpeTable,
@@ -18,7 +20,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.jobs.table.exchange import export_table, import_table
+from gnomon.jobs.table.exchange import export_sums, export_table, import_table
 from gnomon.jobs.table.folder import read_table, write_table
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -69,6 +71,24 @@ def test_all_modules_of_the_tools_own_space_keep_their_names(tmp_path: Path) -> 
     assert (len(table.rows), left_out) == (126, ())
     export_table(tmp_path / "t", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
+
+
+def test_the_sum_of_each_net_is_written_as_the_tool_accumulates_it(tmp_path: Path) -> None:
+    space = load_space(SPACE)
+    names = module_uids(space.tables(UNFUSED).units)
+    import_table(file_of(tmp_path, {name: {"GPU": TIMES} for name in names}), tmp_path / "t", space=SPACE)
+    chosen = [tuple(k % len(slot.choices) for slot in space.space.slots) for k in range(2)]
+    nets = tmp_path / "nets.csv"
+    nets.write_text(write_nets([NetRow(assignment=one) for one in chosen], space.space, measured=False))
+    files = export_sums(tmp_path / "t", nets, tmp_path / "sums")
+    assert [file.name for file in files] == ["000.json", "001.json"]
+    for file, one in zip(files, chosen, strict=True):
+        assert read_accumulation(file.read_bytes()) == {"GPU": 37.0 * len(space.net(one).nodes)}
+    few = file_of(tmp_path, {name: {"GPU": TIMES} for name in list(names)[:3]}, "few.csv")
+    import_table(few, tmp_path / "few", space=SPACE)
+    with pytest.raises(UsageError, match=r"net 1 .* units without a time"):
+        export_sums(tmp_path / "few", nets, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) -> None:

@@ -164,14 +164,21 @@ def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
 
 @table.command(short_help="Write a table as another tool's file.")
 @click.argument("path", type=_PATH, metavar="TABLE")
-@click.option("--out", type=_PATH, required=True, metavar="FILE", help="A .csv or .json.")
+@click.option("--out", type=_PATH, required=True, metavar="FILE", help="A .csv or .json; with --nets, a folder.")
+@click.option("--nets", type=_PATH, metavar="FILE", help="Write the table's sum for each net of this csv instead.")
 @click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
 @_JSON
-def export(path: Path, out: Path, space: str | None, as_json: bool) -> None:
-    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it."""
-    from gnomon.jobs.table.exchange import export_table
+def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json: bool) -> None:
+    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
 
-    files, left_out = export_table(path, out, space)
+    With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
+    """
+    from gnomon.jobs.table.exchange import export_sums, export_table
+
+    if nets is not None:
+        files, left_out = export_sums(path, nets, out, space), ()
+    else:
+        files, left_out = export_table(path, out, space)
     for told in left_out:
         click.echo(f"left out: {told}", err=True)
     if as_json:

@@ -203,8 +203,8 @@ def _search(
             hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
         )
     kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
-    told = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
-    return in_one_box(searches), kind, told
+    prices = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
+    return in_one_box(searches), kind, prices
 
 
 def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[Point], Worth]:

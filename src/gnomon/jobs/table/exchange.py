@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import gnomon
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.complaints import Complaints
+from gnomon.formats.nets_csv import read_nets
+from gnomon.formats.snpe.bench import write_accumulation
 from gnomon.formats.snpe.meta import SnpeMeta, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
@@ -84,15 +87,9 @@ def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple
     if out.suffix not in (".csv", ".json"):
         raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
     table = read_table(path)
-    chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
-    if chains:
-        raise UsageError(
-            f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
-            hint="Build one of single operators: gnomon table build SPACE --fuse none.",
-        )
+    _unfused(table)
     names = _uids(load_space(space or table.manifest.space).name)
-    context = table.manifest.context
-    runtime = str(context.get("backend") or context.get("runtime", "CPU"))
+    runtime = _runtime_of(table)
     entries = {names(row.unit): {runtime: _statistics(row, table)} for row in table.rows if row.status != "failed"}
     if not entries:
         raise UsageError(f"no unit of {path} has a time", hint="See why with `gnomon table check`.")
@@ -102,6 +99,54 @@ def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple
     save_text(text, out)
     save_text(write_snpe_meta(SnpeMeta(values=_meta(table))), meta)
     return (out, meta), tuple(f"{row.unit.label}: {row.reason}" for row in table.failed)
+
+
+def export_sums(path: Path, nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
+    """Write the sum of a table's times for each net of a csv, as nnabla-nas's profiler does: OUT/000.json and so on.
+
+    UsageError for a table of fused units, and for a net with a unit that has no time.
+    """
+    table = read_table(path)
+    _unfused(table)
+    loaded = load_space(space or table.manifest.space)
+    try:
+        rows = read_nets(nets.read_bytes(), loaded.space)
+    except OSError as error:
+        raise UsageError(f"{nets} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
+    runtime, (key, statistic) = _runtime_of(table), LOOKUP
+    times = {row.unit: _statistics(row, table)[key][statistic] for row in table.rows if row.status != "failed"}
+    sums = []
+    for index, row in enumerate(rows):
+        counts = loaded.net(row.assignment).counts()
+        lacking = [unit.label for unit in counts if unit not in times]
+        if lacking:
+            raise UsageError(
+                f"net {index + 1} of {nets} has {len(lacking)} units without a time: {', '.join(lacking[:5])}",
+                hint="Measure them with `gnomon table build`, or leave the net out.",
+            )
+        sums.append(math.fsum(times[unit] * count for unit, count in counts.items()))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be made: {error.strerror}", hint="Give --out another folder.") from error
+    files = tuple(out / f"{index:03d}.json" for index in range(len(sums)))
+    for file, total in zip(files, sums, strict=True):
+        save_text(write_accumulation({runtime: total}), file)
+    return files
+
+
+def _unfused(table: Table) -> None:
+    chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
+    if chains:
+        raise UsageError(
+            f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
+            hint="Build one of single operators: gnomon table build SPACE --fuse none.",
+        )
+
+
+def _runtime_of(table: Table) -> str:
+    context = table.manifest.context
+    return str(context.get("backend") or context.get("runtime", "CPU"))
 
 
 def _read(file: Path) -> tuple[SnpeTable, Complaints]:
