@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import zoo
@@ -13,6 +15,10 @@ from gnomon.measure.effort import Effort
 
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No example is timed, as the machine may have other work. GNOMON_EXAMPLES=1000 looks longer for one that fails.
+hypothesis.settings.register_profile("gnomon", deadline=None, max_examples=int(os.environ.get("GNOMON_EXAMPLES", "50")))
+hypothesis.settings.load_profile("gnomon")
 
 
 @pytest.fixture(scope="session")

@@ -167,7 +167,6 @@ def measured(made: MadeTime, ask: dict[str, Any], seconds: float = 0.1) -> dict[
     return meter.stop()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, RANGE_UJ), st.floats(0.5, 400.0), st.floats(0.05, 3.0), st.sampled_from([1e-3, 2e-3]))
 def test_a_block_is_what_was_drawn_over_any_wrap(
     start_uj: int, power_w: float, seconds: float, period_s: float
@@ -241,7 +240,7 @@ def test_a_counter_that_vanishes_in_a_block(machine: Machine, tmp_path: Path) ->
     assert "No such file" in meter.stop()["unknown"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(sorted({**LAPTOP, **BOARD})), st.binary(max_size=30), max_size=6))
 def test_nonsense_is_refused_and_raises_nothing(nonsense: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.dominance import covered, dominates, nondominated
@@ -31,7 +31,6 @@ def by_definition(costs: np.ndarray) -> list[int]:
     return sorted(kept, key=lambda i: rows[i])
 
 
-@settings(deadline=None, max_examples=60)
 @given(tables())
 def test_the_filter_is_the_definition(costs: np.ndarray) -> None:
     assert nondominated(costs).tolist() == by_definition(costs)
@@ -44,7 +43,6 @@ def test_many_rows(objectives: int) -> None:
     assert nondominated(costs).tolist() == by_definition(costs)
 
 
-@settings(deadline=None)
 @given(tables(15), st.integers(0, 15))
 def test_covered_is_the_definition(costs: np.ndarray, cut: int) -> None:
     front, rows = costs[:cut], costs[cut:]

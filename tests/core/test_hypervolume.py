@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.dominance import hypervolume
@@ -30,7 +30,6 @@ def cells(costs: np.ndarray, side: int) -> int:
     return int(taken.sum())
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 2**32 - 1))
 def test_small_sets(objectives: int, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, nnls
@@ -143,7 +143,6 @@ def test_without_times_the_prior_stands_and_cuts_are_free() -> None:
     st.lists(st.lists(st.floats(0, 1e-2), min_size=2, max_size=2), min_size=2, max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6), st.integers(0, 1), st.floats(1e-7, 1.0)), max_size=12),
 )
-@settings(deadline=None)
 def test_no_price_is_negative_or_no_number(prior: list[list[float]], seen: list[tuple[int, int, int, float]]) -> None:
     blocks = len(prior)
     times = [SegmentTime(first=a, last=b, backend=k, time_s=t) for a, b, k, t in seen if a < b <= blocks]
@@ -163,7 +162,6 @@ def problem(data: st.DataObject) -> tuple[Array, Array, Array]:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
 def test_bounded_least_squares_equals_scipy(data: st.DataObject) -> None:
     left, right, low = problem(data)
     found = _bounded_least_squares(left, right, low)

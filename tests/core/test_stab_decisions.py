@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.sample import Spread, Trace, TraceOperator
@@ -90,7 +90,6 @@ def test_the_exact_decision_is_never_slower_than_the_published_one_or_any_single
     assert exact.mixes == (exact.chosen.predicted_us < best)
 
 
-@settings(max_examples=60)
 @given(trace_sets(most=5), st.data())
 def test_with_transfers_it_is_the_least_of_all_placements(traces: dict[str, Trace], data: st.DataObject) -> None:
     count = len(traces["cpu"].operators)

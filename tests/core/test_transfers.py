@@ -161,7 +161,7 @@ def test_the_plan_of_a_noisy_profile_is_nearly_the_best(seed: int) -> None:
     assert best.value < 0.95 * min(singles), "a case in which there is nothing to gain tells nothing"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 10), st.integers(0, 10**6))
 def test_the_exact_problem_is_the_prices_own_sum(count: int, seed: int) -> None:
     graph = network(count, seed)
@@ -214,7 +214,6 @@ def test_alternation_crosses_at_every_edge_of_a_chain() -> None:
     assert wiring_of(graph).edges[0] == (0, 1, 0.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 10**6))
 def test_least_squares_meets_its_conditions(unknown: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -239,7 +239,7 @@ FILES = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(CONFIGS, FILES)
 def test_adding_and_removing_lose_nothing(path: Path, config: DeviceConfig, text: str) -> None:
     path.write_text(text, encoding="utf-8")

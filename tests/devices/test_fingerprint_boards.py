@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.devices import fingerprint as fingerprint_file
@@ -168,7 +168,6 @@ def test_what_changes_from_minute_to_minute_does_not_matter(tmp_path: Path, boar
     assert fingerprint(str(tmp_path)) == first
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([RASPBERRY_PI_4, ODROID_XU4, LAPTOP, OLD_ARM]),
     st.dictionaries(

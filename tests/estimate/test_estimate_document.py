@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.estimate.nets import columns, counts, measured, prices
 
@@ -158,7 +158,6 @@ _JSON = st.recursive(
 _DOCUMENT = estimator_document(plain())
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(_DOCUMENT)), _JSON)
 def test_any_other_value_is_read_or_refused(name: str, value: Any) -> None:
     try:

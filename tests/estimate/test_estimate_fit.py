@@ -107,7 +107,7 @@ def test_the_order_of_samples_and_of_columns_does_not_matter() -> None:
     assert fit(turned, x[:, swap], y).mean_s(counts(50, 7)[:, swap]) == pytest.approx(first, rel=1e-3)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.sampled_from([1e-6, 1e-3, 1.0, 60.0]), st.integers(0, 100))
 def test_the_unit_of_time_does_not_matter(unit: float, seed: int) -> None:
     x = counts(15, seed)

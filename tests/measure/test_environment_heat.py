@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.agent import snapshot as snapshot_file
@@ -140,7 +140,6 @@ def test_a_mainline_kernel_tells_the_voltage(tmp_path: Path, name: str, kinds: l
     assert [doubt.kind for doubt in heat(seen, seen)] == kinds
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(sorted({**BOARD, FIRMWARE: ""})),

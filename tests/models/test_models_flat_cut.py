@@ -80,7 +80,7 @@ def check(cutter: Cutter, whole: Path, places: Sequence[int], folder: Path) -> N
 
 
 @needs_litert
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inner=st.sets(st.integers(1, 61), max_size=5))
 def test_a_real_model_cut_anywhere_computes_the_whole(
     zoo_model: Callable[[str], Path], tmp_path: Path, inner: set[int]
@@ -148,7 +148,7 @@ class Random:
 
 
 @needs_litert
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_random_models_cut_anywhere_compute_the_whole(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -327,7 +327,7 @@ def test_settings_that_a_newer_schema_adds_are_not_copied_blindly(tmp_path: Path
         FlatCutter(path).segment(0, 1, tmp_path / "s.tflite")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8), st.booleans())
 def test_hostile_files_end_in_one_clear_error(tmp_path: Path, edits: list[tuple[int, int]], cut: bool) -> None:
     data = bytearray(quantised())

@@ -13,7 +13,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 from tests.models.modelkit import model, node, save, value  # noqa: E402
@@ -227,7 +227,6 @@ def random_model(draw: st.DrawFn) -> Any:
     return proto
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_graphs_cut_anywhere_compute_the_whole(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

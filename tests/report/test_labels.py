@@ -35,7 +35,7 @@ COORDINATE = st.floats(0, 1, allow_nan=False)
 
 
 @given(st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_no_label_covers_another(points: list[tuple[float, float]]) -> None:
     boxes = [Text.get_window_extent(text) for text in drawn(points)]
     for a, b in itertools.combinations(boxes, 2):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.sample import FINISHED, Campaign, Context, Event, Failure
@@ -100,7 +100,6 @@ probes = st.builds(
 )
 
 
-@settings(max_examples=50)
 @given(st.dictionaries(names, probes), st.dictionaries(names, supports))
 def test_what_is_noted_survives_json(probed: dict[str, Probe], supported: dict[str, Support]) -> None:
     noted = recall.noted(REQUEST, INFO, probed, supported)

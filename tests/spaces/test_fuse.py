@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
@@ -93,7 +93,6 @@ KINDS = st.sampled_from(["Conv", "BatchNormalization", "Relu", "Add"])
 RULES = st.frozensets(st.lists(KINDS, min_size=2, max_size=4).map(tuple), max_size=6).map(FusionRules)
 
 
-@settings(max_examples=150, deadline=None)
 @given(nets(), RULES)
 def test_fusing_keeps_the_net(whole: Net, in_force: FusionRules) -> None:
     """Every layer once, every group a chain of the rules, and each group reads what the layers read."""
@@ -107,7 +106,6 @@ def test_fusing_keeps_the_net(whole: Net, in_force: FusionRules) -> None:
     assert fuse(fused, UNFUSED) == fused
 
 
-@settings(max_examples=100, deadline=None)
 @given(nets(), RULES)
 def test_a_runtimes_groups_give_its_rules_back(whole: Net, in_force: FusionRules) -> None:
     """The groups of a runtime that fuses by rules lead to the rules that were seen at work, and to the same groups."""

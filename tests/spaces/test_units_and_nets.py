@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
@@ -115,7 +115,6 @@ def test_units_that_cannot_be_are_refused(more: dict[str, Any], said: str) -> No
         Unit(**{"layers": (layer("Relu"),), "inputs": (IMAGE,), **more})
 
 
-@settings(max_examples=60)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-2, 5) | st.sampled_from(["Conv", "float32", "NCHW", "x"]),

@@ -191,7 +191,7 @@ def test_npz_bombs_are_refused(tmp_path: Path) -> None:
         load_images(f"npz:{tmp_path / 'c.gz'}", limit_bytes=1 << 20)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80), st.integers(0, 400), st.integers(0, 20))
 @example(b"", 0, 0)
 def test_damaged_npz_are_refused_or_read(tmp_path: Path, put: bytes, at: int, length: int) -> None:

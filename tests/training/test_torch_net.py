@@ -84,7 +84,7 @@ def check_equal(tagged: TaggedNet, seed: int = 3) -> None:
     assert np.abs(made - wanted).max() <= 1e-4 * max(1.0, np.abs(wanted).max())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from(PUBLISHED), min_size=3, max_size=3), st.integers(0, 99))
 def test_mixed_nets_of_the_published_primitives_compute_what_their_model_file_does(names: list[str], seed: int) -> None:
     check_equal(net(names), seed)

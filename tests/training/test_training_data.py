@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.trainkit import data, shapes
 
@@ -29,7 +29,6 @@ def dataset(seed: int = 0) -> Dataset:
     return Dataset(name="d", classes=3, train=images(20, 3, seed), validation=images(5, 3, 1), test=images(6, 3, 2))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 4), min_size=40, max_size=200),
     st.lists(st.floats(0.1, 0.33), min_size=1, max_size=3),
@@ -143,7 +142,6 @@ def test_bytes_that_are_no_data_set_are_refused(content: bytes) -> None:
         unpack(content)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=8), st.integers(0, 10_000))
 def test_a_damaged_data_set_is_refused_or_another(damage: bytes, place: int) -> None:
     content = bytearray(pack(dataset()))

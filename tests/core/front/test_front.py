@@ -70,7 +70,7 @@ def test_small_problems_equal_exhaustive_search(seed: int, objectives: int) -> N
     assert np.array_equal(found, expected) if seed % 2 else np.allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 12), st.integers(2, 3))
 def test_graphs_equal_exhaustive_search(seed: int, count: int, choices: int) -> None:
     model = graph(seed, count if choices == 2 else min(count, 8), choices, top=8 if seed % 3 else 2000)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.front.test_front import factor_needed, graph, oracle
 from tests.core.solver.placement_problems import random_problem
@@ -42,7 +42,6 @@ def regions_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 30), st.sampled_from([0.01, 0.3, 3.0]))
 def test_a_merged_label_is_below_all_that_it_stands_for(seed: int, count: int, most: int, width: float) -> None:
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -67,7 +67,6 @@ def tied(choice: LayerChoice) -> float:
     return 1e-11 * (1 + abs(choice.value) + len(choice.devices))
 
 
-@settings(deadline=None, max_examples=400)
 @given(TABLES)
 def test_equals_the_published_formula(times_s: Floats) -> None:
     choice = choose(layer(times_s))
@@ -108,7 +107,6 @@ def test_a_published_example() -> None:
     assert choice.chosen == 0
 
 
-@settings(deadline=None, max_examples=200)
 @given(SOUND, st.lists(st.floats(-200, 200), min_size=5, max_size=5))
 def test_the_unit_of_a_device_changes_nothing(times_s: Floats, powers: list[float]) -> None:
     before = choose(layer(times_s))
@@ -122,7 +120,6 @@ def test_the_unit_of_a_device_changes_nothing(times_s: Floats, powers: list[floa
     assert twice.estimates.tolist() == before.estimates.tolist()
 
 
-@settings(deadline=None, max_examples=200)
 @given(TABLES)
 def test_the_order_of_devices_changes_nothing(times_s: Floats) -> None:
     before = layer(times_s)
@@ -134,7 +131,6 @@ def test_the_order_of_devices_changes_nothing(times_s: Floats) -> None:
     assert a.estimates[order] == pytest.approx(b.estimates, nan_ok=True)
 
 
-@settings(deadline=None, max_examples=200)
 @given(TABLES)
 def test_the_order_of_configurations_changes_nothing_but_ties(times_s: Floats) -> None:
     before = layer(times_s)
@@ -152,14 +148,12 @@ def test_the_order_of_configurations_changes_nothing_but_ties(times_s: Floats) -
         assert b.value == pytest.approx(a.value, abs=tied(a)) and b.worst == pytest.approx(a.worst, abs=tied(a))
 
 
-@settings(deadline=None, max_examples=100)
 @given(SOUND)
 def test_a_duplicate_changes_nothing(times_s: Floats) -> None:
     once, twice = choose(layer(times_s)), choose(layer(np.concatenate([times_s, times_s])))
     assert once.chosen == twice.chosen and once.value == twice.value
 
 
-@settings(deadline=None, max_examples=100)
 @given(SOUND)
 def test_on_one_device_the_fastest_wins(times_s: Floats) -> None:
     choice = choose(layer(times_s[:, :1]))
@@ -232,7 +226,6 @@ def test_shares_of_the_networks_time() -> None:
     assert network.left_out == ()
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(SOUND, min_size=1, max_size=4), st.integers(1, 5))
 def test_network_totals(tables: list[Floats], weight: int) -> None:
     devices = min(t.shape[1] for t in tables)

@@ -55,7 +55,6 @@ def confidence(
     return choice_confidence(times, choose(times), samples, by_block=by_block, resamples=resamples, seed=seed)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]), st.booleans())
 def test_what_is_not_drawn_changes_nothing(seed: int, count: int, devices: int, spread: float, by_block: bool) -> None:
     samples = noisy(seed, count, devices, spread, holes=0.1)
@@ -161,7 +160,7 @@ def test_deterministic_by_seed() -> None:
     assert len(shares) > 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**31), st.lists(st.integers(-30, 30), min_size=3, max_size=3))
 def test_the_unit_of_a_device_changes_nothing(seed: int, powers: list[int]) -> None:
     samples = noisy(seed, 6, 3, 0.2)

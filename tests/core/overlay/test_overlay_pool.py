@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.choice import choose
@@ -169,7 +169,6 @@ def test_nothing_to_join() -> None:
 CELLS = st.tuples(st.sampled_from("abc"), st.sampled_from(["x86", "arm"]), st.sampled_from([1.0, 2.0, 3.5, math.nan]))
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(CELLS, max_size=20))
 def test_the_order_of_record_sets_changes_no_time(cells: list[tuple[str, str, float]]) -> None:
     sets = [records(device, trial(configuration, time)) for configuration, device, time in cells]

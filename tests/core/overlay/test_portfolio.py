@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.cost import Floats
@@ -101,7 +101,6 @@ def check(found: Portfolio, costs: Floats, size: int) -> None:
         assert found.value - found.bound <= 1.0001e-9 * found.value
 
 
-@settings(deadline=None, max_examples=400)
 @given(st.sampled_from(KINDS), st.integers(1, 12), st.integers(1, 7), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_equals_exhaustive_search(
     kind: Callable[[np.random.Generator, int, int], Floats], count: int, devices: int, size: int, seed: int
@@ -147,7 +146,6 @@ def test_large_triples_equal_all_triples(kind: Callable[[np.random.Generator, in
     assert found.proven and found.value == pytest.approx(least, rel=TOLERANCE)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.sampled_from(KINDS), st.integers(0, 30), st.integers(2, 4), st.integers(0, 2**32 - 1))
 def test_stopped_early_the_bound_still_holds(
     kind: Callable[[np.random.Generator, int, int], Floats], asked: int, size: int, seed: int
@@ -168,7 +166,6 @@ def test_stopped_early_the_bound_still_holds(
         assert found.value == np.inf and not found.proven
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.sampled_from(KINDS), st.integers(-300, 280), st.integers(0, 2**32 - 1))
 def test_scale_and_order_change_nothing(
     kind: Callable[[np.random.Generator, int, int], Floats], power: int, seed: int
@@ -185,7 +182,6 @@ def test_scale_and_order_change_nothing(
     assert other.value == pytest.approx(found.value * 10.0**power, rel=TOLERANCE, abs=0)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_weights_multiply_regrets(size: int, seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -67,7 +67,6 @@ def problem_of(models: dict[str, CostModel]) -> CommonProblem | None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 6))
-@settings(max_examples=120, deadline=None)
 def test_the_least_total_is_that_of_exhaustive_search(seed: int, devices: int, slots: int) -> None:
     models = random_models(seed, devices=devices, slots=slots)
     problem = problem_of(models)
@@ -89,7 +88,7 @@ def test_the_least_total_is_that_of_exhaustive_search(seed: int, devices: int, s
 
 
 @given(st.integers(0, 2**32), st.lists(st.floats(0, 5), min_size=3, max_size=3).filter(any))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_weights_of_devices(seed: int, weights: list[float]) -> None:
     models = random_models(seed, devices=3, slots=4, impossible=0.0)
     problem = common_problem(models)
@@ -98,7 +97,7 @@ def test_weights_of_devices(seed: int, weights: list[float]) -> None:
 
 
 @given(st.integers(0, 2**32), st.lists(st.floats(0.5, 5), min_size=2, max_size=2))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_regret_against_something_better_than_any_assignment(seed: int, best: list[float]) -> None:
     """Another way to run the model, that is no assignment of these slots, may be a device's best."""
     models = random_models(seed, devices=2, slots=4, impossible=0.0)
@@ -117,7 +116,7 @@ def test_what_one_device_cannot_run_is_no_choice_for_all() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_other_choices_of_a_device_change_nothing_of_its_own(seed: int) -> None:
     (model,) = random_models(seed, devices=1, slots=4, impossible=0.0).values()
     wider = over_choices(model, ("z", "c", "a", "b"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.solver.placement_problems import exhaustive, graph_problem, random_problem
 
@@ -53,7 +53,6 @@ def test_weighted_objectives(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(3, 9))
-@settings(max_examples=100, deadline=None)
 def test_dense_problems(seed: int, largest: int) -> None:
     rng = np.random.default_rng(seed)
     edges = [(a, b) for a in range(largest) for b in range(a) if rng.random() < 0.8]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.devices.shell.sshkit import becomes
 
@@ -44,7 +44,6 @@ def inside(pushed: Pushed) -> set[str]:
     return {p.name for p in Path(pushed.root).iterdir()} if Path(pushed.root).is_dir() else set()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     contents=st.lists(st.binary(max_size=300), max_size=6),
     cuts=st.lists(st.integers(1, 200), min_size=1, max_size=5),
@@ -67,7 +66,6 @@ def test_files_arrive_however_the_bytes_are_cut(contents: list[bytes], cuts: lis
         assert inside(pushed) == {DIGEST, f"{DIGEST}.json"}
 
 
-@settings(max_examples=60, deadline=None)
 @given(size=st.integers(0, 50), sent=st.integers(0, 60))
 def test_too_much_or_too_little_never_counts(size: int, sent: int) -> None:
     with fresh() as pushed:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging import tags
 from packaging.utils import parse_wheel_filename
@@ -230,7 +230,6 @@ def test_bombs_and_wrecks_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         available(["gurl"], ARM, home=tmp_path)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_damaged_wheel_is_one_clear_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     home = tmp_path_factory.mktemp("home")

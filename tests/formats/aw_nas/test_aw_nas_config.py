@@ -393,7 +393,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     return {**whole, "weights_manager_cfg": manager, "ss_profiler_cfg": profiler, "gnomon_cfg": own}
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(configs(), st.sampled_from([None, False, True]), st.integers(2, 6), st.data())
 def test_any_config_is_read_as_it_was_meant_and_filled_in(
     config: Any, flow: bool, indent: int, data: st.DataObject
@@ -417,7 +417,7 @@ def test_any_config_is_read_as_it_was_meant_and_filled_in(
     assert filled == config and list(filled) == list(config)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(0, len(SMALL)),
     st.integers(0, 30),

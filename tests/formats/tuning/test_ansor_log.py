@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
@@ -103,7 +103,6 @@ def test_infinities_as_old_tvm_writes_them() -> None:
     assert trial.failure is not None and trial.failure.kind == "wrong-output"
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_anything_is_read_or_refused(data: st.DataObject) -> None:
     values = st.recursive(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords, TuningTrial, configuration_id
@@ -241,7 +241,6 @@ def test_lines_that_were_cut_off_and_workloads_twice() -> None:
         read(lines(["7", FUNCTION]) + "\n" + lines(["8", FUNCTION]), "")
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_anything_is_read_or_refused(data: st.DataObject) -> None:
     junk = st.binary(max_size=60) | st.text(max_size=60)

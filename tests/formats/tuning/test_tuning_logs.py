@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TuningRecords
@@ -110,7 +110,6 @@ def test_all_kinds_can_be_kept_in_our_own_file(content: bytes | dict[str, bytes]
     assert read_tuning_log("x", "\n".join(map(json.dumps, documents)).encode()) == found
 
 
-@settings(max_examples=200)
 @given(st.text(max_size=20), st.sampled_from([OURS, AUTOTVM, ANSOR, *DATABASE.values()]), st.data())
 def test_anything_is_read_or_refused(name: str, content: bytes, data: st.DataObject) -> None:
     """A good file in which some bytes were lost, doubled or changed, as a file and as half of a folder."""

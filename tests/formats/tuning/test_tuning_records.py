@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import (
@@ -263,7 +263,6 @@ def test_the_complaints_end_somewhere() -> None:
     assert len(caught.value.message) < 5000
 
 
-@settings(max_examples=300)
 @given(
     st.binary(max_size=80)
     | st.text(max_size=80)
@@ -278,7 +277,6 @@ def test_anything_is_read_or_refused(text: str | bytes) -> None:
         assert error.hint
 
 
-@settings(max_examples=300)
 @given(st.sampled_from([0, 1, 2]), st.data())
 def test_any_field_may_hold_anything(which: int, data: st.DataObject) -> None:
     documents = example()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.jobs.estimator.estimator_kit import OVERHEAD_S, kit, made_table, measured, price_s, save, small_space
 
@@ -254,7 +254,6 @@ def test_malformed_estimators_are_told(tmp_path: Path, change: dict[str, object]
         load_estimator(tmp_path / "e.json", f"{tmp_path}/space.py:space")
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.binary(max_size=300))
 def test_whatever_the_file_is_only_known_errors_come(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("e") / "e.json"

@@ -148,7 +148,7 @@ TABLES = st.integers(2, 4).flatmap(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TABLES)
 def test_what_is_guaranteed(tmp_path_factory: pytest.TempPathFactory, table: list[list[float | None]]) -> None:
     """The choice has the least M of all that were measured everywhere: no device's own best has a smaller one."""
@@ -181,7 +181,7 @@ def test_what_is_not_guaranteed(tmp_path: Path) -> None:
     assert max(1.55 / 1.0 - 1, 1.55 / 1.0 - 1) < row["worst_regret"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.lists(st.integers(1, 50).map(float), min_size=4, max_size=4), min_size=2, max_size=7),
     st.integers(2, 3),

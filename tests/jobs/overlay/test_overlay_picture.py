@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
@@ -209,7 +209,6 @@ def test_ticks_are_few_and_inside(low: float, factor: float) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 300), st.floats(8, 30)), min_size=1, max_size=7))
-@settings(max_examples=50)
 def test_labels_at_line_ends_cover_neither_each_other_nor_the_title(labels: list[tuple[float, float]]) -> None:
     wanted, heights = zip(*sorted(labels), strict=True)
     placed = _spread(wanted, heights, 300.0)

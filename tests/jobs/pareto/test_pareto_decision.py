@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.sample import Failure, Run, Samples
@@ -133,7 +133,6 @@ def test_failures_and_what_does_not_tell_all_are_no_points_of_the_front() -> Non
     st.lists(st.tuples(st.floats(50, 500), st.integers(1000, 5000), st.integers(0, 3)), min_size=1, max_size=7),
     st.integers(0, 2**31),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_front_is_never_empty_and_every_loser_has_its_winner(points: list[tuple[float, int, int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     measured = {
@@ -164,7 +163,6 @@ def test_a_ring_and_a_chain() -> None:
 
 
 @given(st.integers(1, 7), st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_front_of_any_relation_is_there_and_covers(count: int, data: st.DataObject) -> None:
     others = {k: [o for o in range(count) if o != k] for k in range(count)}
     beaten = {k: data.draw(st.lists(st.sampled_from(o), unique=True)) if o else [] for k, o in others.items()}

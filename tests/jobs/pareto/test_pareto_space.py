@@ -117,7 +117,7 @@ def test_hlps_begins_with_the_types() -> None:
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_exact_front_of_grouped_prices_is_that_of_all_assignments(seed: int) -> None:
     rng = np.random.default_rng(seed)
     space = hand_space("type")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
 
@@ -132,7 +132,6 @@ Costs = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=1, ma
 
 
 @given(Costs, st.integers(2, 8), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
 def test_where_all_fit_all_are_measured_again_and_else_the_rest_is_counted(
     costs: list[tuple[float, float]], most: int, random: Any
 ) -> None:
@@ -157,7 +156,6 @@ def test_where_all_fit_all_are_measured_again_and_else_the_rest_is_counted(
 
 
 @given(Costs, st.integers(0, 2**31))
-@settings(max_examples=150, deadline=None)
 def test_no_true_point_is_ruled_out_by_one_unlucky_process_as_soon_as_such_noise_was_seen(
     true: list[tuple[float, float]], seed: int
 ) -> None:
@@ -294,7 +292,6 @@ def test_what_is_far_behind_is_found_behind_beside_many_others() -> None:
 
 
 @given(st.lists(st.floats(10, 1000), min_size=2, max_size=6), st.integers(0, 2**31))
-@settings(max_examples=80, deadline=None)
 def test_a_value_is_the_middle_of_its_own_interval(times: list[float], seed: int) -> None:
     """On the logarithmic scale that both are made on: never at an end of it."""
     rng = np.random.default_rng(seed)

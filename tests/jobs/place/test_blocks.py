@@ -44,7 +44,6 @@ def test_merging_keeps_the_choices_and_leaves_no_needless_cut(assignment: list[i
 
 
 @given(st.integers(2, 9), st.integers(2, 4), st.integers(1, 30), st.integers(0, 99))
-@settings(deadline=None)
 def test_random_chains_are_different_whole_and_really_mixed(blocks: int, backends: int, count: int, seed: int) -> None:
     chains = random_chains(blocks, backends, count, np.random.default_rng(seed))
     assert 1 <= len(chains) <= count
@@ -123,7 +122,7 @@ def test_a_graph_without_weight_is_one_block_or_more_but_never_an_error(cutter: 
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_nodes_times_add_up_to_the_kernels(cutter: OnnxCutter, data: st.DataObject) -> None:
     rows = data.draw(
         st.lists(st.tuples(st.sets(st.sampled_from(cutter.order), max_size=3), st.floats(0, 1)), max_size=8)
@@ -133,7 +132,7 @@ def test_the_nodes_times_add_up_to_the_kernels(cutter: OnnxCutter, data: st.Data
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_blocks_take_at_least_what_is_surely_theirs(cutter: OnnxCutter, data: st.DataObject) -> None:
     rows = data.draw(
         st.lists(st.tuples(st.sets(st.sampled_from(cutter.order), max_size=3), st.floats(0, 1)), max_size=8)

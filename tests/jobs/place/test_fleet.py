@@ -113,7 +113,7 @@ def test_what_cannot_be_common_is_said() -> None:
 
 
 @given(st.lists(st.lists(st.floats(1e-6, 1e-4), min_size=8, max_size=8), min_size=2, max_size=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_assignment_is_better_for_all_by_the_prices(drawn: list[list[float]]) -> None:
     tables = {f"d{k}": np.array(flat).reshape(4, 2) for k, flat in enumerate(drawn)}
     placements = {d: device(d, {"cpu": 100}, t.tolist()) for d, t in tables.items()}

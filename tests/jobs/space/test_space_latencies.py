@@ -106,7 +106,7 @@ def test_a_family_without_its_default_is_not_predicted(one: Study) -> None:
     assert costs == pytest.approx([rows[n.id].call_s for n in vgg])
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=8, max_size=8))
 def test_the_published_tables_have_milliseconds_and_shares(values: list[float]) -> None:
     with tempfile.TemporaryDirectory() as where:

@@ -51,7 +51,7 @@ def rows(draw: st.DrawFn) -> Row:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=st.lists(rows(), max_size=4), data=st.data())
 def test_what_is_written_is_read_and_any_cut_costs_the_last_row_alone(
     tmp_path_factory: pytest.TempPathFactory, found: list[Row], data: st.DataObject
@@ -205,7 +205,7 @@ KEYS = (
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.sampled_from(KEYS), value=JSONS, manifest=st.booleans(), name=st.sampled_from(NAMES))
 def test_whatever_a_value_is_only_known_errors_come(
     tmp_path_factory: pytest.TempPathFactory, key: str, value: Any, manifest: bool, name: str

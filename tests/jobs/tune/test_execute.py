@@ -233,7 +233,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(list(GOOD)), JSON, min_size=1))
 def test_any_description_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     library = tmp_path / "a.so"

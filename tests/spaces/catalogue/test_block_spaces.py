@@ -109,7 +109,7 @@ def spaces(make: st.DrawFn) -> BlockSpace:
     return BlockSpace(name="drawn", inputs=((1, 8, 8, 8),), parts=(*parts, last))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(spaces(), st.sampled_from([UNFUSED, USUAL, ODD]))
 def test_tables_agree_with_all_nets_of_any_row(space: BlockSpace, in_force: FusionRules) -> None:
     check_against_all_nets(space, in_force)

@@ -16,7 +16,7 @@ from gnomon.spaces.cells.effects import balanced_design, indicators
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(COUNTS, st.integers(1, 40), st.integers(0, 2**32))
 def test_each_choice_is_there_as_often_as_any_other_and_no_network_twice(
     counts: list[int], networks: int, seed: int

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
@@ -37,7 +37,6 @@ def cases(draw: st.DrawFn) -> tuple[Cells, Measured, float, tuple[float, ...] | 
     return cells_of(groups, counts, defaults), measured, overhead, shares
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_it_is_exact_for_the_default_and_single_swaps_and_additive_for_all_others(
     case: tuple[Cells, Measured, float, tuple[float, ...] | None],

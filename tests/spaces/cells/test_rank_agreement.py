@@ -46,7 +46,7 @@ def test_what_cannot_be_compared_is_told(x: list[float], y: list[float]) -> None
             compare(np.array(x), np.array(y))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1000))
 def test_the_interval_holds_tau_and_narrows_with_more_items(seed: int) -> None:
     rng = np.random.default_rng(seed)
