@@ -1,4 +1,5 @@
 # make test    sets up .venv beside this file and runs every gate
+# make quick   runs the quick gates and the tests that neither measure nor start anything: within a minute
 # make demo    sets up .venv and places a real model on this machine
 #
 # Nothing outside this folder is written, but for pip's own cache. Needs Python 3.11 or later with venv, and PyPI.
@@ -19,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
     for p in python3 python3.13 python3.14; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done)
 
-.PHONY: help test check demo clean
+.PHONY: help test check quick demo clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -28,6 +29,9 @@ test: $(VENV)/stamp-dev $(VENV)/stamp-zoo
 	scripts/check
 
 check: test
+
+quick: $(VENV)/stamp-dev
+	GNOMON_EXAMPLES=10 scripts/check format lint imports quick
 
 demo: $(VENV)/stamp-all
 	@scripts/demo

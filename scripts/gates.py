@@ -1,20 +1,21 @@
 """Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
 
-The gates that only read the source run two at a time. Then the tests have the machine to themselves: two files at a
-time, as none of them asserts a time; those that drive devices one after the other, as what they kill and clean up is
-the machine's; the documents' commands alone. The exit status is 0 if all gates passed.
+The gates that only read the source run two at a time, then the tests, two files at a time: none of them asserts a time,
+and each has leases, folders and ports of its own. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,20 +27,15 @@ STATIC = {
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
 }
-KITS = ("sshkit", "boardkit", "plainkit", "shellkit", "sdbkit", "adbkit", "snpekit")
-"""What a file of tests that drives devices imports."""
-
-ON_DEVICES = sorted(
-    str(path.relative_to(ROOT))
-    for path in (ROOT / "tests").rglob("test_*.py")
-    if "devices" in path.parts or any(kit in path.read_text(encoding="utf-8") for kit in KITS)
-)
-PYTEST = ["pytest", "-q", "--continue-on-collection-errors"]
-TESTS = {
-    "tests": [*PYTEST, "-n2", "--dist=loadfile", "--ignore=tests/docs", *(f"--ignore={path}" for path in ON_DEVICES)],
-    "devices": [*PYTEST, *ON_DEVICES],
+PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n2", "--dist=loadfile", "--no-loadscope-reorder"]
+PURE = ("core", "formats", "report", "test_gates.py", "test_public_names.py")
+TESTS = {"tests": PYTEST}
+PARTS = {
+    "devices": [*PYTEST, "-m", "devices"],
     "docs": [*PYTEST, "tests/docs"],
+    "quick": [*PYTEST, "-m", "not slow", "tests/test_house.py", *(f"tests/{name}" for name in PURE)],
 }
+"""Parts of the tests, each run only when it is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +50,12 @@ class Gate:
 
 @dataclass(slots=True, kw_only=True)
 class Count:
-    """How many tests passed, failed (or could not be run) and were skipped."""
+    """How many tests passed, failed (or could not be run) and were skipped; how many for want of a Debian package."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    wanting: Counter[str] = field(default_factory=Counter)
 
 
 def command(words: list[str]) -> list[str]:
@@ -82,7 +79,7 @@ def run_tests(name: str, count: Count) -> Gate:
     with tempfile.TemporaryDirectory(prefix="gnomon-gates-") as folder:
         report = Path(folder) / "report.xml"
         done = subprocess.run(
-            [*command(TESTS[name]), f"--junit-xml={report}"], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
+            [*command((TESTS | PARTS)[name]), f"--junit-xml={report}"], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
         )
         add_report(report, count)
     return Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start)
@@ -99,6 +96,8 @@ def add_report(report: Path, count: Count) -> None:
         count.failed += failed
         count.skipped += skipped
         count.passed += int(suite.get("tests", 0)) - failed - skipped
+        for skip in suite.iter("skipped"):
+            count.wanting.update(re.findall(r"Debian: ([\w.+-]+)", skip.get("message", "")))
 
 
 def told(gate: Gate) -> str:
@@ -109,9 +108,11 @@ def told(gate: Gate) -> str:
 def main() -> int:
     """Run the named gates, or all of them."""
     parser = argparse.ArgumentParser(prog="scripts/check", description="Run the gates.")
-    known = (*STATIC, *TESTS)
-    parser.add_argument("gates", nargs="*", metavar="GATE", help=f"any of {', '.join(known)}; default: all")
-    names = parser.parse_args().gates or list(known)
+    known = (*STATIC, *TESTS, *PARTS)
+    parser.add_argument(
+        "gates", nargs="*", metavar="GATE", help=f"any of {', '.join(known)}; default: all but parts of the tests"
+    )
+    names = parser.parse_args().gates or [*STATIC, *TESTS]
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown gate {unknown[0]!r}; choose from {', '.join(known)}")
     gates: list[Gate] = []
@@ -122,14 +123,17 @@ def main() -> int:
             if not gate.passed:
                 print(gate.output, flush=True)
     count = Count()
-    for name in TESTS:
-        if name in names:
-            print(f"running {name}: {' '.join(TESTS[name])}", flush=True)
-            gates.append(run_tests(name, count))
+    tests = {name: words for name, words in (TESTS | PARTS).items() if name in names}
+    for name, words in tests.items():
+        print(f"running {name}: {' '.join(words)}", flush=True)
+        gates.append(run_tests(name, count))
     print("\nGates:")
     for gate in gates:
         print(f"  {told(gate)}")
-    if any(name in TESTS for name in names):
+    if count.wanting:
+        skips = ", ".join(f"{skips} by {package}" for package, skips in sorted(count.wanting.items()))
+        print(f"\nSkipped tests that Debian packages would run: {skips}")
+    if tests:
         print(f"\n{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
     sys.stdout.flush()
     return 0 if all(gate.passed for gate in gates) else 1

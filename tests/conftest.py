@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +19,32 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No example is timed, as the machine may have other work. GNOMON_EXAMPLES=1000 looks longer for one that fails.
 hypothesis.settings.register_profile("gnomon", deadline=None, max_examples=int(os.environ.get("GNOMON_EXAMPLES", "50")))
 hypothesis.settings.load_profile("gnomon")
+
+LONG = ("docs", "bad_days", "jobs", "devices", "tuning", "cli", "serving")
+"""Folders whose files take long, longest first: they are begun first, so that no run ends with one of them alone."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long files first, and mark what is below the folder of devices."""
+    below = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(below).parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=rank)
+    for item in items:
+        if item.path.is_relative_to(below / "devices"):
+            item.add_marker(pytest.mark.devices)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is started once for several tests waits for no other gnomon of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
+        yield
 
 
 @pytest.fixture(scope="session")

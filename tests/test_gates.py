@@ -34,6 +34,33 @@ def test_counts_add_up(tmp_path: Path) -> None:
     assert (count.passed, count.failed, count.skipped) == (9, 3, 3)
 
 
+def test_packages_that_would_run_what_is_skipped_are_counted(
+    only: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "import sys; open(sys.argv[1].partition('=')[2], 'w').write('<testsuites><testsuite tests=\"3\" skipped=\"3\">"
+        '<skipped message="not installed: adb (Debian: adb)"/><skipped message="it is not there (Debian: adb)"/>'
+        '<skipped message="no reason"/></testsuite></testsuites>\')'
+    )
+    only.setattr(gates, "STATIC", {})
+    only.setattr(gates, "TESTS", {"tests": [sys.executable, "-c", code]})
+    assert gates.main() == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "Skipped tests that Debian packages would run: 2 by adb" in lines
+    assert lines[-1] == "0 passed, 0 failed, 3 skipped"
+
+
+def test_parts_of_the_tests_are_run_only_when_they_are_named(
+    only: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    only.setattr(gates, "STATIC", {})
+    only.setattr(gates, "TESTS", {})
+    only.setattr(gates, "PARTS", {"quick": FAILING})
+    assert gates.main() == 0
+    only.setattr(sys, "argv", ["scripts/check", "quick"])
+    assert gates.main() == 1
+
+
 def test_tests_that_could_not_start_are_a_failure(tmp_path: Path) -> None:
     count = gates.Count()
     gates.add_report(tmp_path / "missing.xml", count)
@@ -64,4 +91,4 @@ def test_an_unknown_gate_is_refused(only: pytest.MonkeyPatch, capsys: pytest.Cap
     with pytest.raises(SystemExit) as ended:
         gates.main()
     assert ended.value.code == 2
-    assert "choose from format, lint, imports, types, tests, devices, docs" in capsys.readouterr().err
+    assert "choose from format, lint, imports, types, tests, devices, docs, quick" in capsys.readouterr().err

@@ -47,6 +47,8 @@ from gnomon.session.request import Request
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.devices
+
 ONE = ("onnxruntime",)
 SHORT = Effort(processes_least=1, processes_most=1, rounds=3, block_s=0.03, warm_s=0.01, laggard=1e9, timeout_s=30.0)
 

@@ -32,6 +32,8 @@ from gnomon.devices.pushed import Manifest
 from gnomon.devices.shell.ssh_client import SshSettings
 from gnomon.errors import DeviceError
 
+pytestmark = pytest.mark.devices
+
 __all__ = ["server"]
 
 FAMILY = "sleep 600 & echo $!; (sleep 600 & echo $!; wait) & echo $!; wait"

@@ -22,7 +22,6 @@ from gnomon.tuning.servers import Arrangement, living
 from gnomon.tuning.tracker import tracker_at
 
 COMMAND = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "rpc"]
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,8 @@ from gnomon.cli.progress import ProgressFile
 from gnomon.devices.unattended import _STARTER as STARTER
 from gnomon.measure.progress import Progress
 
+pytestmark = pytest.mark.devices
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:

@@ -42,6 +42,7 @@ def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
         environment={
             "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
             "HOME": str(home),
+            "GNOMON_LEASES": str(tmp_path_factory.mktemp("leases")),
             "NO_COLOR": "1",
             "COLUMNS": "120",
             "LC_ALL": "C.UTF-8",

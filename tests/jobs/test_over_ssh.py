@@ -33,6 +33,8 @@ from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import doubts, reference
 from gnomon.session.request import Request
 
+pytestmark = pytest.mark.devices
+
 Zoo = Callable[[str], Path]
 RUNTIMES = {runtime.name: runtime for runtime in all_runtimes()[0]}
 

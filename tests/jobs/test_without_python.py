@@ -24,6 +24,8 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.session.request import Request
 
+pytestmark = pytest.mark.devices
+
 Zoo = Callable[[str], Path]
 
 

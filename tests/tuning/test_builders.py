@@ -20,8 +20,6 @@ from gnomon.core.sample import Failure
 from gnomon.tuning.bench import Builders, Built, Order, discard
 from gnomon.tuning.servers import living
 
-pytestmark = pytest.mark.timeout(180)
-
 AARCH64 = 183
 
 BLOCK = ["GetSBlock", [], ["T_softmax_norm", "main"], ["b0"]]
@@ -99,7 +97,10 @@ def test_a_linker_is_given_its_options_as_they_are(kit: Kit, tmp_path: Path) -> 
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason="no aarch64-linux-gnu-g++ here")
+@pytest.mark.skipif(
+    shutil.which("aarch64-linux-gnu-g++") is None,
+    reason="no aarch64-linux-gnu-g++ here (Debian: g++-aarch64-linux-gnu)",
+)
 def test_for_another_processor(kit: Kit) -> None:
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}
     (made,) = builders(kit, target=target, linker="aarch64-linux-gnu-g++").build([order(kit, kit.heavy)])

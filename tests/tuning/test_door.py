@@ -20,8 +20,6 @@ from gnomon.system.children import Program
 from gnomon.tuning.servers import living
 from gnomon.tuning.tvm import _VERSIONS, Door, DoorSettings, Workshop
 
-pytestmark = pytest.mark.timeout(180)
-
 SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 
 

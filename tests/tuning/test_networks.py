@@ -25,8 +25,6 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import DoorSettings
 
-pytestmark = pytest.mark.timeout(180)
-
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 needs_ort = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="no ONNX Runtime here")
 with_tflite = pytest.mark.skipif(

@@ -16,8 +16,6 @@ from gnomon.core.sample import Failure
 from gnomon.formats.tuning.metaschedule import as_in_database
 from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
     """Begin the search of a layer in the shared child, anew if it was begun before."""

@@ -35,7 +35,6 @@ from gnomon.tuning.servers import (
 from gnomon.tuning.tracker import FreeServer
 
 RPC_MAGIC = 0xFF271
-pytestmark = pytest.mark.timeout(120)
 
 
 def eventually(truth: Callable[[], bool], timeout_s: float = 20.0) -> None:

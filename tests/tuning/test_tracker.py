@@ -38,7 +38,6 @@ from gnomon.tuning.tracker import (
 
 PUT, UPDATE, PENDING_KEYS = 3, 5, 7
 HELLO = struct.pack("<i", MAGIC)
-pytestmark = pytest.mark.timeout(60)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -30,8 +30,7 @@ from gnomon.tuning.networks import Source
 from gnomon.tuning.servers import RpcServers
 
 pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here (Debian: gcc)"),
 ]
 
 LOOP = Loop(number=1, repeat=3, min_repeat_ms=1, timeout_s=40.0)

@@ -15,7 +15,7 @@ from gnomon.agent.drivers.ncnn import NcnnDriver, masked  # noqa: E402
 from gnomon.formats.ncnn_param import parse_ncnn_param  # noqa: E402
 
 HAS_VULKAN = ncnn.get_gpu_count() > 0
-needs_vulkan = pytest.mark.skipif(not HAS_VULKAN, reason="ncnn finds no Vulkan device (mesa-vulkan-drivers has one)")
+needs_vulkan = pytest.mark.skipif(not HAS_VULKAN, reason="ncnn finds no Vulkan device (Debian: mesa-vulkan-drivers)")
 
 PARAM = """7767517
 5 6

@@ -373,7 +373,7 @@ def test_any_login_shell_hands_the_line_on(tmp_path: Path, shell: str) -> None:
     import shutil
 
     if shutil.which(shell) is None:
-        pytest.skip(f"the shell is not installed: {shell}")
+        pytest.skip(f"the shell is not installed: {shell} (Debian: {shell})")
     line = ssh_argv(SshSettings(name="x", host="x"))[-1]
     argv = [shell, "sh", "-c", line] if shell == "busybox" else [shell, "-c", line]
     given = f"{sys.executable}\nprint(6 * 7)\n".encode()

@@ -29,7 +29,7 @@ from gnomon.formats.tuning.metaschedule import read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.tuning.servers import RpcServers
 
-pytestmark = [needs_tvm, pytest.mark.timeout(280)]
+pytestmark = needs_tvm
 
 CARE = ("--processes", "2", "--repeat", "2", "--min-repeat-ms", "1", "--json", "--quiet")
 TRIALS = 4

@@ -25,6 +25,8 @@ from gnomon.jobs.pareto.search import Plan
 from gnomon.measure.effort import Effort
 from gnomon.session.request import Request
 
+pytestmark = pytest.mark.devices
+
 __all__ = ["server"]
 
 

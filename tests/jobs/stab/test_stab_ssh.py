@@ -17,6 +17,8 @@ from gnomon.formats.onert.trace import read_trace
 from gnomon.models.load import load
 from gnomon.models.nnpackage import write_nnpackage
 
+pytestmark = pytest.mark.devices
+
 __all__ = ["server"]
 
 

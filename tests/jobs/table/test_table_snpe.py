@@ -20,6 +20,8 @@ from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.progress import Progress
 
+pytestmark = pytest.mark.devices
+
 pytest.importorskip("onnx", reason="onnx is not installed")
 
 SPACE = """

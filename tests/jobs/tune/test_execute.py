@@ -23,7 +23,7 @@ from gnomon.jobs.tune.report import exec_report
 from gnomon.report.page import Page
 from gnomon.tuning.servers import RpcServers
 
-pytestmark = [needs_tvm, pytest.mark.timeout(200)]
+pytestmark = needs_tvm
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
 from gnomon.tuning.servers import RpcServers
 
-pytestmark = [needs_tvm, pytest.mark.timeout(200)]
+pytestmark = needs_tvm
 
 COMMAND = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "tune"]
 REPLAY = {"strategy": "replay-trace", "per_round": 2}

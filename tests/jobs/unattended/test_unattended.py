@@ -43,6 +43,8 @@ from gnomon.session.request import THIS_MACHINE, Request
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.devices
+
 QUICK = Effort(processes_least=1, processes_most=1, budget_s=1.0)
 BRUTE = Plan(name="brute")
 MODEL = "-it's a \u00e9 model; $(rm).circle"
