@@ -175,8 +175,9 @@ def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json:
     """
     from gnomon.jobs.table.exchange import export_sums, export_table
 
+    left_out: tuple[str, ...] = ()
     if nets is not None:
-        files, left_out = export_sums(path, nets, out, space), ()
+        files = export_sums(path, nets, out, space)
     else:
         files, left_out = export_table(path, out, space)
     for told in left_out:

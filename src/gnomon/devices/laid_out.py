@@ -1,0 +1,45 @@
+"""Files of a device that has only a shell, read there and laid out here as they lie there.
+
+So what reads /proc and /sys of this machine reads those of the device, by the same rules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from gnomon.errors import DeviceError
+
+
+def collect_script(patterns: tuple[str, ...]) -> str:
+    """Prints each file that is there: 0x1e, its path, 0x1f, its content."""
+    return (
+        f'for f in {" ".join(patterns)}; do [ -f "$f" ] && [ -r "$f" ] || continue; '
+        'printf \'\\036%s\\037\' "$f"; cat "$f" 2>/dev/null; done; true'
+    )
+
+
+def parse_files(printed: bytes) -> dict[str, bytes]:
+    """What `collect_script` printed, by path."""
+    files: dict[str, bytes] = {}
+    for part in printed.split(b"\x1e")[1:]:
+        name, found, content = part.partition(b"\x1f")
+        if found and len(name) < 4096:
+            files.setdefault(name.decode(errors="replace"), content)
+    return files
+
+
+def lay_out(files: dict[str, bytes], root: Path) -> None:
+    """Write the files below a folder of this machine, those with a path that leads out of it left out."""
+    for name, content in files.items():
+        path = PurePosixPath(name)
+        if not path.is_absolute() or ".." in path.parts or "\0" in name:
+            continue
+        to = root / path.relative_to("/")
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(content)
+        except OSError as error:
+            raise DeviceError(
+                f"what the device says of itself cannot be kept in {root}: {error.strerror}",
+                hint="Free space there, or point TMPDIR to a directory that can be written.",
+            ) from error
