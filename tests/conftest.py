@@ -24,10 +24,20 @@ LONG = ("docs", "bad_days", "jobs", "devices", "tuning", "cli", "serving")
 """Folders whose files take long, longest first: they are begun first, so that no run ends with one of them alone."""
 
 
+_KITS = ("tests.devices.", "tests.bad_days.boardkit", "tests.standins.snpekit", "tests.standins.programkit")
+
+
+def _drives_devices(module: object) -> bool:
+    """Whether something in the module comes from a kit of devices, or is one."""
+    found = vars(module).values() if module is not None else ()
+    return any(str(getattr(v, "__module__", None) or getattr(v, "__name__", "")).startswith(_KITS) for v in found)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long files first, and mark what is below the folder of devices."""
+    """Put long files first, and mark what drives devices: what lies in their folder or imports one of their kits."""
     below = Path(__file__).parent
+    driving = {module for module in {getattr(item, "module", None) for item in items} if _drives_devices(module)}
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(below).parts[0]
@@ -35,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=rank)
     for item in items:
-        if item.path.is_relative_to(below / "devices"):
+        if item.path.is_relative_to(below / "devices") or getattr(item, "module", None) in driving:
             item.add_marker(pytest.mark.devices)
 
 
