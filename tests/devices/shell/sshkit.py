@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -152,10 +153,22 @@ def key(path: Path) -> Path:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+    """A port where nobody listens, which neither the kernel nor another worker of these tests gives away meanwhile.
+
+    What the kernel gives to who asks for any port is in use again a moment later, by any connection.
+    """
+    first = 10_000 + 1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 20)
+    while True:
+        port = first + random.randrange(1_000)
+        if port in _given:
+            continue
+        _given.add(port)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((address, port))
+            return port
+
+
+_given: set[int] = set()
 
 
 def _write_configuration(root: Path, address: str, port: int, environment: dict[str, str]) -> None:
