@@ -1,10 +1,5 @@
-"""The entry point: commands, errors as two lines for people or one JSON document, and a clean end on a signal.
-
-A group of commands whose modules are imported when they are needed.
-
-What commands write: one JSON document, or lines.
-
-`gnomon completion`.
+"""The entry point: commands that are imported when they are needed, errors as two lines for people or one JSON
+document, and a clean end on a signal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The options of commands that measure, as the Python API takes them.
-
-The options of `gnomon space profile`, and what they mean together.
-
-The options that the commands of tuning have in common.
-"""
+"""Options that several commands have in common, as the Python API takes them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy and KEY=VALUE,KEY=VALUE.
-
-Option values of `gnomon pareto`: NAME[=VALUE,VALUE] of a runtime's option, NAME=80MB of a bound.
-
-Reading a problem that a command is given: a file, or the standard input.
+"""Option values with a form of their own: NAME=1,3,224,224, NAME=FILE.npy, KEY=VALUE,KEY=VALUE, NAME=80MB; and problems
+from a file or the standard input.
 """
 
 from __future__ import annotations

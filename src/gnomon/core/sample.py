@@ -1,9 +1,4 @@
-"""What a measurement returns: raw samples, or the failure of the thing that was measured.
-
-A campaign: one question put to one device, and the context in which its runs were taken.
-
-What a runtime's trace says: times of operators and of whole runs, as the average, least and most of many.
-"""
+"""What a measurement returns: raw samples or a failure; the campaign that it belongs to; times as a trace tells them."""
 
 from __future__ import annotations
 

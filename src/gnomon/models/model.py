@@ -1,4 +1,4 @@
-"""The records of the models room: a loaded model, its package, and the limits of reading.
+"""A loaded model, its package, and the limits of reading.
 
 Unique names for operators, whatever a file calls them.
 

@@ -1,6 +1,5 @@
-"""Finds a search space: a shipped one by name, a package's by entry point, a user's own by file.
-
-What a search space is to the rest of gnomon, and drawing nets from one.
+"""What a search space is to the rest of gnomon, and finding one: a shipped one by name, a package's by entry point, a
+user's own by file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writing a file that the user asked for: whole, or as it was.
-
-A journal: JSON documents, one a line, only ever appended to, each kept even if the next moment ends everything.
-"""
+"""Files that the user asked for, written whole or left as they were; journals of JSON, one document a line."""
 
 from __future__ import annotations
 

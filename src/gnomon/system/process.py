@@ -1,14 +1,9 @@
-"""How a command ended, and how much of what it printed is kept.
+"""Runs one command to its end: streams its output, keeps its limits, and leaves none of its children behind.
 
-Runs one command to its end: streams its output, keeps its limits, and leaves none of its children behind.
-
-Devices that reach their machine through a program on this one (ssh, adb) run that program with it.
-
-A small process that cleans up after gnomon was killed: ends what it had running, removes its folder.
-
-The kernel tells only a direct child of its parent's death, and only if the child asks. The guard holds
-the other end of a pipe instead: when gnomon dies in whatever way the pipe ends, and the guard does the
-rest.
+Devices that reach their machine through a program on this one (ssh, adb) run that program with it. A small process
+cleans up after gnomon was killed: it ends what gnomon had running and removes its folder. The kernel tells only a
+direct child of its parent's death, and only if the child asks; so the guard holds the other end of a pipe, which ends
+when gnomon dies in whatever way.
 """
 
 from __future__ import annotations

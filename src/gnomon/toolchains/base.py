@@ -1,8 +1,4 @@
-"""What gnomon asks of a toolchain, and the values that pass between them.
-
-Settings of toolchains: declared once, read from texts or values, all complaints at once.
-
-Finds toolchains: the built-in ones and a third party's, all by the entry-point group ``gnomon.toolchains``.
+"""What gnomon asks of a toolchain, its settings, and finding one by the entry-point group ``gnomon.toolchains``.
 
 An entry is a function that makes a toolchain of its settings, a mapping from names to values or texts.
 """

@@ -1,6 +1,5 @@
-"""Toolchains of one step that a child program does: ONNX in, quantised ONNX out.
-
-No toolchain at all: the float32 model as it is.
+"""Toolchains of one step that a child program does, ONNX in and quantised ONNX out; and none at all, the float32 model
+as it is.
 """
 
 from __future__ import annotations

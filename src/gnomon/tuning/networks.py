@@ -1,6 +1,5 @@
-"""Networks behind the door: read, told apart into layers, and compiled whole.
-
-The search of schedules behind the door: asked for traces, told their times.
+"""Networks in the process of TVM: read, told apart into layers, compiled whole; and its search of schedules, asked for
+traces and told their times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`gnomon pareto`.
-
-`gnomon oplist`.
-"""
+"""`gnomon pareto`, and `gnomon oplist`: the operators that it chooses backends for."""
 
 from __future__ import annotations
 

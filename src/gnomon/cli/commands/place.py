@@ -1,9 +1,4 @@
-"""`gnomon place`.
-
-`gnomon place` on several devices.
-
-`gnomon profile`.
-"""
+"""`gnomon place`, on one device or several, and `gnomon profile`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`gnomon solve`.
-
-`gnomon front`.
-"""
+"""`gnomon solve` and `gnomon front`: problems whose prices are given."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A device that is served by its shell alone: what SSH without Python, adb and sdb have in common.
-
-The begin of a visit to a device that is served by its shell: its lease, where pushed files are, and its refusals.
-"""
+"""A device that is served by its shell alone: what SSH without Python, adb and sdb have in common."""
 
 from __future__ import annotations
 

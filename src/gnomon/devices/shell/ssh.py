@@ -1,7 +1,4 @@
-"""A machine behind SSH that has no Python, as a device: OpenSSH and the shell there do it all.
-
-The connection to a device without Python: OpenSSH's control connection, and the shell script that keeps it clean.
-"""
+"""A machine behind SSH as a device that is served by its shell: OpenSSH's control connection, a session a command."""
 
 from __future__ import annotations
 
