@@ -1,4 +1,4 @@
-"""What a measurement returns, raw samples or a failure; the campaign that it belongs to; times as a trace tells them."""
+"""What a measurement returns, raw samples or a failure; the campaign that it belongs to; times as a trace has them."""
 
 from __future__ import annotations
 
