@@ -18,8 +18,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictur
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, failure, measured, summary
 
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.jobs.overlay.network_picture import rows_of
-from gnomon.jobs.overlay.picture import bins_of, layer_pictures, network_picture, series_of
+from gnomon.jobs.overlay.layer_drawing import bins_of, series_of
+from gnomon.jobs.overlay.network_drawing import rows_of
+from gnomon.jobs.overlay.picture import layer_pictures, network_picture
 from gnomon.report.plot import LOOKS, _spread, log_ticks, plain
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -297,9 +298,9 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("space_canvas", "overlay_canvas", "overlay_drawing", "overlay_network_drawing"):
-        monkeypatch.delitem(sys.modules, f"gnomon.report.{name}", raising=False)
-        monkeypatch.delattr(f"gnomon.report.{name}", raising=False)
+    for name in ("report.plot", "jobs.overlay.layer_drawing", "jobs.overlay.network_drawing"):
+        monkeypatch.delitem(sys.modules, f"gnomon.{name}", raising=False)
+        monkeypatch.delattr(f"gnomon.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RuntimeMissingError) as caught:
         layer_pictures(DOCUMENT, {"conv": measured(2, 3)}, tmp_path)

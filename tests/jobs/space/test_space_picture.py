@@ -17,7 +17,8 @@ from tests.jobs.space.space_kit import hostile, network, profile, published, sel
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.look import looked_files
 from gnomon.jobs.space.picture import draw_pictures, selection_picture
-from gnomon.report.plot import SEVERAL, choice_of, pairs_of, points_of
+from gnomon.jobs.space.points import choice_of, pairs_of, points_of
+from gnomon.report.parts import SEVERAL
 
 SVG = "{http://www.w3.org/2000/svg}"
 NONE: dict[str, Any] = {"selection": None, "validation": None}
@@ -163,9 +164,9 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("space_canvas", "space_choice_drawing", "space_drawing"):
-        monkeypatch.delitem(sys.modules, f"gnomon.report.{name}", raising=False)
-        monkeypatch.delattr(f"gnomon.report.{name}", raising=False)
+    for name in ("report.plot", "jobs.space.drawing"):
+        monkeypatch.delitem(sys.modules, f"gnomon.{name}", raising=False)
+        monkeypatch.delattr(f"gnomon.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RuntimeMissingError, match="matplotlib is not installed") as caught:
         draw_pictures(profile(), NONE, tmp_path)
