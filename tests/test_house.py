@@ -181,3 +181,22 @@ def test_the_check_finds_silent_skips(code: str, found: int) -> None:
 def test_the_check_finds_missing_docstrings() -> None:
     code = "class A:\n    def b(self): ...\n    def _c(self): ...\ndef d():\n    '''D.'''\n    def e(): ..."
     assert list(public_without_docstring(ast.parse(code))) == ["A", "A.b"]
+
+
+EXTRAS = ("aiohttp", "distributed", "matplotlib", "onnx", "PIL", "sklearn", "torch", "torchvision", "yaml")
+ADAPTERS = (".agent", ".children", ".testing", ".report.plot", ".models.onnx.fix", ".picture", "drawing")
+"""What only runs elsewhere, and the modules that are imported once an extra is seen to be there."""
+
+
+def test_without_the_extras_every_module_but_an_adapter_can_be_imported() -> None:
+    names = [".".join(p.relative_to(SOURCE.parent).with_suffix("").parts) for p in PACKAGE]
+    names = [n.removesuffix(".__init__") for n in names if not any(part in n for part in ADAPTERS)]
+    code = (
+        "import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
+        f"for name in {names!r}:\n"
+        "    try:\n        importlib.import_module(name)\n"
+        "    except ImportError as error:\n        print(name, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""

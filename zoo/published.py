@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from gnomon.models.onnx.static import fix_shapes
+from gnomon.models.onnx.fix import fix_shapes
 from zoo.wheels import WheelFile, Wheels
 
 

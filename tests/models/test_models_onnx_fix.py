@@ -13,7 +13,7 @@ ort = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper  # noqa: E402
 from tests.models.modelkit import model, node, value  # noqa: E402
 
-from gnomon.models.onnx.static import _SINCE, fix_shapes  # noqa: E402
+from gnomon.models.onnx.fix import _SINCE, fix_shapes  # noqa: E402
 
 ROWS = 2
 INT64 = TensorProto.INT64

@@ -1,0 +1,201 @@
+"""Fixes the input shapes of an ONNX model and folds what then is constant, so that as many shapes as can be are known.
+
+`Constant` nodes become initializers; `Shape` of a tensor of fixed shape, and every node whose inputs are all
+constant, become initializers by the ONNX reference evaluator, as the model's own operator set means them. Standard
+operators only, and none that is random or has a subgraph; nothing is fused. What cannot be folded stays computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import _op_list
+
+from gnomon.models.onnx.graph import constant_names, node_names
+from gnomon.models.order import RANDOM_TYPES
+
+MAX_FOLDED_BYTES = 16 << 20
+"""A node's results larger than this together stay computed: a small file must not become a huge one."""
+
+
+_SINCE: Mapping[str, int] = {
+    **dict.fromkeys(("Gather", "Identity", "MatMul", "Not", "Size", "Transpose"), 1),
+    "Concat": 4,
+    **dict.fromkeys(("Abs", "Cast", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Sqrt", "Tanh", "Tile"), 6),
+    **dict.fromkeys(("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"), 7),
+    **dict.fromkeys(("Expand", "Max", "Min"), 8),
+    **dict.fromkeys(("ConstantOfShape", "Flatten", "Sign", "Where"), 9),
+    "Mod": 10,
+    **dict.fromkeys(("GatherElements", "GatherND", "Range"), 11),
+}
+"""Operators that mean the same since this version: later ones only added types (docs/Changelog.md of ONNX)."""
+
+
+def fix_shapes(model: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """A model that computes the same for inputs of these shapes, with each tensor's shape recorded that can be told.
+
+    Weights kept in external files stay there; initializers are inputs no more. The shapes of what contrib operators
+    and control flow write, and of what depends on values, stay open.
+    """
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    external = onnx.TensorProto.EXTERNAL
+    constants: dict[str, NDArray[Any]] = {
+        t.name: numpy_helper.to_array(t) for t in fixed.graph.initializer if t.data_location != external
+    }
+    _only_true_inputs(fixed)
+    for value in fixed.graph.input:
+        if value.name in inputs:
+            _set_shape(value, inputs[value.name])
+    _forget(fixed.graph)
+    opsets = {entry.domain: entry.version for entry in fixed.opset_import}
+    version = opsets.get("", opsets.get("ai.onnx", 1))
+    while True:
+        fixed = _inferred(fixed)
+        if not _fold(fixed.graph, constants, version):
+            break
+    _use_initializers(fixed.graph, constants)
+    return _inferred(fixed)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with what can be told of its shapes: of all tensors, else of those before what inference refuses."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception:  # inference raises whatever its operators raise
+        try:
+            return onnx.shape_inference.infer_shapes(model)
+        except Exception:
+            return model
+
+
+def _only_true_inputs(model: onnx.ModelProto) -> None:
+    """Drops the inputs that are initializers, which versions of the format before 4 list among the inputs."""
+    held = constant_names(model.graph)
+    inputs = [value for value in model.graph.input if value.name not in held]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.ir_version = max(model.ir_version, 4)
+
+
+def _set_shape(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
+    element = value.type.tensor_type.elem_type
+    value.type.CopyFrom(helper.make_tensor_type_proto(element, list(shape)))
+
+
+def _forget(graph: onnx.GraphProto) -> None:
+    """Drops recorded shapes, which may be symbolic, so that inference sets them.
+
+    Of an output that no node writes, which inference passes over, the shape is set.
+    """
+    del graph.value_info[:]
+    known = _shapes(graph)
+    written = {name for node in graph.node for name in node.output}
+    for value in graph.output:
+        if value.name in written:
+            value.type.tensor_type.ClearField("shape")
+        elif value.name in known:
+            _set_shape(value, known[value.name])
+
+
+def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        tensor = value.type.tensor_type
+        dims = tensor.shape.dim
+        if tensor.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            shapes[value.name] = tuple(d.dim_value for d in dims)
+    return shapes
+
+
+def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: int) -> bool:
+    """Moves the nodes that are constant now into `constants`; says whether there was one."""
+    shapes = _shapes(graph)
+    outputs = {v.name for v in graph.output}
+    kept: list[onnx.NodeProto] = []
+    for node in graph.node:
+        results = _value_of(node, shapes, constants, version)
+        if results is None or outputs & set(node.output):
+            kept.append(node)
+            continue
+        for name, array in zip(node.output, results, strict=True):
+            constants[name] = array
+    changed = len(kept) < len(graph.node)
+    del graph.node[:]
+    graph.node.extend(kept)
+    if changed:
+        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) on the next round.
+        _use_initializers(graph, constants)
+    return changed
+
+
+def _value_of(
+    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, NDArray[Any]], version: int
+) -> list[NDArray[Any]] | None:
+    if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
+        return [np.array(shapes[node.input[0]], np.int64)]
+    if any(name not in constants for name in node.input if name) or node.domain not in {"", "ai.onnx"}:
+        return None
+    if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version):
+        return None
+    if any(a.type in {onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS} for a in node.attribute):
+        return None
+    if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
+        return None
+    feeds = {name: constants[name] for name in node.input if name}
+    results = _evaluated(node, feeds, version)
+    if results is None or sum(r.nbytes for r in results) > MAX_FOLDED_BYTES:
+        return None
+    return results
+
+
+def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
+    """What a node makes of constants, None where the evaluator fails: then the runtime computes it, or refuses it."""
+    # A value without a type takes whatever is fed.
+    values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
+    made = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
+    graph = helper.make_graph([node], "constant", values, [value for value in made if value.name])
+    alone = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(r) for r in ReferenceEvaluator(alone).run(None, dict(feeds))]
+    except Exception:  # the evaluator raises whatever its operators raise
+        return None
+
+
+def _known_meaning(op_type: str, version: int) -> bool:
+    """Whether the reference evaluator computes an operator as this version of the operator set defines it.
+
+    It has an implementation of the newest definition of each, and older ones of some.
+    """
+    try:
+        since = onnx.defs.get_schema(op_type, version).since_version
+        newest = onnx.defs.get_schema(op_type, onnx.defs.onnx_opset_version()).since_version
+    except onnx.defs.SchemaError:
+        return False
+    return since == newest or since >= _SINCE.get(op_type, newest) or _has_own_class(op_type, since)
+
+
+def _has_own_class(op_type: str, since: int) -> bool:
+    return any(hasattr(_op_list, f"{op_type}_{version}") for version in range(1, since + 1))
+
+
+def _is_small(shape: tuple[int, ...] | None) -> bool:
+    """Whether a result of this shape may be computed; an unknown one may be huge."""
+    return shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES
+
+
+def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:
+    used = {name for node in graph.node for name in node_names(node)[0]} | {value.name for value in graph.output}
+    kept = [t for t in graph.initializer if t.name in used]
+    made = sorted(used & set(constants) - {t.name for t in kept})
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
