@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import pytest
 
 import gnomon
+from gnomon.api import place, space, tune
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 
@@ -38,9 +39,10 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
 def parameters(function: Any) -> set[str]:
     """The names that a function takes, with those of the options that it unpacks."""
     names: set[str] = set()
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+    for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            names |= get_args(parameter.annotation)[0].__annotations__.keys()
+            name = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
+            names |= {**vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
         else:
             names.add(parameter.name)
     return names - {"watch", "tell"}

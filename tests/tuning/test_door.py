@@ -180,7 +180,7 @@ PARENT = """
 import functools, sys, time
 from pathlib import Path
 from gnomon.system.children import Program
-from gnomon.tuning import door
+from gnomon.tuning import tvm as door
 door.Program = functools.partial(Program, folder=Path(sys.argv[1]))
 with door.Workshop() as shop:
     child = shop.door(door.DoorSettings()).start()

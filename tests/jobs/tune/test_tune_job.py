@@ -404,11 +404,16 @@ def killer(servers: RpcServers, key: str, *, back: bool) -> tuple[Callable[[Prog
     """A watch that kills a server after the first trial; it comes back a little later, or not."""
     done: list[Any] = []
 
+    def come_back() -> None:
+        while servers.arrangement.tracker.summary().of(key):  # a moment after its end it is listed still
+            time.sleep(0.05)
+        revive(servers)
+
     def watch(progress: Progress) -> None:
         if progress.stage == "trials" and progress.done == 1 and not done:
             place = [d.setting.key for d in servers.arrangement.devices].index(key)
             os.killpg(servers.groups[1 + place], signal.SIGKILL)
-            thread = threading.Thread(target=revive, args=(servers,))
+            thread = threading.Thread(target=come_back)
             if back:
                 thread.start()
             done.append(thread)
