@@ -1,5 +1,5 @@
 # make test    sets up .venv beside this file and runs every gate
-# make quick   runs the quick gates and the tests that neither measure nor start anything
+# make quick   runs the quick gates, the house rules and the tests of the pure packages
 # make demo    sets up .venv and places a real model on this machine
 #
 # Nothing outside this folder is written, but for pip's own cache. Needs Python 3.11 or later with venv, and PyPI.

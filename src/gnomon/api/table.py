@@ -245,16 +245,18 @@ def search_nets(
     *,
     space: str | None = None,
     method: Method = "evolution",
-    evaluations: int = 10_000,
+    evaluations: int | None = None,
     seed: int = 0,
 ) -> tuple[SpaceEstimator, Searched]:
     """The nets of the best score among those that meet a bound with enough confidence, both as `wanted` has them.
 
     `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of them
-    stands: "FILE.py:function", or a csv or JSON file. Raises GnomonError; InfeasibleError where no net meets the bound.
+    stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score (None: as many as
+    the job usually does). Raises GnomonError; InfeasibleError where no net meets the bound.
     """
     from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator
     from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
+    from gnomon.jobs.estimator.search import EVALUATIONS
     from gnomon.jobs.estimator.search import search_nets as search_job
 
     made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
@@ -266,7 +268,8 @@ def search_nets(
         scores = FunctionScores(space=tables.space, function=score)
     else:
         scores = load_scores(os.fspath(score), tables)
-    return made, search_job(made, scores, wanted, method=method, evaluations=evaluations, seed=seed)
+    most = EVALUATIONS if evaluations is None else evaluations
+    return made, search_job(made, scores, wanted, method=method, evaluations=most, seed=seed)
 
 
 def search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> dict[str, Any]:
