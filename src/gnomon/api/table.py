@@ -250,9 +250,9 @@ def search_nets(
 ) -> tuple[SpaceEstimator, Searched]:
     """The nets of the best score among those that meet a bound with enough confidence, both as `wanted` has them.
 
-    `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of them
-    stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score (None: as many as
-    the job usually does). Raises GnomonError; InfeasibleError where no net meets the bound.
+    `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of
+    them stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score;
+    None: as many as the job usually does. Raises GnomonError; InfeasibleError where no net meets the bound.
     """
     from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator
     from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
