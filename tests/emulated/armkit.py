@@ -58,8 +58,8 @@ def missing() -> str:
     """What this machine lacks for the emulation; "" if nothing."""
     tools = [tool for tool in (QEMU, "apt-get", "dpkg-deb") if shutil.which(tool) is None]
     if tools:
-        return f"{', '.join(tools)} (Debian: apt-get install qemu-user-static)"
-    return "" if KEYS.exists() else f"{KEYS} (Debian: apt-get install debian-archive-keyring)"
+        return f"{', '.join(tools)} (Debian: qemu-user-static)"
+    return "" if KEYS.exists() else f"{KEYS} (Debian: debian-archive-keyring)"
 
 
 def emulated() -> Emulated:
