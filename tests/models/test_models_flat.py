@@ -176,6 +176,7 @@ def test_operator_codes_of_all_ages(old: int, new: int, expected: str) -> None:
         (OP.FULLY_CONNECTED, ([2, 3, 4], [7, 4], [6, 7]), 6 * 7 * 4),
         (OP.BATCH_MATMUL, ([2, 3, 4], [2, 4, 5], [2, 3, 5]), 2 * 3 * 5 * 4),
         (OP.BATCH_MATMUL, ([2, 4, 3], [2, 4, 5], [2, 3, 5]), 2 * 3 * 5 * 4),
+        (OP.UNIDIRECTIONAL_SEQUENCE_RNN, ([7, 2, 5], [3, 5], [3, 3], [3], [2, 3], [7, 2, 3]), 14 * 24),
         (OP.SOFTMAX, ([2], [2]), 0),
     ],
 )

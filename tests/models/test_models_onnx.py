@@ -44,6 +44,7 @@ def test_names_are_unique_and_a_files_own_names_come_first() -> None:
         (node("MatMul", "xw", "y"), [2, 5, 4], {"w": ones(4, 3)}, 2 * 5 * 3 * 4),
         (node("MatMul", "xw", "y"), [4], {"w": ones(4)}, 4),
         (node("MatMul", "xw", "y"), ["n", 4], {"w": ones(4, 3)}, None),
+        (node("LSTM", "xwr", "y", hidden_size=3), [7, 2, 5], {"w": ones(1, 12, 5), "r": ones(1, 12, 3)}, 14 * 12 * 8),
         (node("Softmax", "x", "y"), [5, 4], {}, 0),
     ],
 )

@@ -219,6 +219,9 @@ def test_shapes_follow_from_the_inputs() -> None:
     assert shapes == {"in0": (3, 9, 8), "a": (8, 5, 4), "p": (3, 5, 4), "q": (5, 5, 4), "out0": (8, 5, 4)}
     assert graph.operators[1].macs == 216 * 20
     assert graph.tensors[1].size_bytes == 4 * 8 * 20
+    recurrent = PARAM.splitlines()[0] + "\n2 2\nInput in0 0 1 in0\nLSTM l 1 1 in0 out0 0=3 1=60 2=0\n"
+    both = ncnn_graph(with_input_shapes(parse_ncnn_param(recurrent), {"in0": (7, 5)}), name="m", digest="")
+    assert both.operators[1].macs == 7 * 12 * (5 + 3)
     unknown = ncnn_graph(parse_ncnn_param(PARAM), name="m", digest="")
     assert {t.shape for t in unknown.tensors} == {None}
     assert unknown.operators[1].macs is None

@@ -238,7 +238,7 @@ def test_the_running_job_of_a_client_that_goes_is_ended(folder: Path, model: byt
         made.until(lambda health: bool(health["measuring"]))
         link.close()
         made.until(lambda health: health["requests"]["gone"] == 1 and not health["measuring"])
-        waited(lambda: [one for one in made.left() if "serving.job" in one or "agent" in one], lambda left: not left)
+        waited(lambda: [one for one in made.left() if "serving.worker" in one or "agent" in one], lambda left: not left)
         assert made.post(model).status == 200
 
 
@@ -301,7 +301,7 @@ def test_ended_before_it_listens_nothing_is_left(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("wb") as errors:
         process = subprocess.Popen([*command, "--port", "0"], env=known, stderr=errors)
     made = Server(process=process, folder=scratch, errors=tmp_path / "errors")
-    waited(made.left, lambda left: any("serving.job" in one for one in left))
+    waited(made.left, lambda left: any("serving.worker" in one for one in left))
     assert made.end() == 143
     assert made.left() == []
 

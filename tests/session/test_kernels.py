@@ -15,7 +15,7 @@ from gnomon.measure.campaign import Measured
 from gnomon.session.kernels import Kernel, Sources, _absorb, breakdown, by_clock, kernels
 
 
-def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int], kinds: Sequence[str] = ()) -> Graph:
+def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int | None], kinds: Sequence[str] = ()) -> Graph:
     """Operators, each reading what the ones named before it write (none: the input)."""
     tensors = [Tensor(name="x", shape=(1,), dtype="float32", size_bytes=4)]
     tensors += [Tensor(name=f"t{k}", shape=(1,), dtype="float32", size_bytes=4) for k in range(len(feeds))]
@@ -41,7 +41,7 @@ def graph_of(feeds: Sequence[Sequence[int]], macs: Sequence[int], kinds: Sequenc
     )
 
 
-def line(count: int, macs: Sequence[int] | None = None) -> Graph:
+def line(count: int, macs: Sequence[int | None] | None = None) -> Graph:
     return graph_of([[]] + [[k] for k in range(count - 1)], macs or [0] * count)
 
 
@@ -118,6 +118,10 @@ def test_a_fused_kernels_time_is_that_of_the_operator_which_makes_it() -> None:
     found = [Kernel(name="FullyConnected op1", operators=(0, 1), backend="b", time_s=1.0, named=(1,))]
     assert breakdown(graph, found, 3.0).times_s == {0: 1.0}
     assert breakdown(graph, found, 3.0).within == {1: 0}
+    # Where nobody knows how much the named one computes, the time is its own.
+    graph = line(2, [2, None])
+    found = [Kernel(name="LSTM op1", operators=(0, 1), backend="b", time_s=1.0, named=(1,))]
+    assert breakdown(graph, found, 3.0).times_s == {1: 1.0}
 
 
 def test_all_kernels_that_name_an_operator_count_for_it() -> None:

@@ -190,7 +190,7 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
     """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
 
     A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
-    multiply-accumulates; of all that it computes, where those named have none. How much of it the others take nobody
+    multiply-accumulates; of all that it computes, where those named are known to have none. How much of it the others take nobody
     knows. A kernel of the whole graph tells of no operator.
     """
     times: dict[int, float] = {}
@@ -202,7 +202,7 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
             own.append(kernel)
             continue
         # Some runtimes name a product after the addition that it ends with: what computes is then among the others.
-        pool = named if any(graph.operators[index].macs for index in named) else (*named, *kernel.operators)
+        pool = named if any(graph.operators[index].macs != 0 for index in named) else (*named, *kernel.operators)
         leader = max(pool, key=lambda index: (graph.operators[index].macs or 0, -index))
         # What a kernel before it has is that one's: a reorder of a convolution is part of it.
         leader = leaders.setdefault(leader, leader)

@@ -7,6 +7,7 @@ This machine's own installed distributions, as far as they fit a device.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import lzma
@@ -288,10 +289,16 @@ def _is_editable(found: Distribution) -> bool:
 
 def _files(found: Distribution) -> Iterator[tuple[str, Path]]:
     """Each file's path in site-packages, and where it lies. Entry scripts and shared data are left out."""
-    if found.files is None:
+    record = found.read_text("RECORD")
+    if record is None:
         raise Unusable("installed on this machine without a record of its files")
     prefix = Path(sys.prefix).resolve()
-    for entry in found.files:
+    # Not found.files: newer versions of importlib.metadata leave out what is missing, and it has to be found here.
+    try:
+        rows = [row[0] for row in csv.reader(record.splitlines()) if row and row[0]]
+    except csv.Error as error:
+        raise Unusable(f"installed on this machine with a broken record of its files: {error}") from error
+    for entry in map(PurePosixPath, rows):
         parts = entry.parts
         source = Path(str(found.locate_file(entry)))
         if entry.is_absolute() or ".." in parts:

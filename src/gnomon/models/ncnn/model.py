@@ -79,7 +79,14 @@ def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ..
         return None if made is None or first is None else math.prod(made) * first[-1]
     if layer.type == "MultiHeadAttention":
         return _attention_macs(layer, inputs)
+    if layer.type in _GATES:
+        hidden, directions = layer.integer(0), 2 if layer.integer(2) == 2 else 1
+        weights = layer.integer(1) + directions * _GATES[layer.type] * hidden * hidden
+        return None if first is None else first[0] * weights
     return 0
+
+
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _attention_macs(layer: Layer, inputs: tuple[Shape, ...]) -> int | None:

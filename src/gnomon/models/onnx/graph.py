@@ -67,6 +67,13 @@ def _gemm(left: Shape, right: Shape, result: Shape) -> int:
     return math.prod(result) * (math.prod(left) // result[0])
 
 
+def _recurrent(data: Shape, weights: Shape, result: Shape) -> int:
+    """Data [.., .., inputs], weights [directions, gates * hidden, inputs]; hidden is the last of the result."""
+    if len(data) != 3 or len(weights) != 3 or not result:
+        return 0
+    return math.prod(data[:2]) * math.prod(weights[:2]) * (weights[2] + result[-1])
+
+
 _Rule = Callable[[Shape, Shape, Shape], int]
 _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "Conv": ((0, 1), _convolution),
@@ -78,6 +85,9 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "MatMulInteger": ((0, 1), _matmul),
     "QLinearMatMul": ((0, 3), _matmul),
     "Gemm": ((0, 1), _gemm),
+    "RNN": ((0, 1), _recurrent),
+    "GRU": ((0, 1), _recurrent),
+    "LSTM": ((0, 1), _recurrent),
 }
 """Of each operator with multiply-accumulates: the places of its two factors, and the count."""
 

@@ -26,10 +26,12 @@ def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], 
 
     `inputs` are in the operator's order, None for an absent one; `outputs` index into `tensors`.
     """
+    shapes = [None if t is None else t.shape for t in inputs]
+    if kind in _RECURRENT:
+        return _recurrent(shapes[0] if shapes else None, shapes[slice(*_RECURRENT[kind])])
     rule = _RULES.get(kind)
     if rule is None:
         return 0
-    shapes = [None if t is None else t.shape for t in inputs]
     result = tensors[outputs[0]].shape if outputs else None
     data, weights = _data_and_weights(kind, shapes)
     if not _fixed(data) or not _fixed(weights) or not _fixed(result):
@@ -82,6 +84,21 @@ def _batch_matmul(data: Shape, weights: Shape, result: Shape) -> int:
     if len(data) < 2 or len(result) < 2 or result[-2] == 0:
         return 0
     return math.prod(result) * (data[-1] * data[-2] // result[-2])
+
+
+_RECURRENT = {
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 3),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 9),
+}
+"""Where the weights are among the inputs of those that multiply all of them at each step."""
+
+
+def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
+    """Data [.., .., inputs]; an absent weight is one that this form of the operator does not have."""
+    found = [shape for shape in weights if shape is not None]
+    if data is None or not all(_fixed(shape) for shape in (data, *found)):
+        return None
+    return math.prod(data[:-1]) * sum(math.prod(shape) for shape in found)
 
 
 _RULES = {
