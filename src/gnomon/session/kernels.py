@@ -190,8 +190,8 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
     """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
 
     A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
-    multiply-accumulates; of all that it computes, where those named are known to have none. How much of it the others take nobody
-    knows. A kernel of the whole graph tells of no operator.
+    multiply-accumulates; of all that it computes, where those named are known to have none. How much of it the others
+    take nobody knows. A kernel of the whole graph tells of no operator.
     """
     times: dict[int, float] = {}
     leaders: dict[int, int] = {}
