@@ -11,7 +11,6 @@ import math
 import os
 import re
 import stat
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.devices.address import LOCAL, Address, parse_address
 from gnomon.errors import UsageError
+from gnomon.system.files import write_whole
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -464,22 +464,10 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a new text in the file's place, whole or not at all. A link stays one: what it points to is replaced."""
-    target = path.resolve()
-    partial: Path | None = None
+    """Put a new text in the file's place, whole or not at all."""
     try:
-        handle, name = tempfile.mkstemp(prefix=".devices-", suffix=".toml", dir=target.parent)
-        partial = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            if target.exists():
-                os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-        partial.replace(target)
+        write_whole(text.encode("utf-8"), path)
     except OSError as error:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
         raise _unusable(path, "written", error.strerror or str(error)) from error
 
 

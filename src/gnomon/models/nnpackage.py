@@ -21,6 +21,7 @@ from gnomon.errors import ModelError, PackageError
 from gnomon.formats.onert.config import ConfigCfg
 from gnomon.formats.onert.manifest import MAX_CHARACTERS, Manifest, parse_manifest, write_manifest
 from gnomon.models.model import Limits, Model, NnPackage, inside, open_regular, read_text
+from gnomon.system.files import replace_folder
 
 METADATA = "metadata"
 MANIFEST = "MANIFEST"
@@ -152,12 +153,4 @@ def _copy_file(source: Path, target: Path) -> None:
 def _move_into_place(package: Path, dest: Path, aside: Path) -> None:
     """Both moves are renames within one folder; what was at `dest` comes back if the second one fails."""
     read_nnpackage(package)
-    if not os.path.lexists(dest):
-        package.rename(dest)
-        return
-    dest.rename(aside)
-    try:
-        package.rename(dest)
-    except OSError:
-        aside.rename(dest)
-        raise
+    replace_folder(package, dest, aside)

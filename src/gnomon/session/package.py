@@ -37,6 +37,7 @@ from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
+from gnomon.system.files import replace_folder
 
 _FORMAT = "gnomon-plan"
 _README = """This folder was written by gnomon {version}: {label}.
@@ -193,29 +194,34 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside the destination that takes its place when the block ends well."""
-    check_destination(destination, overwrite=overwrite)
+def staged(destination: Path) -> Iterator[Path]:
+    """A folder beside the destination; what lies in it under the destination's name moves there if all goes well.
+
+    What was at the destination is removed then, and stays otherwise: see `check_scheduled` first.
+    """
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+        folder = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
         try:
-            staging.chmod(0o755)
-            yield staging
-            if destination.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{destination.name}-old-", dir=destination.parent))
-                destination.rename(old / "package")
-                staging.rename(destination)
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                staging.rename(destination)
+            yield folder
+            replace_folder(folder / destination.name, destination, folder / "replaced")
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise PackageError(
             f"the package {destination} cannot be written: {error.strerror or error}",
             hint="Check the folder, its rights and the space there.",
         ) from error
+
+
+@contextmanager
+def _staged(destination: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside the destination that takes its place when the block ends well."""
+    check_destination(destination, overwrite=overwrite)
+    with staged(destination) as folder:
+        package = folder / destination.name
+        package.mkdir()
+        yield package
 
 
 LAUNCHER = "gnomon"
@@ -358,36 +364,3 @@ def _is_scheduled(folder: Path) -> bool:
         return bool(plan["format"] == _FORMAT and plan["job"]["segments"][0]["model"] == "..")
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return False
-
-
-@contextmanager
-def staged(destination: Path) -> Iterator[Path]:
-    """A folder beside the destination; what lies in it under the destination's name moves there if all goes well.
-
-    What was at the destination is removed then, and stays otherwise: see `check_scheduled` first.
-    """
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
-        try:
-            yield folder
-            _exchange(folder / destination.name, destination, folder / "replaced")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise PackageError(
-            f"the package {destination} cannot be written: {error.strerror or error}",
-            hint="Check the folder, its rights and the space there.",
-        ) from error
-
-
-def _exchange(made: Path, destination: Path, aside: Path) -> None:
-    if not os.path.lexists(destination):
-        made.rename(destination)
-        return
-    destination.rename(aside)
-    try:
-        made.rename(destination)
-    except OSError:
-        aside.rename(destination)
-        raise

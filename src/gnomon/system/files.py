@@ -1,9 +1,11 @@
-"""Files that the user asked for, written whole or left as they were; journals of JSON, one document a line."""
+"""Files and folders, written whole or left as they were; journals of JSON, one document a line."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,55 @@ from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 
 
+def write_whole(content: bytes, path: Path) -> None:
+    """Write a file: all of it is on the disk, or what was there stays. OSError if it cannot be written.
+
+    A link stays one, and the file that it leads to keeps its mode. What is not a regular file (a terminal, a pipe) is
+    written to as it is.
+    """
+    target = path.resolve()
+    there = path.stat() if path.exists() else None
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        path.write_bytes(content)
+        return
+    partial = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with partial.open("xb") as file:
+            if there is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(there.st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def replace_folder(made: Path, destination: Path, aside: Path) -> None:
+    """Put a folder in the place of another one, which goes to `aside`; it comes back where that fails with OSError.
+
+    All three are on one disk.
+    """
+    if not os.path.lexists(destination):
+        made.rename(destination)
+        return
+    destination.rename(aside)
+    try:
+        made.rename(destination)
+    except OSError:
+        aside.rename(destination)
+        raise
+
+
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
     """Write a text as UTF-8, its line ends as they are. What was there stays until all of it is written.
 
     UsageError, which names `what` it is and the `option` that says where, if it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, encoding="utf-8", newline="")
-        partial.replace(path)
+        write_whole(text.encode("utf-8"), path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         told = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
         raise UsageError(
             f"{told}: {error.strerror or error}",

@@ -8,12 +8,11 @@ Weights as files of PyTorch: a dictionary of tensors by name, as `torch.save` of
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Packed, PackedFile
 from gnomon.training.network import load_state, torch_package
 from gnomon.training.recipe import Recipe
@@ -140,7 +140,7 @@ class Checkpoint:
 def checkpoint_bytes(one: Checkpoint) -> bytes:
     """A checkpoint as a file of PyTorch."""
     torch = torch_package()
-    stream = io.BytesIO()
+    stream = BytesIO()
     document = {
         "version": _VERSION,
         "digest": one.digest,
@@ -156,7 +156,7 @@ def read_checkpoint(content: bytes) -> Checkpoint:
     """The checkpoint that `checkpoint_bytes` wrote. ValueError for anything else; nothing of it is executed."""
     torch = torch_package()
     try:
-        found = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+        found = torch.load(BytesIO(content), weights_only=True, map_location="cpu")
         if found["version"] != _VERSION:
             raise ValueError(f"version {found['version']!r}")
         state: State = {str(name): tensor.numpy() for name, tensor in found["state"].items()}
@@ -171,12 +171,9 @@ def read_checkpoint(content: bytes) -> Checkpoint:
 
 def save_bytes(content: bytes, path: Path) -> None:
     """Write a file: all of it, or what was there stays. UsageError if it cannot be written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        write_whole(content, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise UsageError(
             f"{path} cannot be written: {error.strerror or error}",
             hint="Give a folder that can be written and has room.",
@@ -220,13 +217,9 @@ _HINT = "Train the network again: the file is one that gnomon space profile writ
 def write_state(path: Path, state: State) -> None:
     """Write weights, whole or not at all. OSError where it cannot be written, RuntimeMissingError without PyTorch."""
     torch = torch_package()
-    partial = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            torch.save({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in state.items()}, file)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    file = BytesIO()
+    torch.save({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in state.items()}, file)
+    write_whole(file.getvalue(), path)
 
 
 def read_state(path: Path) -> dict[str, NDArray[np.float32]]:

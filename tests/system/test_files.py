@@ -1,0 +1,64 @@
+"""A file is written whole, or stays as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import UsageError
+from gnomon.system.files import replace_folder, save_text, write_whole
+
+
+def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    save_text("new\r\n", path)
+    assert path.read_bytes() == b"new\r\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_was_there_stays_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "measured.csv"
+    path.write_text("measured")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match=r"the nets cannot be written to .*: No space left on device") as refused:
+        save_text("measured anew", path, what="the nets", option="--nets")
+    assert "--nets" in refused.value.hint
+    assert path.read_text() == "measured"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("file")
+    write_whole(b"new", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert ((tmp_path / "file").read_bytes(), (tmp_path / "file").stat().st_mode & 0o777) == (b"new", 0o640)
+
+
+def test_what_is_no_regular_file_is_written_to() -> None:
+    code = "from pathlib import Path; from gnomon.system.files import save_text; save_text('x', Path('/dev/stdout'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=300)
+    assert done.stdout == b"x"
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "old").touch()
+    with pytest.raises(FileNotFoundError):
+        replace_folder(tmp_path / "made", tmp_path / "there", tmp_path / "aside")
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["old"]
+    (tmp_path / "made").mkdir()
+    replace_folder(tmp_path / "made", tmp_path / "there", tmp_path / "aside")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aside", "there"]
+    assert not list((tmp_path / "there").iterdir())
