@@ -1,10 +1,7 @@
-"""What the pictures of search spaces have in common: settings, marks that need no colour, and how one is written.
+"""What all pictures have in common: settings, marks that need no colour, scales, labels that cover nothing.
 
-What the pictures of a search space show, taken from its documents: points, pairs, and the cells of a choice.
-
-What the pictures of an overlay have in common: lines that need no colour, labels at their ends, a second scale.
-
-Labels of points in a picture, each where it covers neither another label nor a point.
+`write` draws one into a file. Points, lines with a name at their end, and second scales are drawn the same way in
+every job's `picture.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ _SETTINGS = {
     "svg.hashsalt": "gnomon",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    "font.size": 10.0,
     "hatch.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -71,9 +67,9 @@ def marks_of(families: Sequence[str]) -> dict[str, Mark]:
     return {**{name: _MARKS[k % len(_MARKS)] for k, name in enumerate(families)}, SEVERAL: _OF_SEVERAL}
 
 
-def new_figure(height: float) -> Figure:
-    """An empty figure of the common width, so many inches high."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure, in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -83,12 +79,12 @@ def millis(largest_s: float) -> tuple[float, str]:
     return next(((1 / f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest_s < 999.5 * f), (1.0, "s"))
 
 
-def write(draw: Callable[[], Figure], path: Path) -> None:
+def write(draw: Callable[[], Figure], path: Path, *, font_size: float = 10.0) -> None:
     """Draw and write a picture as .svg or .png, by the suffix. The same document gives the same bytes.
 
     OSError where the file cannot be written.
     """
-    settings: dict[str, Any] = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
+    settings: dict[str, Any] = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS, "font.size": font_size}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

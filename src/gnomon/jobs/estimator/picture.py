@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from gnomon.report import units
 from gnomon.report.plain import shorten
+from gnomon.report.plot import millis, new_figure, write
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
 _IN, _OUT, _SECOND, _BAND = "#0072B2", "#D55E00", "#009E73", "#e4e4e4"
-_SETTINGS = {
-    "svg.hashsalt": "gnomon",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.usetex": False,
-    "text.parse_math": False,
-}
 _UNITS = 12
 _MOST_BARS = 400
 """Of more nets the intervals would be a grey wall: their points alone are drawn."""
@@ -44,19 +32,12 @@ def evaluation_picture(evaluation: dict[str, Any], path: Path) -> list[Path]:
 
 def draw_evaluation(evaluation: dict[str, Any], paths: Sequence[Path]) -> None:
     """Draw into files whose suffix says how (.svg, .png). Raises OSError where a file cannot be written."""
-    settings = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        for to in paths:
-            figure = _figure(evaluation)
-            metadata = {"Date": None, "Creator": "gnomon"} if to.suffix == ".svg" else {"Software": "gnomon"}
-            figure.savefig(to, dpi=150, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+    for path in paths:
+        write(lambda: _figure(evaluation), path, font_size=9.0)
 
 
 def _figure(evaluation: dict[str, Any]) -> Figure:
-    figure = Figure(figsize=(11.5, 6.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.2, 11.5)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.1, 1))
     _draw_nets(figure.add_subplot(grid[:, 0]), evaluation)
     upper, lower = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
@@ -83,8 +64,8 @@ def _figure(evaluation: dict[str, Any]) -> Figure:
 def _draw_nets(axes: Any, evaluation: dict[str, Any]) -> None:
     """Predicted against measured, with intervals, in the band of 10 %."""
     nets, nominal = evaluation["nets"], units.share(evaluation["scores"]["nominal"])
-    factor, unit = _scale(max(max(net["measured_s"], net["mean_s"]) for net in nets))
-    values = [net[name] / factor for net in nets for name in ("measured_s", "mean_s")]
+    scale, unit = millis(max(max(net["measured_s"], net["mean_s"]) for net in nets))
+    values = [net[name] * scale for net in nets for name in ("measured_s", "mean_s")]
     low, high = min(values), max(values)
     room = 0.06 * (high - low) or 0.1 * high
     ends = [max(0.0, low - room), high + room]
@@ -96,11 +77,11 @@ def _draw_nets(axes: Any, evaluation: dict[str, Any]) -> None:
     for inside, marker, colour, label in looks:
         own = [net for net, is_in in zip(nets, held, strict=True) if is_in == inside]
         if own:
-            x, y = ([net[name] / factor for net in own] for name in ("measured_s", "mean_s"))
+            x, y = ([net[name] * scale for net in own] for name in ("measured_s", "mean_s"))
             bars = None
             if len(nets) <= _MOST_BARS:
-                down = [(net["mean_s"] - net["low_s"]) / factor for net in own]
-                bars = [down, [(net["high_s"] - net["mean_s"]) / factor for net in own]]
+                down = [(net["mean_s"] - net["low_s"]) * scale for net in own]
+                bars = [down, [(net["high_s"] - net["mean_s"]) * scale for net in own]]
             axes.errorbar(
                 x,
                 y,
@@ -139,8 +120,8 @@ def _draw_units(axes: Any, evaluation: dict[str, Any]) -> None:
 def _draw_residuals(axes: Any, evaluation: dict[str, Any]) -> None:
     """What is left over by predicted size."""
     nets = evaluation["nets"]
-    factor, unit = _scale(max(net["mean_s"] for net in nets))
-    x = [net["mean_s"] / factor for net in nets]
+    scale, unit = millis(max(net["mean_s"] for net in nets))
+    x = [net["mean_s"] * scale for net in nets]
     axes.axhspan(-10, 10, color=_BAND, linewidth=0, zorder=0)
     axes.axhline(0, color="black", linewidth=0.8, zorder=1)
     axes.plot(x, [100 * (net["mean_s"] / net["measured_s"] - 1) for net in nets], "o", color=_IN, markersize=3.5)
@@ -172,10 +153,6 @@ def _draw_curve(axes: Any, evaluation: dict[str, Any]) -> None:
 
 def _brief(unit: str) -> str:
     return shorten(unit.replace("BatchNormalization", "BN"), 40)
-
-
-def _scale(largest_s: float) -> tuple[float, str]:
-    return next(((f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest_s < 999.5 * f), (1.0, "s"))
 
 
 def _percent(value: float) -> str:

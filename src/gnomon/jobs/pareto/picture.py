@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from gnomon.jobs.pareto.report import headline
 from gnomon.report import units
 from gnomon.report.plain import shorten
-from gnomon.report.plot import Label, label_points
+from gnomon.report.plot import Label, label_points, millis, new_figure, write
 
 # Okabe and Ito's colours, which stay apart for people who are colour-blind; marks tell them apart in print.
 _SAMPLE, _FRONT, _BEHIND, _CHOSEN = "#999999", "#0072B2", "#E69F00", "#D55E00"
-_SETTINGS = {
-    "svg.hashsalt": "gnomon",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.usetex": False,
-    "text.parse_math": False,
-}
 _LINES = (("black", "-"), ("#0072B2", "--"), ("#D55E00", "-."), ("#009E73", ":"), ("#CC79A7", (0, (6, 1, 1, 1, 1, 1))))
 _FARTHEST = 5.0
 """How many times the front's largest value a sample may be to be drawn."""
@@ -52,20 +39,13 @@ def draw_front(document: dict[str, Any], paths: Sequence[Path]) -> None:
     The first two objectives are the axes; a single one is drawn over the evaluations. Raises OSError where a file
     cannot be written.
     """
-    settings = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        for path in paths:
-            figure = _figure(document)  # anew: laying out the same figure again moves it a little
-            metadata = {"Date": None, "Creator": "gnomon"} if path.suffix == ".svg" else {"Software": "gnomon"}
-            figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+    for path in paths:
+        write(lambda: _figure(document), path, font_size=9.0)
 
 
 def _figure(document: dict[str, Any]) -> Figure:
     document = _by_one_clock(document)
-    figure = Figure(figsize=(10.0, 7.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 10.0)
     if any(search["volume"] for search in document["searches"]):
         upper, lower = figure.subplots(2, 1, height_ratios=(3.2, 1))
         _draw_volume(lower, document)
@@ -100,8 +80,8 @@ def _axis(document: dict[str, Any], number: int) -> tuple[float, str]:
     if objective["unit"] == "B":
         return 2.0**-20, f"{name}, MiB"
     if objective["unit"] in ("s", "J"):
-        factor, prefix = next(((f, u) for f, u in ((1e-6, "u"), (1e-3, "m")) if largest < 999.5 * f), (1.0, ""))
-        return 1 / factor, f"{name}, {prefix}{objective['unit']}"
+        scale, unit = millis(largest)
+        return scale, f"{name}, {unit.removesuffix('s')}{objective['unit']}"
     return 1.0, f"{name}, {objective['unit']}" if objective["unit"] else name
 
 

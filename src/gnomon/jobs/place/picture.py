@@ -6,14 +6,11 @@ The geometry of the picture: operators in a row, merged where they are too small
 from __future__ import annotations
 
 import textwrap
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
@@ -21,6 +18,7 @@ from matplotlib.patches import Patch
 
 from gnomon.report import units
 from gnomon.report.plain import clean, shorten
+from gnomon.report.plot import millis, new_figure, write
 
 _VISIBLE = 0.004
 """What is narrower than this share of the picture is drawn with its neighbour."""
@@ -194,18 +192,6 @@ _LOOKS = (
 )
 _REST = "#e4e4e4"
 _OWN = "#7a7a7a"
-_SETTINGS = {
-    "svg.hashsalt": "gnomon",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "hatch.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "text.usetex": False,
-    "text.parse_math": False,
-}
 
 
 def draw_placement(document: dict[str, Any], paths: Sequence[Path]) -> None:
@@ -213,14 +199,8 @@ def draw_placement(document: dict[str, Any], paths: Sequence[Path]) -> None:
 
     Raises OSError where a file cannot be written.
     """
-    settings = {**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes in the PNG; the SVG keeps its text.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure = _figure(document)
-        for path in paths:
-            metadata = {"Date": None, "Creator": "gnomon"} if path.suffix == ".svg" else {"Software": "gnomon"}
-            figure.savefig(path, dpi=150, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+    for path in paths:
+        write(lambda: _figure(document), path, font_size=9.0)
 
 
 def _figure(document: dict[str, Any]) -> Figure:
@@ -228,10 +208,10 @@ def _figure(document: dict[str, Any]) -> Figure:
     backends = list(dict.fromkeys(s.backend for row in rows for s in row.stretches))
     looks = {name: _LOOKS[number % len(_LOOKS)] for number, name in enumerate(backends)}
     longest_s = max(max(row.whole_s, row.measured_s, min(row.high_s or 0.0, 2 * row.measured_s)) for row in rows)
-    scale, unit = _scale(longest_s)
-    figure = Figure(figsize=(10.0, 1.5 + 0.62 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    scale, unit = millis(longest_s)
+    figure = new_figure(1.5 + 0.62 * len(rows), 10.0)
     axes = figure.add_subplot()
+    axes.spines["left"].set_visible(False)
     for place, row in enumerate(rows):
         _draw_row(axes, row, place, scale, looks)
     axes.set_xlim(0, longest_s * scale * 1.02)
@@ -322,10 +302,3 @@ def _legend(figure: Figure, looks: dict[str, tuple[str, str]], rows: Sequence[Ro
     if notes:
         legend.set_title("\n".join(notes), FontProperties(size=8.5))
         legend.set_alignment("left")
-
-
-def _scale(longest_s: float) -> tuple[float, str]:
-    for factor, unit in ((1e-6, "us"), (1e-3, "ms")):
-        if longest_s < 999.5 * factor:
-            return 1 / factor, unit
-    return 1.0, "s"
