@@ -1,15 +1,19 @@
-"""JSON of other tools, read strictly: no key twice, no NaN, no number or nesting that hurts; errors have a path."""
+"""Files read strictly: JSON with no key twice, no NaN, no number or nesting that hurts; what is wrong, with its place.
+
+`Strict` stops at the first error. `Complaints` gathers all errors of a file, to report them at once.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from gnomon.errors import ProblemError
 
 _MOST_DIGITS = 4300
+_MOST_TOLD = 20
 _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "nothing"}
 
 
@@ -79,6 +83,34 @@ class Strict:
         if len(digits) > _MOST_DIGITS:
             self.fail("$", f"a number of more than {_MOST_DIGITS} digits")
         return int(digits)
+
+
+@dataclass(slots=True, kw_only=True)
+class Complaints:
+    """Gathers complaints about one file; `what` says what kind of file it is, `hint` what to do about them.
+
+    `told` are sentences, each with its place in front: "line 3: ...".
+    """
+
+    what: str
+    hint: str
+    told: list[str] = field(default_factory=list)
+
+    def tell(self, place: str, sentence: str) -> None:
+        """Add one."""
+        self.told.append(f"{place}: {sentence}")
+
+    def raise_any(self) -> None:
+        """Raise a ProblemError with all of them, the first twenty in words; nothing where there are none."""
+        if self.told:
+            raise ProblemError(complaint(self.what, self.told), hint=self.hint)
+
+
+def complaint(what: str, told: list[str]) -> str:
+    """The message of complaints about a file."""
+    more = len(told) - _MOST_TOLD
+    rest = f"; and {more} more" if more > 0 else ""
+    return f"the {what} is malformed: {'; '.join(told[:_MOST_TOLD])}{rest}"
 
 
 def shown(value: Any) -> str:

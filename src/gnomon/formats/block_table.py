@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gnomon.core.strict_json import shown
-from gnomon.formats.complaints import Complaints
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.formats.snpe.table import csv_text, line_of
 
 _HINT = "Give a YAML table of blocks, each with a mean in milliseconds, as ProxylessNAS and OFA publish them."

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.complaints import Complaints
 
 MOST_LETTERS = 512 << 20
 """The longest file that is read."""

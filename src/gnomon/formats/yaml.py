@@ -27,9 +27,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gnomon.core.installing import install_line
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.complaints import Complaints
 
 Plain = None | bool | int | float | str
 

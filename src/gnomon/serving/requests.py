@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import gnomon
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
 from gnomon.report.plain import clean, finite, shorten
 from gnomon.serving.queue import Desk, Full, Place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnomon.core.codec import dumps, from_json, loads, not_that
 from gnomon.core.sample import Campaign, Event, Run, Samples
 from gnomon.errors import RecordError
-from gnomon.store.codec import dumps, from_json, loads, wrong
 
 CAMPAIGN_COLUMNS = (
     "id",
@@ -102,9 +102,9 @@ def to_run(row: tuple[Any, ...]) -> Run:
         flat[name] = None if flat[name] is None else loads(flat[name], f"$.{name}")
     wall_ns, cpu_ns = flat.pop("wall_ns"), flat.pop("cpu_ns")
     if (wall_ns is None) == (flat["failure"] is None):
-        raise wrong("$", "a run with either wall_ns or a failure", flat["candidate"])
+        raise not_that("$", "a run with either wall_ns or a failure", flat["candidate"])
     if flat["profiled"] not in (0, 1):
-        raise wrong("$.profiled", "0 or 1", flat["profiled"])
+        raise not_that("$.profiled", "0 or 1", flat["profiled"])
     _check_time(flat["started_at_s"], "$.started_at_s")
     samples = None if wall_ns is None else {"wall_ns": wall_ns, "cpu_ns": cpu_ns, "inner": inner}
     run = from_json(Run, {**flat, "profiled": bool(flat["profiled"]), "samples": samples})
@@ -116,15 +116,15 @@ def to_run(row: tuple[Any, ...]) -> Run:
 def _check_samples(samples: Samples) -> None:
     """What the statistics and the exports rely on: they divide by `inner`, and times are 64-bit counts."""
     if samples.inner < 1:
-        raise wrong("$.inner", "a number of calls", samples.inner)
+        raise not_that("$.inner", "a number of calls", samples.inner)
     for name, times in (("wall_ns", samples.wall_ns), ("cpu_ns", samples.cpu_ns)):
         if times and not (min(times) >= 0 and max(times) < 2**63):
-            raise wrong(f"$.{name}", "a list of times in nanoseconds", next(t for t in times if not 0 <= t < 2**63))
+            raise not_that(f"$.{name}", "a list of times in nanoseconds", next(t for t in times if not 0 <= t < 2**63))
 
 
 def _check_time(value: Any, path: str) -> None:
     if type(value) not in (int, float) or not 0 <= value <= _LAST_S:
-        raise wrong(path, "seconds since 1970", value)
+        raise not_that(path, "seconds since 1970", value)
 
 
 def from_event(event: Event) -> dict[str, Any]:

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.installing import install_line
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.complaints import Complaints
 from gnomon.spaces.cells.space import State, TaggedNet
 from gnomon.spaces.layers import Layer, Shape
 from gnomon.spaces.unit import Net, shapes

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from gnomon.formats.complaints import Complaints
+from gnomon.core.strict_json import Complaints
 from gnomon.training.network import torch_package
 
 Augment = Literal["none", "shift", "crop-flip"]

@@ -28,9 +28,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.core.strict_json import Strict, complaint, is_text, shown
 from gnomon.errors import DeviceError, ProblemError, UsageError
-from gnomon.formats.complaints import complaint
 
 _PREFIX = "server:"
 _MOST_LETTERS = 512

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gnomon.core.codec import from_json
 from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.job import (
@@ -23,7 +24,6 @@ from gnomon.jobs.runs.job import (
     to_json,
 )
 from gnomon.store.base import CampaignQuery
-from gnomon.store.codec import from_json
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import failed_run, sample_campaign, sample_run
 

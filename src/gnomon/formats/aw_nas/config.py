@@ -17,10 +17,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.aw_nas.output import Keys, filled
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.yaml import Plain, YamlPlace, read_yaml, yaml_text
 
 NUMBERINGS = ("ssprofile", "aw_nas")

@@ -17,9 +17,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe.table import csv_text, line_of
 
 _MOST_ROWS = 1 << 18

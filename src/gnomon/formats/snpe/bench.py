@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnomon.core.strict_json import Strict, shown
+from gnomon.core.strict_json import Complaints, Strict, shown
 from gnomon.errors import UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe.meta import META_KEYS
 from gnomon.formats.snpe.table import STATISTICS, Number, wrong_runtime, wrong_time
 

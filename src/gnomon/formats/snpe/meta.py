@@ -18,9 +18,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ModelError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.snpe.table import csv_text, line_of
 
 META_KEYS = (

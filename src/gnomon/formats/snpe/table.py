@@ -23,9 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.core.strict_json import Complaints, Strict, is_text, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.complaints import Complaints
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]

@@ -42,9 +42,8 @@ from gnomon.core.overlay.records import (
     configuration_id,
 )
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import is_text, shown
+from gnomon.core.strict_json import Complaints, is_text, shown
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.names import TuningName, parse_tuning_name

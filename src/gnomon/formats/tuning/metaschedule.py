@@ -33,9 +33,8 @@ from gnomon.core.overlay.records import (
     sound_times,
 )
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.json_lines import json_lines
 from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_argument, as_times, is_json, unsound
 

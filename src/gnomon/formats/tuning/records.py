@@ -27,8 +27,7 @@ from gnomon.core.overlay.records import (
     sound_times,
 )
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import shown
-from gnomon.formats.complaints import Complaints
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.formats.json_lines import LineRules, json_lines
 
 MOST_TRIALS = 1 << 20

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from gnomon.core import codec
 from gnomon.core.brief import brief
 from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.report.plain import clean
-from gnomon.store import codec
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, TallyQuery
 
 DECISION = "decision"

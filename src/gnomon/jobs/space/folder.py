@@ -12,9 +12,7 @@
 
 Nothing of it is ever deleted but what lies in `checkpoints/partial`.
 
-A line of a profile's journals, read as what anybody may have written: every value of the kind that it must be.
-
-Under what a profile's networks were measured: latencies of unlike contexts do not stand in one profile.
+Latencies of unlike contexts do not stand in one profile.
 """
 
 from __future__ import annotations
@@ -22,22 +20,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
-import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
-from gnomon.core.strict_json import Strict, is_text, shown
+from gnomon.core.codec import Must, decode
+from gnomon.core.strict_json import Complaints, Strict, is_text
 from gnomon.errors import RecordError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.session import replay as recall
 from gnomon.session.request import Request
-from gnomon.system.files import Journal, read_journal
+from gnomon.system.files import Journal, read_journal, write_whole
 
 HINT = "Give a folder that `gnomon space profile` made."
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,20000}", re.ASCII)
@@ -45,111 +41,20 @@ _MOST = 1 << 53  # whole numbers up to here are exact as floats
 _MOST_S = 1e12
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and is_text(value)
-
-
-def _name(value: Any) -> bool:
-    """What may become a part of a file's name."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MOST
-
-
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) <= _MOST
+    return type(value) in (int, float) and abs(value) <= _MOST
 
 
-def _share(value: Any) -> bool:
-    return _number(value) and 0 <= value <= 1
+Text = Annotated[str, Must(be="a text", fits=is_text)]
+Name = Annotated[str, Must(be="a plain name", fits=lambda value: _NAME.fullmatch(value) is not None)]
+"""What may become a part of a file's name."""
 
-
-def _seconds(value: Any) -> bool:
-    return _number(value) and 0 <= value <= _MOST_S
-
-
-def _time(value: Any) -> bool:
-    return _seconds(value) and value > 0
-
-
-def _all(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _scores(value: Any) -> bool:
-    return isinstance(value, dict) and all(one is None or _number(one) for one in value.values())
-
-
-Kind = tuple[str, Callable[[Any], bool]]
-_TEXT, _NAMED, _COUNT = ("a text", _text), ("a plain name", _name), ("a whole number from 0", _whole)
-_SHARE = ("a share from 0 to 1, or null", _or_none(_share))
-_SECONDS = ("seconds", _seconds)
-_TEXTS = ("a list of texts", _all(_text))
-_NAMES = ("a list of plain names", lambda value: _all(_name)(value) and bool(value))
-
-ACCURACY_KINDS: Mapping[str, Kind] = {
-    "key": _TEXT,
-    "network": _NAMED,
-    "primitives": _NAMES,
-    "method": _NAMED,
-    "stage": _NAMED,
-    "seed": _COUNT,
-    "epochs": _COUNT,
-    "validation": _SHARE,
-    "images": _COUNT,
-    "test": _SHARE,
-    "curve": ("a list of shares from 0 to 1", _all(_share)),
-    "samples": _COUNT,
-    "macs": _COUNT,
-    "seconds": _SECONDS,
-    "cpu_seconds": _SECONDS,
-    "score": ("numbers by name", _scores),
-    "at_s": _SECONDS,
-    "reason": _TEXT,
-    "notes": _TEXTS,
-}
-LATENCY_KINDS: Mapping[str, Kind] = {
-    "key": _TEXT,
-    "network": _NAMED,
-    "primitives": _NAMES,
-    "toolchain": _NAMED,
-    "call_s": ("a time above 0, or null", _or_none(_time)),
-    "low_s": ("a time from 0, or null", _or_none(_seconds)),
-    "high_s": ("a time from 0, or null", _or_none(_seconds)),
-    "processes": _COUNT,
-    "drift": ("a number above 0", _time),
-    "clock": _TEXT,
-    "artifact": _TEXT,
-    "steps": ("a list of objects", _all(lambda one: isinstance(one, dict))),
-    "correct": _SHARE,
-    "images": _COUNT,
-    "quantised": _SHARE,
-    "at_s": _SECONDS,
-    "reason": _TEXT,
-    "notes": _TEXTS,
-    "context": ("texts by name", lambda value: isinstance(value, dict) and all(map(_text, value.values()))),
-}
-
-
-def checked_row(document: Mapping[str, Any], kinds: Mapping[str, Kind], needed: tuple[str, ...], where: str) -> Any:
-    """The values of a line by name, lists as tuples. ProblemError with all that is wrong and its place."""
-    complaints = Complaints(what="profile", hint=HINT)
-    for name in needed:
-        if name not in document:
-            complaints.tell(where, f"{name} is missing")
-    for name, value in document.items():
-        if name not in kinds:
-            complaints.tell(where, f"{shown(name)} is none of a line's keys")
-        elif not kinds[name][1](value):
-            complaints.tell(where, f"{name}: {kinds[name][0]} expected, {shown(value)} found")
-    complaints.raise_any()
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
+Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
+Count = Annotated[int, Must(be="a whole number from 0", fits=lambda value: 0 <= value <= _MOST)]
+Share = Annotated[float, Must(be="a share from 0 to 1", fits=lambda value: 0 <= value <= 1)]
+Number = Annotated[float, Must(be="a number", fits=_number)]
+Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value <= _MOST_S)]
+Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value <= _MOST_S)]
 
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
@@ -171,25 +76,25 @@ class AccuracyRow:
     that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
     """
 
-    key: str
-    network: str
-    primitives: tuple[str, ...]
-    method: str
-    stage: str
-    seed: int
-    epochs: int = 0
-    validation: float | None = None
-    images: int = 0
-    test: float | None = None
-    curve: tuple[float, ...] = ()
-    samples: int = 0
-    macs: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    score: Mapping[str, float | None] = field(default_factory=dict)
-    at_s: float = 0.0
-    reason: str = ""
-    notes: tuple[str, ...] = ()
+    key: Text
+    network: Name
+    primitives: Names
+    method: Name
+    stage: Name
+    seed: Count
+    epochs: Count = 0
+    validation: Share | None = None
+    images: Count = 0
+    test: Share | None = None
+    curve: tuple[Share, ...] = ()
+    samples: Count = 0
+    macs: Count = 0
+    seconds: Seconds = 0.0
+    cpu_seconds: Seconds = 0.0
+    score: Mapping[str, Number | None] = field(default_factory=dict)
+    at_s: Seconds = 0.0
+    reason: Text = ""
+    notes: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,25 +107,25 @@ class LatencyRow:
     where and with what.
     """
 
-    key: str
-    network: str
-    primitives: tuple[str, ...]
-    toolchain: str
-    call_s: float | None = None
-    low_s: float | None = None
-    high_s: float | None = None
-    processes: int = 0
-    drift: float = 1.0
-    clock: str = ""
-    artifact: str = ""
+    key: Text
+    network: Name
+    primitives: Names
+    toolchain: Name
+    call_s: Positive | None = None
+    low_s: Seconds | None = None
+    high_s: Seconds | None = None
+    processes: Count = 0
+    drift: Positive = 1.0
+    clock: Text = ""
+    artifact: Text = ""
     steps: tuple[Mapping[str, Any], ...] = ()
-    correct: float | None = None
-    images: int = 0
-    quantised: float | None = None
-    at_s: float = 0.0
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    context: Mapping[str, str] = field(default_factory=dict)
+    correct: Share | None = None
+    images: Count = 0
+    quantised: Share | None = None
+    at_s: Seconds = 0.0
+    reason: Text = ""
+    notes: tuple[Text, ...] = ()
+    context: Mapping[str, Text] = field(default_factory=dict)
 
 
 class ProfileFolder:
@@ -246,9 +151,11 @@ class ProfileFolder:
                 if is_profile(path):
                     check_question(path, question)
                 else:
-                    _write(path / MANIFEST, json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n")
+                    write_whole(
+                        (json.dumps(_manifest(question), indent=1, allow_nan=False) + "\n").encode(), path / MANIFEST
+                    )
                 if not (path / INPUT).is_file():
-                    _write(path / INPUT, config)
+                    write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
                     (path / name).mkdir(parents=True, exist_ok=True)
                 self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
@@ -349,28 +256,19 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
-    needed = tuple(one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
-    kinds = ACCURACY_KINDS if kind is AccuracyRow else LATENCY_KINDS
+    """The lines of a journal as what anybody may have written: ProblemError with all that is wrong with one."""
     try:
         for number, document in read_journal(path, _STRICT):
-            where = f"{path.name}, line {number}"
-            yield kind(**checked_row(_STRICT.object(document, where), kinds, needed, where))
+            complaints = Complaints(what="profile", hint=HINT)
+            row = decode(kind, document, complaints, f"{path.name}, line {number}: $")
+            complaints.raise_any()
+            yield row
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
 
 
 def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="")
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _short(value: Any) -> str:

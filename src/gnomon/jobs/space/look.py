@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.strict_json import Strict
+from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.jobs.space.estimates import (
     compare_with_twin,
     latest,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.nets_csv import read_nets
 from gnomon.formats.snpe.bench import write_accumulation
 from gnomon.formats.snpe.meta import SnpeMeta, read_snpe_meta, write_snpe_meta

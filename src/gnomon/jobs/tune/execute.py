@@ -9,9 +9,8 @@ from typing import Any
 
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import shown
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import MeasurementError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.formats.tuning.records import MOST_LAYER_LETTERS, Fields, as_argument
 from gnomon.jobs.tune.folder import (
     best_choice,

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event
 from gnomon.devices import unattended as unattended_program
 from gnomon.devices.base import Device
@@ -32,7 +33,6 @@ from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.unattended.command import Fetched, Job, job_of
 from gnomon.session import replay as recall
 from gnomon.session.package import check_destination
-from gnomon.store import codec
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
 from gnomon.store.sqlite import SqliteStore, default_path
 from gnomon.system.process import guarded_folder

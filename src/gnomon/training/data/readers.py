@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.installing import install_line
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
-from gnomon.formats.complaints import Complaints
 from gnomon.training.data.dataset import Images
 
 LIMIT_BYTES = 2 << 30
