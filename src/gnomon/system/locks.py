@@ -1,4 +1,8 @@
-"""Which campaigns of a record an open store holds, so that no two measure for the same one."""
+"""Locks of files: a lock ends with its process, however that ends.
+
+`lock_file` is how gnomon locks a file; `HeldCampaigns` is which campaigns of a record an open store holds, so that no
+two measure for the same one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,30 @@ from pathlib import Path
 
 from gnomon.errors import RecordError
 
-_PATIENCE_S = 1.0
+_PATIENCE_S = 2.0
+"""Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
+`by_another` has a left file for a moment."""
+
+
+def lock_file(path: Path, *, mode: int = 0o600) -> int:
+    """A handle of the file, made if it is not there, that no other holds; `os.close` gives the lock up.
+
+    BlockingIOError if another holds it for longer than a moment, OSError if it cannot be made. Whoever holds the lock
+    may remove or rename the file: then the next one makes it again.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, path):
+                return handle
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise
+            time.sleep(0.01)
+        os.close(handle)
 
 
 class HeldCampaigns:
@@ -29,29 +56,19 @@ class HeldCampaigns:
         if campaign in self._handles:
             return False
         path = self._path(campaign)
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:  # who asks `by_another` holds a left file for a moment, and who gives up a campaign removes it
-            try:
-                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            except OSError as error:
-                raise RecordError(
-                    f"the lock of a campaign cannot be made: {path}: {error.strerror}",
-                    hint="Free space there, or make the folder of the record writable.",
-                ) from error
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_at(handle, path):
-                    self._handles[campaign] = handle
-                    return True
-                os.close(handle)
-            except BlockingIOError as error:
-                os.close(handle)
-                if time.monotonic() > deadline:
-                    raise RecordError(
-                        f"another gnomon that is running measures for the campaign {campaign!r}",
-                        hint="Wait for it to end, or end it, then start again.",
-                    ) from error
-                time.sleep(0.01)
+        try:
+            self._handles[campaign] = lock_file(path)
+        except BlockingIOError as error:
+            raise RecordError(
+                f"another gnomon that is running measures for the campaign {campaign!r}",
+                hint="Wait for it to end, or end it, then start again.",
+            ) from error
+        except OSError as error:
+            raise RecordError(
+                f"the lock of a campaign cannot be made: {path}: {error.strerror}",
+                hint="Free space there, or make the folder of the record writable.",
+            ) from error
+        return True
 
     def by_another(self, campaign: str) -> bool:
         """Whether another open store, of this process or any other, holds the campaign."""

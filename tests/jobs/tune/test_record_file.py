@@ -23,8 +23,8 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.jobs.tune import records as record_file
 from gnomon.jobs.tune.records import RecordFile, best_trial, made_trial, pooled_trials, write_records
+from gnomon.system import locks
 
 BROKEN = Failure(stage="build", kind="hang", transient=False, message="took longer than 20 s")
 LOST = Failure(stage="run", kind="vanished", transient=True, message="gone")
@@ -130,7 +130,7 @@ def test_afresh_the_old_ones_are_put_aside(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_file, "_MOMENT_S", 0.1)
+    monkeypatch.setattr(locks, "_PATIENCE_S", 0.1)
     path = filled(tmp_path / "a.json")
     with RecordFile(path, EMPTY) as first:
         for fresh in (False, True):
@@ -151,11 +151,11 @@ def test_the_lock_of_another_process_ends_with_it(tmp_path: Path, monkeypatch: p
     ) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        monkeypatch.setattr(record_file, "_MOMENT_S", 0.0)
+        monkeypatch.setattr(locks, "_PATIENCE_S", 0.0)
         with pytest.raises(RecordError, match="another gnomon"):
             RecordFile(path, EMPTY)
         other.kill()
-    monkeypatch.setattr(record_file, "_MOMENT_S", 2.0)
+    monkeypatch.setattr(locks, "_PATIENCE_S", 2.0)
     with RecordFile(path, EMPTY) as file:
         assert file.before == 4
 

@@ -17,16 +17,16 @@ Latencies of unlike contexts do not stand in one profile.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
+import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, is_text
@@ -34,6 +34,7 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
 from gnomon.session.request import Request
 from gnomon.system.files import Journal, read_journal, write_whole
+from gnomon.system.locks import lock_file
 
 HINT = "Give a folder that `gnomon space profile` made."
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,20000}", re.ASCII)
@@ -146,7 +147,7 @@ class ProfileFolder:
         with ExitStack() as stack:
             try:
                 path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(closing(_locked(path)))
+                stack.callback(os.close, _locked(path))
                 # The manifest comes first: whatever ends this, what is there is then known as a profile.
                 if is_profile(path):
                     check_question(path, question)
@@ -189,17 +190,14 @@ def _foreign(path: Path) -> bool:
     return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
 
 
-def _locked(path: Path) -> IO[str]:
-    """The lock of a folder; the kernel gives it up however this process ends. UsageError where another one has it."""
-    lock = (path / _LOCK).open("w")
+def _locked(path: Path) -> int:
+    """The lock of a folder. UsageError where another one has it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_file(path / _LOCK)
     except BlockingIOError as error:
-        lock.close()
         raise UsageError(
             f"another gnomon adds to {path} now", hint="Wait until it has ended, or give another folder."
         ) from error
-    return lock
 
 
 def is_profile(path: Path) -> bool:

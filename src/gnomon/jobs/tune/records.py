@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -15,9 +14,7 @@ from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial,
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
 from gnomon.system.files import Journal, cut_off, save_text
-
-_MOMENT_S = 2.0
-"""Who was just killed may have been starting a process, which has the lock until it is what it was to be."""
+from gnomon.system.locks import lock_file
 
 
 class RecordFile:
@@ -177,25 +174,13 @@ def _check(path: Path, found: TuningRecords, wanted: TuningRecords) -> None:
 
 def _locked(path: Path) -> int:
     """The handle of a file, made if it is not there, that no other process has. OSError, or RecordError if one has."""
-    until_s = time.monotonic() + _MOMENT_S
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except BlockingIOError as error:
-            if time.monotonic() > until_s:
-                os.close(handle)
-                raise RecordError(
-                    f"another gnomon writes to {path} at this moment",
-                    hint="Wait for it to end, then the same command goes on from there; or give another --out.",
-                ) from error
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # somebody has it, or has just put it aside
-        time.sleep(0.05)
+    try:
+        return lock_file(path.resolve(), mode=0o666)
+    except BlockingIOError as error:
+        raise RecordError(
+            f"another gnomon writes to {path} at this moment",
+            hint="Wait for it to end, then the same command goes on from there; or give another --out.",
+        ) from error
 
 
 def _read(path: Path) -> TuningRecords | None:
