@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import math
 import secrets
+import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _LOG_LETTERS = 2000
+_TURNS = 100
 _MOST_PAUSE_S = 3600.0
 
 _SETTINGS = {
@@ -233,10 +235,21 @@ async def _once(server: DpuServer, form: _Form, attempt: int) -> DpuReply | Fail
     start = time.monotonic()
     answered = False
     timeout = aiohttp.ClientTimeout(total=server.timeout_s, sock_connect=server.connect_s)
+    sockets: list[socket.socket] = []
+
+    def opened(found: Any) -> socket.socket:
+        family, kind, protocol, _, _ = found
+        sockets.append(socket.socket(family, kind, protocol))
+        return sockets[-1]
+
     try:
         async with (
             aiohttp.ClientSession(
-                timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False
+                connector=aiohttp.TCPConnector(socket_factory=opened),
+                timeout=timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
             ) as session,
             session.post(
                 server.url, data=form.pieces(), headers=_headers(server, form), allow_redirects=False
@@ -270,6 +283,19 @@ async def _once(server: DpuServer, form: _Form, attempt: int) -> DpuReply | Fail
         raise Busy(f"{_where(server)} cannot be reached: {_told(error)}") from error
     except (aiohttp.ClientError, ValueError) as error:
         raise _no_http(server, error) from error
+    finally:
+        await _hung_up(sockets)
+
+
+async def _hung_up(sockets: Sequence[socket.socket]) -> None:
+    """End the connections for the server too: a transport with unsent bytes stays open when its session is closed."""
+    for one in sockets:
+        with contextlib.suppress(OSError):  # closed, or never connected
+            one.shutdown(socket.SHUT_RDWR)
+    for _ in range(_TURNS):
+        if all(one.fileno() < 0 for one in sockets):
+            return
+        await asyncio.sleep(0)  # the loop finds the bytes unsendable, and closes
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> str:

@@ -26,11 +26,11 @@ from gnomon.core.overlay.records import UNTUNED
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, ModelError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.jobs.tune import records as record_file
 from gnomon.jobs.tune.records import RecordFile
 from gnomon.jobs.tune.report import tune_report, view_report
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
+from gnomon.system import locks
 from gnomon.tuning.servers import RpcServers
 
 pytestmark = needs_tvm
@@ -276,7 +276,7 @@ def test_two_at_once_into_one_file(
     first: dict[str, Any], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is refused in words before it measures anything."""
-    monkeypatch.setattr(record_file, "_MOMENT_S", 0.1)
+    monkeypatch.setattr(locks, "_PATIENCE_S", 0.1)
     path = tmp_path / "records" / "local.tiny.float32.json"
     path.parent.mkdir()
     path.write_bytes(Path(first["records"]).read_bytes())
