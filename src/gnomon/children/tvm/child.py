@@ -7,11 +7,13 @@ record file in docs/tune.md.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import sys
 import types
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -24,8 +26,9 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
     told = {name: found for name in _PACKAGES if (found := _version(name))}
-    import tvm
-    from tvm.s_tir import meta_schedule
+    with _without_torch():
+        import tvm
+        from tvm.s_tir import meta_schedule
 
     if not settings.get("intrinsics"):
         # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that floats never use.
@@ -55,6 +58,16 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         return parts[job["do"]](job)
 
     return work, told
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """An installed PyTorch cannot be imported: TVM imports it, for two thirds of its own start, and goes on without."""
+    sys.modules["torch"] = None  # type: ignore[assignment]  # what the import system takes for "not there"
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _version(name: str) -> str | None:
