@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ def dask_cluster(folder: Path, *, workers: int) -> Iterator[str]:
 
         def start(program: str, *options: str) -> subprocess.Popen[bytes]:
             command = [*python, f"distributed.cli.{program}", *common, "--scheduler-file", str(written), *options]
-            return subprocess.Popen(command, env=environment, stderr=log, stdout=log)
+            return subprocess.Popen(command, env=environment, stderr=log, stdout=log, start_new_session=True)
 
         programs = [start("dask_scheduler", "--port", "0")]
         try:
@@ -40,14 +41,9 @@ def dask_cluster(folder: Path, *, workers: int) -> Iterator[str]:
                 programs.append(start("dask_worker", "--nthreads", "1", "--local-directory", where))
             yield json.loads(written.read_text())["address"]
         finally:
-            for program in reversed(programs):
-                program.terminate()
-            for program in programs:
-                try:
-                    program.wait(15)
-                except subprocess.TimeoutExpired:
-                    program.kill()
-                    program.wait()
+            for program in reversed(programs):  # a scheduler takes its time to end when asked to
+                os.killpg(program.pid, signal.SIGKILL)
+                program.wait()
 
 
 def until(look: Callable[[], set[Found]], count: int) -> set[Found]:

@@ -1,11 +1,8 @@
-"""Training many networks: in other processes or on other machines, each kept as soon as it is done.
+"""Trains many networks in other processes or on other machines; each is kept as soon as it is done.
 
-A method says what is trained and looks at what came out (`methods`); here it is done, written down, and found
-again when the same command is given once more.
-
-Independent pieces of work on several processors: a pool of processes here, or a Dask cluster where one is named.
-
-Both are behind `concurrent.futures.Executor`, and nothing above this file knows which it is.
+A method says what is trained and looks at what came out (`methods`). `Trainer` does it, writes it down, and finds it
+again when the same command is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
+`concurrent.futures.Executor`.
 """
 
 from __future__ import annotations
@@ -19,10 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
@@ -61,56 +58,65 @@ def open_executor(workers: int, cluster: str | None) -> Iterator[Executor]:
             yield executor
 
 
-def run_all(
-    workers: int, cluster: str | None, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
-) -> Iterator[tuple[str, Found | Failure]]:
-    """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
+class Workers:
+    """Processes of this machine, or those of a Dask cluster. A context manager; they are started for the first work and
+    kept for all that follows, as each has to load PyTorch."""
 
-    `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died are
-    done again one by one, so that who ends workers is known: it is a Failure "crash" when it did so twice by itself.
-    What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
-    """
-    suspects: list[str] = []
-    todo = list(jobs)
-    while todo:
-        lost = yield from _done_until_broken(workers, cluster, work, {key: jobs[key] for key in todo})
-        suspects += lost.suspects
-        todo = lost.untouched
-    for key in suspects:
-        for _ in range(_TRIES):
-            lost = yield from _done_until_broken(1, cluster, work, {key: jobs[key]})
-            if not lost.suspects:
-                break
-        else:
-            message = f"its worker ended {_TRIES} times while it was at this alone"
-            yield key, Failure(stage="run", kind="crash", transient=False, message=message)
+    def __init__(self, count: int, cluster: str | None) -> None:
+        self._count = count
+        self._cluster = cluster
+        self._open = ExitStack()
+        self._executor: Executor | None = None
 
+    def __enter__(self) -> Self:
+        return self
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """Jobs that were under way when a worker died, and those that had not begun."""
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)
 
-    suspects: list[str]
-    untouched: list[str]
+    def run_all(
+        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Iterator[tuple[str, Found | Failure]]:
+        """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
 
+        `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died
+        are done again one by one, so that who ends workers is known: it is a Failure "crash" when it did so twice by
+        itself. What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
+        """
+        suspects: list[str] = []
+        todo = list(jobs)
+        while todo:
+            lost = yield from self._until_broken(work, {key: jobs[key] for key in todo})
+            suspects += lost.suspects
+            todo = lost.untouched
+        for key in suspects:
+            for _ in range(_TRIES):
+                with Workers(1, self._cluster) as alone:
+                    lost = yield from alone._until_broken(work, {key: jobs[key]})
+                if not lost.suspects:
+                    break
+            else:
+                message = f"its worker ended {_TRIES} times while it was at this alone"
+                yield key, Failure(stage="run", kind="crash", transient=False, message=message)
 
-def _done_until_broken(
-    workers: int, cluster: str | None, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
-) -> Generator[tuple[str, Found], None, _Lost]:
-    """Results as they come, until all are done or a worker is lost."""
-    todo, running, suspects = list(jobs), dict[Future[Found], str](), list[str]()
-    with open_executor(workers, cluster) as executor:
+    def _until_broken(
+        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Generator[tuple[str, Found], None, _Lost]:
+        """Results as they come, until all are done or a worker is lost; then the next work gets new workers."""
+        if self._executor is None:
+            self._executor = self._open.enter_context(open_executor(self._count, self._cluster))
+        executor, broken = self._executor, False
+        todo, running, suspects = list(jobs), dict[Future[Found], str](), list[str]()
         room = 2 * _width(executor)
-        while todo or running:
+        while running or (todo and not broken):
             try:
-                while todo and not suspects and len(running) < room:
+                while todo and not broken and len(running) < room:
                     running[executor.submit(work, *jobs[todo[0]])] = todo[0]
                     todo.pop(0)
             except RuntimeError as failed:
-                if not _worker_lost(failed) or not running:
+                if not _worker_lost(failed):
                     raise
-            if not running:
-                break
+                broken = True
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 key, error = running.pop(future), future.exception()
                 if error is None:
@@ -119,9 +125,21 @@ def _done_until_broken(
                     if isinstance(executor, _Pool) and not executor.begun.is_set():
                         raise UsageError("no worker could begin", hint=_GUARD) from error
                     suspects.append(key)
+                    broken = True
                 else:
                     raise error
-    return _Lost(suspects, todo)
+        if broken:
+            self._executor = None
+            self._open.close()
+        return _Lost(suspects, todo)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Jobs that were under way when a worker died, and those that had not begun."""
+
+    suspects: list[str]
+    untouched: list[str]
 
 
 def _worker_lost(error: BaseException) -> bool:
@@ -271,23 +289,25 @@ class Trainer:
         steps = Steps("networks trained", self.watch)
         steps.expect(expected)
         found: list[AccuracyRow] = []
-        try:
-            wanted = next(method)
-            while True:
-                rows = self._round(wanted, steps)
+        with Workers(self.workers, self.cluster) as workers:
+            wanted = next(method, None)
+            while wanted is not None:
+                rows = self._round(wanted, workers, steps)
                 found += rows.values()
-                wanted = method.send(rows)
-        except StopIteration:
-            for row in found:
-                self._resume_path(row.key).unlink(missing_ok=True)
-            return found
+                try:
+                    wanted = method.send(rows)
+                except StopIteration:
+                    break
+        for row in found:
+            self._resume_path(row.key).unlink(missing_ok=True)
+        return found
 
-    def _round(self, wanted: Sequence[Training], steps: Steps) -> dict[str, AccuracyRow]:
+    def _round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
         by_key = {one.key: one for one in wanted}
         known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
         steps.step(len(known))
         todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
-        for key, done in run_all(self.workers, self.cluster, run_training, todo):
+        for key, done in workers.run_all(run_training, todo):
             row = self._row(by_key[key], done)
             if isinstance(done, Trained) and not row.reason:
                 self._keep(by_key[key], done)
