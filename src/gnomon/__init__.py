@@ -1,7 +1,7 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api.place`, `gnomon.api.table`, `gnomon.api.space` and `gnomon.api.tune`, and those
-that see to unattended searches; what they need is imported when one is first used.
+The functions are those of `gnomon.api`, and what the commands of the command line call; what they need is imported when
+one is first used.
 """
 
 from typing import Any
@@ -11,22 +11,30 @@ __version__ = "0.1.0"
 _PLACES = {
     **dict.fromkeys(
         (
-            *("add_device", "clean_device", "list_devices", "remove_device", "runs", "solve"),
+            *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),
+            *("export_run", "front", "objectives", "oplist", "runs", "show_run", "solve", "stab"),
             *("pareto", "pareto_unattended", "place", "place_on", "profile"),
         ),
         "gnomon.api.place",
     ),
-    **dict.fromkeys(("build_table", "measure_nets", "suggest_nets"), "gnomon.api.table"),
-    **dict.fromkeys(("profile_space", "select_primitives", "validate_selection"), "gnomon.api.space"),
+    **dict.fromkeys(
+        (
+            *("build_table", "check_table", "compare_tables", "export_table", "import_table", "merge_tables"),
+            *("export_estimator", "load_estimator", "measure_nets", "search_nets", "suggest_nets", "sum_blocks"),
+        ),
+        "gnomon.api.table",
+    ),
+    **dict.fromkeys(("profile_space", "select_primitives", "show_space", "validate_selection"), "gnomon.api.space"),
     **dict.fromkeys(
         ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api.tune"
     ),
     **dict.fromkeys(
-        ("remove_unattended", "start_unattended", "stop_unattended", "unattended_job", "unattended_jobs"),
-        "gnomon.jobs.unattended.job",
+        (
+            *("fetch_unattended", "remove_unattended", "start_unattended", "stop_unattended"),
+            *("unattended_job", "unattended_jobs"),
+        ),
+        "gnomon.api.unattended",
     ),
-    "fetch_unattended": "gnomon.jobs.unattended.device",
-    "load_estimator": "gnomon.jobs.estimator.job",
 }
 
 __all__ = ["__version__", *sorted(_PLACES)]

@@ -1,6 +1,11 @@
 from gnomon.api.place import add_device as add_device
 from gnomon.api.place import clean_device as clean_device
+from gnomon.api.place import export_run as export_run
+from gnomon.api.place import front as front
 from gnomon.api.place import list_devices as list_devices
+from gnomon.api.place import list_runtimes as list_runtimes
+from gnomon.api.place import objectives as objectives
+from gnomon.api.place import oplist as oplist
 from gnomon.api.place import pareto as pareto
 from gnomon.api.place import pareto_unattended as pareto_unattended
 from gnomon.api.place import place as place
@@ -8,26 +13,37 @@ from gnomon.api.place import place_on as place_on
 from gnomon.api.place import profile as profile
 from gnomon.api.place import remove_device as remove_device
 from gnomon.api.place import runs as runs
+from gnomon.api.place import show_run as show_run
 from gnomon.api.place import solve as solve
+from gnomon.api.place import stab as stab
 from gnomon.api.space import profile_space as profile_space
 from gnomon.api.space import select_primitives as select_primitives
+from gnomon.api.space import show_space as show_space
 from gnomon.api.space import validate_selection as validate_selection
 from gnomon.api.table import build_table as build_table
+from gnomon.api.table import check_table as check_table
+from gnomon.api.table import compare_tables as compare_tables
+from gnomon.api.table import export_estimator as export_estimator
+from gnomon.api.table import export_table as export_table
+from gnomon.api.table import import_table as import_table
+from gnomon.api.table import load_estimator as load_estimator
 from gnomon.api.table import measure_nets as measure_nets
+from gnomon.api.table import merge_tables as merge_tables
+from gnomon.api.table import search_nets as search_nets
 from gnomon.api.table import suggest_nets as suggest_nets
+from gnomon.api.table import sum_blocks as sum_blocks
 from gnomon.api.tune import execute as execute
 from gnomon.api.tune import overlay_analyze as overlay_analyze
 from gnomon.api.tune import overlay_collect as overlay_collect
 from gnomon.api.tune import overlay_deploy as overlay_deploy
 from gnomon.api.tune import tune as tune
 from gnomon.api.tune import tuned_files as tuned_files
-from gnomon.jobs.estimator.job import load_estimator as load_estimator
-from gnomon.jobs.unattended.device import fetch_unattended as fetch_unattended
-from gnomon.jobs.unattended.job import remove_unattended as remove_unattended
-from gnomon.jobs.unattended.job import start_unattended as start_unattended
-from gnomon.jobs.unattended.job import stop_unattended as stop_unattended
-from gnomon.jobs.unattended.job import unattended_job as unattended_job
-from gnomon.jobs.unattended.job import unattended_jobs as unattended_jobs
+from gnomon.api.unattended import fetch_unattended as fetch_unattended
+from gnomon.api.unattended import remove_unattended as remove_unattended
+from gnomon.api.unattended import start_unattended as start_unattended
+from gnomon.api.unattended import stop_unattended as stop_unattended
+from gnomon.api.unattended import unattended_job as unattended_job
+from gnomon.api.unattended import unattended_jobs as unattended_jobs
 
 __version__: str
 __all__: list[str]

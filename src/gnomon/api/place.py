@@ -15,23 +15,27 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.errors import ProblemError, UsageError
 
 if TYPE_CHECKING:
+    from gnomon.core.front.front import Front
     from gnomon.core.graph import By
     from gnomon.devices.config import DeviceConfig
-    from gnomon.jobs.devices.visit import Cleaned, DeviceRow
+    from gnomon.jobs.devices.visit import Cleaned
+    from gnomon.jobs.devices.visit import DeviceRow as DeviceRow
+    from gnomon.jobs.pareto.oplist import OplistReport
     from gnomon.jobs.pareto.records import Pareto, ParetoRequest
     from gnomon.jobs.place.fleet import Fleet, TellOf, WatchOf
     from gnomon.jobs.place.job import Placement, Profile
-    from gnomon.jobs.runs.job import CampaignRow
-    from gnomon.jobs.solve.job import SolveReport
+    from gnomon.jobs.runs.job import CampaignDetail, CampaignRow
+    from gnomon.jobs.solve.job import FrontReport, SolveReport
+    from gnomon.jobs.stab.job import Scheduled
     from gnomon.jobs.unattended.command import Carried
     from gnomon.measure.progress import Watch
     from gnomon.session.request import Request
@@ -206,7 +210,7 @@ def place_on(
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
     found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
-    return prove_best(requests, found, watch=watch, tell=tell)[0] if measure else found
+    return prove_best(requests, found, watch=watch, tell=tell) if measure else found
 
 
 class ParetoOptions(Options, total=False):
@@ -257,16 +261,74 @@ def pareto(
 
 
 def pareto_unattended(
-    model: PathLike,
+    model: PathLike | None = None,
     *,
     out: PathLike | None = None,
+    overwrite: bool = False,
+    measure: bool = True,
+    picture: PathLike | None = None,
     tell: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> Carried:
-    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`."""
+    """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`.
+
+    `picture` is where `fetch_unattended` finds how the front's picture shall be called.
+    """
     from gnomon.jobs.unattended.job import carry_pareto
 
-    return carry_pareto(pareto_request(model, options, out=out), tell=tell)
+    asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
+    return carry_pareto(asked, picture=None if picture is None else Path(picture), tell=tell)
+
+
+def objectives() -> Mapping[str, str]:
+    """The objectives of `pareto`, each with its unit."""
+    from gnomon.session.objectives import GOALS
+
+    return {name: goal.unit for name, goal in GOALS.items()}
+
+
+def oplist(
+    model: PathLike, *, by: By = "type", backends: Sequence[str] = ("cpu", "acl_cl"), out: PathLike | None = None
+) -> OplistReport:
+    """What the digits of integer codes of a model belong to; `out` gets it as ONE's pareto_profiler reads it.
+
+    The backend of digit 0 comes first. Raises GnomonError.
+    """
+    from gnomon.jobs.pareto.oplist import oplist as oplist_job
+
+    return oplist_job(Path(model), by=by, backends=backends, out=None if out is None else Path(out))
+
+
+def stab(
+    nnpackage: PathLike,
+    *,
+    traces: PathLike = "traces",
+    out: PathLike | None = None,
+    measure: bool = True,
+    compat: bool = False,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+    step: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> Scheduled:
+    """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it to `out`.
+
+    Without `measure` it decides from the files in `traces` alone. `compat` writes what ONE's stab would decide. `step`
+    hears of each step. Raises GnomonError.
+    """
+    from gnomon.jobs.stab.job import StabRequest, package_name
+    from gnomon.jobs.stab.job import stab as stab_job
+
+    request = StabRequest(
+        measuring=request_of(nnpackage, options),
+        traces=Path(traces),
+        out=Path("nnpkg_sched") / package_name(Path(nnpackage)) if out is None else Path(out),
+        profile=measure,
+        compat=compat,
+        overwrite=overwrite,
+    )
+    return stab_job(request, watch=watch, tell=tell, step=step)
 
 
 def pareto_request(
@@ -341,29 +403,75 @@ def solve(
     """
     from gnomon.jobs.solve.job import solve_problem
 
+    return solve_problem(_problem_text(problem), weights, method=method, time_limit_s=time_limit_s)
+
+
+def front(
+    problem: str | bytes | Path | Mapping[str, Any],
+    *,
+    epsilon: float = 0.0,
+    time_limit_s: float | None = 60.0,
+    watch: Callable[[Front], None] | None = None,
+) -> FrontReport:
+    """Find the Pareto front of a problem, given as to `solve`; `watch` gets each front on the way.
+
+    A point may be at most the share `epsilon` dearer than one that is not in the front. Raises ProblemError for a
+    malformed problem and InfeasibleError where no assignment is allowed.
+    """
+    from gnomon.jobs.solve.job import front_problem
+
+    return front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
+
+
+def _problem_text(problem: str | bytes | Path | Mapping[str, Any]) -> str | bytes:
     if isinstance(problem, Path):
-        path = problem
         try:
-            problem = path.read_bytes()
+            return problem.read_bytes()
         except OSError as error:
             raise ProblemError(
-                f"the problem {path} cannot be read: {error.strerror or error}", hint="Give a JSON file."
+                f"the problem {problem} cannot be read: {error.strerror or error}", hint="Give a JSON file."
             ) from error
-    elif isinstance(problem, Mapping):
+    if isinstance(problem, Mapping):
         try:
-            problem = json.dumps(problem, allow_nan=False)
+            return json.dumps(problem, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ProblemError(f"the problem holds a value that JSON has not: {error}", hint="Use null.") from error
-    return solve_problem(problem, weights, method=method, time_limit_s=time_limit_s)
+    return problem
 
 
 def runs(*, record: PathLike | None = None, limit: int | None = None) -> tuple[CampaignRow, ...]:
-    """The campaigns in the record of runs, the newest first, at most `limit`."""
-    from gnomon.jobs.runs.job import list_campaigns
-    from gnomon.store.sqlite import SqliteStore
+    """The campaigns in the record of runs, the newest first, at most `limit`. RecordError where it is not there."""
+    from gnomon.jobs.runs.job import list_campaigns, open_record
 
-    with SqliteStore.open(None if record is None else Path(record)) as store:
+    with open_record(_path(record)) as store:
         return tuple(islice(list_campaigns(store), limit))
+
+
+def show_run(
+    campaign: str = "last", *, record: PathLike | None = None, clock: Literal["wall", "cpu"] = "wall"
+) -> CampaignDetail:
+    """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
+    from gnomon.jobs.runs.job import find_campaign, open_record, show_campaign
+
+    with open_record(_path(record)) as store:
+        return show_campaign(store, find_campaign(store, campaign), clock=clock)
+
+
+def export_run(
+    campaign: str = "last", *, record: PathLike | None = None, form: Literal["jsonl", "csv"] = "jsonl"
+) -> Iterator[str]:
+    """The lines of all that the record holds of a campaign: a JSON object each, or as csv a sample each.
+
+    RecordError where the record or the campaign is not there.
+    """
+    from gnomon.jobs.runs.job import export_csv, export_json_lines, find_campaign, open_record
+
+    with open_record(_path(record)) as store:
+        yield from (export_csv if form == "csv" else export_json_lines)(store, [find_campaign(store, campaign)])
+
+
+def _path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
@@ -397,8 +505,15 @@ def remove_device(name: str) -> Path:
     return remove(name)
 
 
-def clean_device(name: str) -> Cleaned:
-    """Remove what gnomon keeps on a device between commands. Raises GnomonError."""
+def clean_device(name: str, *, tell: Callable[[str], None] | None = None) -> Cleaned:
+    """Remove what gnomon keeps on a device between commands; `tell` hears who is waited for. Raises GnomonError."""
     from gnomon.jobs.devices.job import clean_device as clean
 
-    return clean(name)
+    return clean(name, on_wait=tell)
+
+
+def list_runtimes() -> dict[str, Any]:
+    """The runtimes that gnomon knows, those that are installed first, as docs/commands.md describes them."""
+    from gnomon.jobs.devices.runtimes import runtimes_document
+
+    return runtimes_document()

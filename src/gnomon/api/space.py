@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from gnomon.api.place import Options, PathLike
@@ -127,6 +127,21 @@ def select_primitives(
         output=None if output is None else Path(output),
     )
     return select_job(asked)
+
+
+def show_space(profile_dir: PathLike, *, method: str | None = None, pictures: PathLike | None = None) -> dict[str, Any]:
+    """What a profile says, as JSON values: rankings of a `method` of accuracies (None: the first) with their noise.
+
+    `pictures` is a folder that gets a picture of all there is to see. Raises GnomonError.
+    """
+    from gnomon.jobs.space.look import look, looked_files
+
+    document = look(Path(profile_dir), method)
+    if pictures is not None:
+        from gnomon.jobs.space.picture import draw_pictures
+
+        document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir)), Path(pictures))
+    return document
 
 
 def validate_selection(

@@ -77,14 +77,16 @@ def suggest_nets(
     near: PathLike | None = None,
     bound_s: float | None = None,
     seed: int = 0,
+    out: PathLike | None = None,
 ) -> tuple[Described, tuple[tuple[int, ...], ...]]:
     """The nets that tell an estimator the most, as assignments, and the space that they are of.
 
     Half of them near `bound_s` by the estimator of the file `near`. `given` is a csv of those that are measured
-    already. Raises GnomonError.
+    already, and `out` is one that gets them. Raises GnomonError.
     """
     from gnomon.estimate.design import Bound
-    from gnomon.jobs.estimator.job import described, load_estimator, read_samples
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.job import described, load_estimator, read_samples, save_nets
     from gnomon.jobs.estimator.job import suggest_nets as suggest_job
 
     found = described(_path(table), space)
@@ -94,7 +96,10 @@ def suggest_nets(
     if near is not None and bound_s is not None:
         bound = Bound(bound_s=bound_s, estimator=load_estimator(Path(near), space).estimator)
     rows = read_samples(Path(given), found, measured=False) if given is not None else ()
-    return found, suggest_job(found, count, given=rows, near=bound, seed=seed)
+    nets = suggest_job(found, count, given=rows, near=bound, seed=seed)
+    if out is not None:
+        save_nets([NetRow(assignment=net) for net in nets], found.space.space, Path(out), measured=False)
+    return found, nets
 
 
 def measure_nets(
@@ -102,13 +107,17 @@ def measure_nets(
     *,
     table: PathLike,
     space: str | None = None,
+    out: PathLike | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> tuple[Described, NetsMeasured]:
-    """Measure the nets of a csv as the table was measured. Raises GnomonError; the same call goes on from there."""
+    """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies.
+
+    Raises GnomonError; the same call goes on from there.
+    """
     from gnomon.api.place import request_of
-    from gnomon.jobs.estimator.job import described, read_samples
+    from gnomon.jobs.estimator.job import described, read_samples, save_nets
     from gnomon.jobs.table.nets import measure_nets as measure_job
     from gnomon.jobs.table.tool import measure_nets_with_tool
     from gnomon.jobs.table.tool_bench import tool_of
@@ -124,8 +133,11 @@ def measure_nets(
     tool = tool_of(request)
     if tool is not None:
         made = measure_nets_with_tool(request, found.space, found.table, chosen, tool=tool, watch=watch, tell=tell)
-        return found, made
-    return found, measure_job(request, found.space, found.table, chosen, watch=watch, tell=tell)
+    else:
+        made = measure_job(request, found.space, found.table, chosen, watch=watch, tell=tell)
+    if out is not None:
+        save_nets(made.rows, found.space.space, Path(out), measured=True)
+    return found, made
 
 
 def fit_document(
@@ -135,14 +147,15 @@ def fit_document(
     samples: PathLike | None = None,
     others: Sequence[PathLike] = (),
     coverage: float = 0.9,
+    out: PathLike | None = None,
 ) -> tuple[SpaceEstimator, Evaluation | None, dict[str, Any]]:
     """Fit an estimator; returns it, how good it is on nets held out (None: fewer than 4), and both as JSON values.
 
-    Raises GnomonError.
+    `out` is the file that gets it. Raises GnomonError.
     """
     from gnomon.estimate.columns import FitOptions
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
-    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples
+    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator
 
     found = described(_path(table), space)
     options = FitOptions(coverage=coverage)
@@ -162,6 +175,9 @@ def fit_document(
         "learner": made.estimator.residual is not None,
         "evaluation": evaluation.document() if evaluation else None,
     }
+    if out is not None:
+        save_estimator(made, Path(out))
+        document["file"] = str(out)
     return made, evaluation, document
 
 
@@ -186,11 +202,12 @@ def predictions(
     space: str | None = None,
     widen: bool = False,
     bound_s: float | None = None,
+    out: PathLike | None = None,
 ) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
-    """Predict the nets of a csv: as rows, and as JSON values. Raises GnomonError."""
+    """Predict the nets of a csv: as rows, and as JSON values. `out` is a csv that gets them. Raises GnomonError."""
     from gnomon.estimate.columns import Unknown
     from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.estimator.job import load_estimator, read_samples
+    from gnomon.jobs.estimator.job import load_estimator, read_samples, save_nets
 
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(nets), made.described, measured=False)
@@ -215,6 +232,9 @@ def predictions(
             for r, p in zip(told, below, strict=True)
         ],
     }
+    if out is not None:
+        save_nets(told, made.described.space.space, Path(out), measured=True)
+        document["file"] = str(out)
     return made.described, told, document
 
 
@@ -241,22 +261,27 @@ def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> 
 def search_nets(
     path: PathLike | SpaceEstimator,
     score: PathLike | Function | Mapping[str, Mapping[str, float]],
-    wanted: Wanted,
     *,
+    bound_s: float,
+    confidence: float = 0.9,
+    nets: int = 10,
     space: str | None = None,
     method: Method = "evolution",
     evaluations: int | None = None,
     seed: int = 0,
-) -> tuple[SpaceEstimator, Searched]:
-    """The nets of the best score among those that meet a bound with enough confidence, both as `wanted` has them.
+    out: PathLike | None = None,
+) -> tuple[Searched, dict[str, Any]]:
+    """The best nets by a score among those whose latency is at most `bound_s` with so much `confidence`: as records,
+    and as JSON values. `nets` is how many at most, and `out` is a csv that gets them.
 
     `score` is a function of a net {slot: choice}, larger for better nets; {slot: {choice: score}}; or where one of
     them stands: "FILE.py:function", or a csv or JSON file. `evaluations` is how many nets a search may score;
     None: as many as the job usually does. Raises GnomonError; InfeasibleError where no net meets the bound.
     """
-    from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator, save_nets
     from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
-    from gnomon.jobs.estimator.search import EVALUATIONS
+    from gnomon.jobs.estimator.search import EVALUATIONS, Wanted
     from gnomon.jobs.estimator.search import search_nets as search_job
 
     made = path if isinstance(path, SpaceEstimator) else load_estimator(Path(path), space)
@@ -268,11 +293,96 @@ def search_nets(
         scores = FunctionScores(space=tables.space, function=score)
     else:
         scores = load_scores(os.fspath(score), tables)
+    wanted = Wanted(bound_s=bound_s, confidence=confidence, nets=nets)
     most = EVALUATIONS if evaluations is None else evaluations
-    return made, search_job(made, scores, wanted, method=method, evaluations=most, seed=seed)
+    found = search_job(made, scores, wanted, method=method, evaluations=most, seed=seed)
+    document = _search_document(made, found, wanted)
+    if out is not None:
+        rows = [NetRow(assignment=net.assignment) for net in found.nets]
+        save_nets(rows, made.described.space.space, Path(out), measured=False)
+        document["file"] = str(out)
+    return found, document
 
 
-def search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> dict[str, Any]:
+def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
+    """Read an estimator's file; `space` says where its space is, where it is no shipped one. Raises GnomonError."""
+    from gnomon.jobs.estimator.job import load_estimator as load
+
+    return load(Path(path), space)
+
+
+def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike) -> None:
+    """Write an estimator's file as one Python file that needs numpy alone. Raises GnomonError."""
+    from gnomon.estimate.export import export_estimator as exported
+    from gnomon.jobs.estimator.job import load_estimator
+    from gnomon.system.files import save_text
+
+    save_text(exported(load_estimator(Path(path), space).estimator), Path(out))
+
+
+def check_table(path: PathLike, *, space: str | None = None) -> dict[str, Any]:
+    """What a table holds, and under "complaints" what speaks against it, as JSON values. Raises GnomonError."""
+    from gnomon.jobs.table.look import look
+
+    return look(Path(path), space)
+
+
+def compare_tables(first: PathLike, second: PathLike) -> dict[str, Any]:
+    """How two tables differ: what they were measured with, and each unit that both hold. Raises GnomonError."""
+    from gnomon.jobs.table.look import compare
+
+    return compare(Path(first), Path(second))
+
+
+def merge_tables(first: PathLike, second: PathLike, *, out: PathLike) -> None:
+    """Join two tables of one context into a new one: of a unit that both hold, what was measured last.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.table.folder import read_table, write_table
+    from gnomon.spaces.latency_table import merged
+
+    write_table(merged(read_table(Path(first)), read_table(Path(second))), Path(out))
+
+
+def import_table(
+    file: PathLike, *, space: str, out: PathLike, runtime: str | None = None, key: str = "Layers Time"
+) -> tuple[str, ...]:
+    """Make a table of a csv or json of nnabla-nas's SNPE profiler; returns in sentences what of it was left out.
+
+    `runtime` and `key` say which of the file's (None: its only runtime). Raises GnomonError.
+    """
+    from gnomon.jobs.table.exchange import import_table as imported
+
+    return imported(Path(file), Path(out), space=space, runtime=runtime, key=key)[1]
+
+
+def export_table(
+    path: PathLike, out: PathLike, *, nets: PathLike | None = None, space: str | None = None
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Write a table as nnabla-nas's SNPE profiler does; with a csv of `nets` its sum for each of them, into a folder.
+
+    Returns the files, and in sentences what was left out. Raises GnomonError.
+    """
+    from gnomon.jobs.table.exchange import export_sums
+    from gnomon.jobs.table.exchange import export_table as exported
+
+    if nets is not None:
+        return export_sums(Path(path), Path(nets), Path(out), space), ()
+    return exported(Path(path), Path(out), space)
+
+
+def sum_blocks(file: PathLike, names: Sequence[str] = ()) -> dict[str, Any]:
+    """The blocks of a YAML table of the ProxylessNAS or OFA kind, in seconds, and the sum of those named: JSON values.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.table.look import blocks_document
+
+    return blocks_document(Path(file), names)
+
+
+def _search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> dict[str, Any]:
     """What a search found, as JSON values."""
     space = made.described.space.space
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def solved(error: str = "phone") -> dict[str, Any]:
     found = fleet(placements, error)
     assert found.common.total is not None
     proof = CommonProof(label="onert: plan", shares=found.common.total.shares, failed={"phone": "it is gone"})
-    return fleet_document(found, Path("record.sqlite"), [proof])
+    return fleet_document(replace(found, proofs=(proof,)), Path("record.sqlite"))
 
 
 def measured() -> dict[str, Any]:

@@ -21,7 +21,6 @@ from gnomon.jobs.runs.job import (
     find_campaign,
     list_campaigns,
     show_campaign,
-    to_json,
 )
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore
@@ -82,11 +81,11 @@ def test_a_campaign_shows_its_candidates_the_fastest_first(store: SqliteStore) -
 
 def test_rows_and_details_are_json(store: SqliteStore) -> None:
     for row in list_campaigns(store):
-        assert json.loads(json.dumps(to_json(row), allow_nan=False))["campaign"]["id"] == row.campaign.id
+        assert json.loads(json.dumps(row.document(), allow_nan=False))["campaign"]["id"] == row.campaign.id
     store.append(
         "abd2", Run(candidate="few", process=0, block=0, started_at_s=1.0, samples=Samples(wall_ns=(5,), cpu_ns=(5,)))
     )
-    value = to_json(show_campaign(store, find_campaign(store, "abd2")))
+    value = show_campaign(store, find_campaign(store, "abd2")).document()
     assert value["candidates"][0]["summary"]["high_s"] is None
     json.dumps(value, allow_nan=False)
 

@@ -21,12 +21,12 @@ from gnomon.jobs.space.select import (
     SELECTION,
     Rule,
     SelectRequest,
-    pareto_options,
     select_primitives,
     unlike_aw_nas,
 )
 from gnomon.jobs.space.study import Network, Study
 from gnomon.jobs.space.validate import read_selection
+from gnomon.spaces.selection.pareto import pareto_options
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnomon.api.place import pareto_request
 from gnomon.cli.commands.pareto import _asked as read
 from gnomon.cli.commands.pareto import pareto
 from gnomon.errors import UsageError
@@ -77,7 +78,8 @@ def test_the_command_reads_back_as_the_request(asked: ParetoRequest) -> None:
     assert values.pop("as_json")
     for name in ("quiet", "picture", "unattended"):
         assert not values.pop(name)
-    assert read(values.pop("model"), values, measure=values.pop("measure")) == asked
+    model, measure, out, overwrite = (values.pop(name) for name in ("model", "measure", "out", "overwrite"))
+    assert pareto_request(model, read(model, values), out=out, overwrite=overwrite, measure=measure) == asked
 
 
 def test_a_model_that_looks_like_an_option_stays_a_model() -> None:

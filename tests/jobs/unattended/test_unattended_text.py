@@ -61,7 +61,7 @@ def test_each_state_in_words(state: str) -> None:
     assert ("gnomon unattended start 0123abcd --device board" in page) == (state not in ("running", "waiting"))
     listed = text(jobs_report, {"device": "board", "jobs": [job]})
     assert STATES[state][:20] in listed
-    fetched = {"job": job, "files": ["a", "p/x", "p/y"], "folder": "f", "record": "r", "runs": 1, "shown": None}
+    fetched = {"job": job, "files": ["a", "p/x", "p/y"], "folder": "f", "record": "r", "runs": 1, "document": None}
     page = text(fetched_report, fetched)
     assert "1 run is new in the record." in page
     assert "a, p\n" in page

@@ -12,7 +12,7 @@ from gnomon.cli.main import write_json
 from gnomon.cli.values import Cores, EnvironmentValue, Seconds, complete_device
 
 if TYPE_CHECKING:
-    from gnomon.jobs.devices.visit import DeviceRow
+    from gnomon.api.place import DeviceRow
 
 _NOT_READY = 6
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -51,9 +51,9 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     Beside what the list says: what a command costs, the free space, whether files can be written, and whether there
     are energy counters. Exits with 6 if one of them is not ready.
     """
-    from gnomon.jobs.devices.job import check_devices
+    from gnomon.api.place import list_devices
 
-    rows = check_devices(names)
+    rows = list_devices(*names, closely=True)
     _show(rows, as_json=as_json or ctx.obj["json"], named=True)
     return 0 if all(row.state == "ready" for row in rows) else _NOT_READY
 
@@ -89,12 +89,11 @@ def add(
 
     It is looked at closely first, and not added if it cannot be used.
     """
-    from gnomon.devices.config import device_from, devices_path
-    from gnomon.jobs.devices.job import add_and_check
+    from gnomon.api.place import add_device
+    from gnomon.devices.config import devices_path
 
-    table = {"address": address, **{key: _plain(key, value) for key, value in values.items() if value}}
-    config = device_from(name, {**table, "keep": False} if no_keep else table)
-    row = add_and_check(config, check=not no_check)
+    table = {key: _plain(key, value) for key, value in values.items() if value}
+    row = add_device(name, address, check=not no_check, **({**table, "keep": False} if no_keep else table))
     if as_json or above["json"]:
         write_json({"file": str(devices_path()), "added": name, "device": row.document() if row else None})
         return
@@ -115,7 +114,7 @@ def add(
 @click.pass_obj
 def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
     """Take the device NAME out of the file of devices. The device itself is not touched: see clean."""
-    from gnomon.devices.config import remove_device
+    from gnomon.api.place import remove_device
 
     path = remove_device(name)
     if as_json or above["json"]:
@@ -134,11 +133,11 @@ def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
 @click.pass_obj
 def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed."""
+    from gnomon.api.place import clean_device
     from gnomon.cli.progress import Show
-    from gnomon.jobs.devices.job import clean_device
 
     with Show(quiet=False) as show:
-        found = asdict(clean_device(name, on_wait=show.tell))
+        found = asdict(clean_device(name, tell=show.tell))
     if as_json or above["json"]:
         write_json(found)
         return
@@ -156,7 +155,7 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _list(as_json: bool) -> None:
-    from gnomon.jobs.devices.job import list_devices
+    from gnomon.api.place import list_devices
 
     _show(list_devices(), as_json=as_json, named=False)
 

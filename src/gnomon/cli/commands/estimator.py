@@ -37,11 +37,8 @@ def estimator() -> None:
 def suggest_(out: Path, as_json: bool, **values: Any) -> None:
     """Choose the nets that tell an estimator the most, and write them as csv."""
     from gnomon.api import table as api
-    from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.estimator.job import save_nets
 
-    found, nets = api.suggest_nets(**values)
-    save_nets([NetRow(assignment=net) for net in nets], found.space.space, out, measured=False)
+    found, nets = api.suggest_nets(out=out, **values)
     _files(out, as_json, {"nets": [list(found.space.space.names(net)) for net in nets]}, "gnomon estimator measure")
 
 
@@ -57,16 +54,13 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
     """Measure the nets of CSV beside the table's anchor. The same command goes on where it was interrupted."""
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
-    from gnomon.jobs.estimator.job import save_nets
-    from gnomon.jobs.table.nets import measured_document
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     with Show(quiet=quiet) as show:
-        found, told = api.measure_nets(
-            nets, table=table, space=space, watch=show.watch, tell=show.tell, **options_of(values)
+        _, told = api.measure_nets(
+            nets, table=table, space=space, out=out, watch=show.watch, tell=show.tell, **options_of(values)
         )
-    save_nets(told.rows, found.space.space, out, measured=True)
-    document = {"file": str(out), **measured_document(told)}
+    document = {"file": str(out), **told.document()}
     if as_json:
         write_json(document)
         return
@@ -97,11 +91,8 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
 def fit_(out: Path, picture: Path | None, as_json: bool, **values: Any) -> None:
     """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out."""
     from gnomon.api import table as api
-    from gnomon.jobs.estimator.job import save_estimator
 
-    made, evaluation, document = api.fit_document(**values)
-    save_estimator(made, out)
-    document["file"] = str(out)
+    _, evaluation, document = api.fit_document(out=out, **values)
     if picture is not None:
         if evaluation is None:
             raise UsageError(
@@ -139,12 +130,8 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
     """Predict the latency of the nets of CSV, with intervals."""
     from gnomon.api import table as api
-    from gnomon.jobs.estimator.job import save_nets
 
-    found, rows, document = api.predictions(**values)
-    if out is not None:
-        save_nets(rows, found.space.space, out, measured=True)
-        document["file"] = str(out)
+    _, _, document = api.predictions(out=out, **values)
     if as_json:
         write_json(document)
         return
@@ -212,24 +199,14 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
 @_SEED
 @click.option("--out", type=_PATH, metavar="CSV", help="Write the nets, for estimator measure.")
 @_JSON
-def search_(path: Path, bound_s: float, out: Path | None, as_json: bool, **values: Any) -> None:
+def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
     """Find the nets that a score likes best among those that ESTIMATOR expects to meet the bound.
 
     A FILE.py is run. Evolution looks at all nets where the space has no more than N.
     """
     from gnomon.api import table as api
-    from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.estimator.job import save_nets
-    from gnomon.jobs.estimator.search import Wanted
 
-    wanted = Wanted(bound_s=bound_s, confidence=values.pop("confidence"), nets=values.pop("nets"))
-    made, found = api.search_nets(path, values.pop("score"), wanted, **values)
-    document = api.search_document(made, found, wanted)
-    if out is not None:
-        save_nets(
-            [NetRow(assignment=n.assignment) for n in found.nets], made.described.space.space, out, measured=False
-        )
-        document["file"] = str(out)
+    _, document = api.search_nets(path, score, **values)
     if as_json:
         write_json(document)
         return
@@ -246,11 +223,9 @@ def search_(path: Path, bound_s: float, out: Path | None, as_json: bool, **value
 @_JSON
 def export_(path: Path, space: str | None, out: Path, as_json: bool) -> None:
     """Write ESTIMATOR as one Python file that needs numpy alone. A net is there a map of unit ids to counts."""
-    from gnomon.estimate.export import export_estimator
-    from gnomon.jobs.estimator.job import load_estimator
-    from gnomon.system.files import save_text
+    from gnomon.api import table as api
 
-    save_text(export_estimator(load_estimator(path, space).estimator), out)
+    api.export_estimator(path, space=space, out=out)
     _files(out, as_json, {}, "")
 
 

@@ -15,7 +15,6 @@ from gnomon.cli.values import BoundValue, TuningValue
 
 if TYPE_CHECKING:
     from gnomon.api.place import ParetoOptions
-    from gnomon.jobs.pareto.records import ParetoRequest
 
 _REFUSED = 7
 """The exit code where the package of the point that was asked for does not do what it should."""
@@ -35,9 +34,9 @@ class _ObjectiveOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """See `click.Option.get_help_record`."""
-        from gnomon.session.objectives import GOALS
+        from gnomon.api.place import objectives
 
-        self.help = f"{', '.join(GOALS)}. May be repeated.  [default: latency and peak-memory]"
+        self.help = f"{', '.join(objectives())}. May be repeated.  [default: latency and peak-memory]"
         return super().get_help_record(ctx)
 
 
@@ -145,10 +144,10 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
     and left out of the front only where the noise leaves no doubt. Interrupted? The same command goes on from there,
     and with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
     """
+    from gnomon.api import place as api
     from gnomon.cli.pictures import draw_pareto
     from gnomon.cli.progress import Show
     from gnomon.jobs.pareto.document import pareto_document
-    from gnomon.jobs.pareto.job import pareto as pareto_job
     from gnomon.store.sqlite import default_path
 
     if (model is None) == (values["source"] is None):
@@ -156,14 +155,20 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
     _check_parts(of_dump=model is None)
     record = values["record"] or default_path()
     own_record = values["record"] is not None
-    unattended = values.pop("unattended")
-    asked = _asked(model, values, measure=measure)
+    unattended, out, overwrite = (values.pop(name) for name in ("unattended", "out", "overwrite"))
+    asked = _asked(model, values)
     if unattended:
-        from gnomon.cli.commands.unattended import carry
+        from gnomon.cli.commands.unattended import show_carried
 
-        return carry(asked, picture, as_json=as_json, quiet=quiet)
+        with Show(quiet=quiet) as show:
+            carried = api.pareto_unattended(
+                model, out=out, overwrite=overwrite, measure=measure, picture=picture, tell=show.tell, **asked
+            )
+        return show_carried(carried, as_json=as_json)
     with Show(quiet=quiet) as show:
-        found = pareto_job(asked, watch=show.watch, tell=show.tell)
+        found = api.pareto(
+            model, out=out, overwrite=overwrite, measure=measure, watch=show.watch, tell=show.tell, **asked
+        )
         document = pareto_document(found, record)
         to = picture or (found.package / "front" if found.package else None)
         if to is not None:
@@ -190,21 +195,19 @@ def _check_parts(*, of_dump: bool) -> None:
             raise click.UsageError("--codes names the digits of a dump: give --from DUMP")
 
 
-def _asked(model: Path | None, values: dict[str, Any], *, measure: bool) -> ParetoRequest:
-    from gnomon.api import place as api
-
+def _asked(model: Path | None, values: dict[str, Any]) -> ParetoOptions:
     own = {name: values.pop(name) for name in ("source", "objectives", "counters", "iterations", "pick", "dumpfile")}
     own |= {"search": values.pop("strategies"), "codes": (values.pop("codes") or "").split(",")}
     if own["codes"] == [""]:
         own["codes"] = []
     for option, name in (("--option", "tunings"), ("--under", "under")):
         own[name] = unique(option, values.pop(name))
-    by, out, overwrite = (values.pop(name) for name in ("by", "out", "overwrite"))
+    by = values.pop("by")
     if model is None:
         own = {name: value for name, value in own.items() if name != "tunings"} | {"seed": values["seed"]}
     else:
         own |= {"by": by, **options_of(values)}
-    return api.pareto_request(model, cast("ParetoOptions", own), out=out, overwrite=overwrite, measure=measure)
+    return cast("ParetoOptions", own)
 
 
 @click.command(short_help="Show what the digits of a model's codes belong to, and write ONE's oplist.json.")
@@ -231,13 +234,13 @@ def oplist(model: Path, backends: str, as_json: bool, **values: Any) -> None:
     With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",
     "opname_by_indx"}. The order is that of the model, so that a code means the same every time.
     """
-    from gnomon.jobs.pareto.oplist import oplist as oplist_job
+    from gnomon.api import place as api
 
-    found = oplist_job(model, backends=backends.split(","), **values).document()
+    found = api.oplist(model, backends=backends.split(","), **values).document()
     if as_json:
         write_json(found)
         return
-    from gnomon.jobs.pareto.oplist import oplist_report
+    from gnomon.jobs.pareto.report import oplist_report
     from gnomon.report.page import Page
 
     oplist_report(found, Page())

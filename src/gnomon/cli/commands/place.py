@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,23 +91,24 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import ShowFleet
+    from gnomon.devices.opening import resolve
     from gnomon.jobs.place.document import fleet_document
-    from gnomon.jobs.place.fleet import CommonProof, place_on, prove_best
-    from gnomon.session.request import timed
     from gnomon.store.sqlite import default_path
 
-    made = (
-        api.request_of(model, options_of(values, device), sweeps=True, limited=True)
-        for device in dict.fromkeys(values["devices"])
-    )
-    requests = {request.device.name: timed(replace(request, measure=asked.measure)) for request in made}
-    out = api.package_path(model) if asked.out is None else asked.out
-    with ShowFleet(tuple(requests), quiet=asked.quiet) as show:
-        found = place_on(requests, out, overwrite=asked.overwrite, watch=show.watch_of, tell=show.tell)
-        proofs: tuple[CommonProof, ...] = ()
-        if asked.measure:
-            found, proofs = prove_best(requests, found, watch=show.watch_of, tell=show.tell)
-        document = fleet_document(found, values["record"] or default_path(), proofs)
+    names = tuple(dict.fromkeys(values["devices"]))
+    record = values["record"] or default_path()
+    with ShowFleet([resolve(name).name for name in names], quiet=asked.quiet) as show:
+        found = api.place_on(
+            model,
+            names,
+            out=asked.out,
+            overwrite=asked.overwrite,
+            measure=asked.measure,
+            watch=show.watch_of,
+            tell=show.tell,
+            **options_of(values, names[0]),
+        )
+        document = fleet_document(found, record)
         for device, result in zip(document["devices"], found.results, strict=True):
             if asked.picture and result.placement is not None:
                 own = device["placement"]

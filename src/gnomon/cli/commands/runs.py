@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gnomon.cli.main import write_json, write_lines
-
-if TYPE_CHECKING:
-    from gnomon.store.sqlite import SqliteStore
 
 _RECORD = click.option(
     "--record",
@@ -64,10 +58,9 @@ def list_(above: dict[str, Any], record: Path | None, as_json: bool, limit: int)
 @click.pass_obj
 def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: bool, clock: Any) -> None:
     """Show the campaign whose id begins with ID ("last": the newest)."""
-    from gnomon.jobs.runs.job import find_campaign, show_campaign, to_json
+    from gnomon.api.place import show_run
 
-    with _store(record or above["record"]) as store:
-        detail = to_json(show_campaign(store, find_campaign(store, campaign), clock=clock))
+    detail = show_run(campaign, record=record or above["record"], clock=clock).document()
     if as_json or above["json"]:
         write_json({**detail, "clock": clock})
     else:
@@ -89,22 +82,19 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
     help="jsonl: a JSON object a line, everything; csv: a row a sample.",
 )
 @click.pass_obj
-def export(above: dict[str, Any], campaign: str, record: Path | None, form: str) -> None:
+def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any) -> None:
     """Write the campaign whose id begins with ID ("last": the newest) to the standard output."""
-    from gnomon.jobs.runs.job import export_csv, export_json_lines, find_campaign
+    from gnomon.api.place import export_run
 
-    with _store(record or above["record"]) as store:
-        found = [find_campaign(store, campaign)]
-        write_lines(export_csv(store, found) if form == "csv" else export_json_lines(store, found))
+    write_lines(export_run(campaign, record=record or above["record"], form=form))
 
 
 def _list(record: Path | None, as_json: bool, limit: int) -> None:
-    from gnomon.jobs.runs.job import list_campaigns, to_json
+    from gnomon.api.place import runs as list_runs
+    from gnomon.store.sqlite import default_path
 
-    with _store(record) as store:
-        rows = [to_json(row) for row in islice(list_campaigns(store), limit + 1)]
-        path = str(store.path)
-    document = {"record": path, "campaigns": rows[:limit], "more": len(rows) > limit}
+    rows = [row.document() for row in list_runs(record=record, limit=limit + 1)]
+    document = {"record": str(record or default_path()), "campaigns": rows[:limit], "more": len(rows) > limit}
     if as_json:
         write_json(document)
     else:
@@ -112,15 +102,3 @@ def _list(record: Path | None, as_json: bool, limit: int) -> None:
         from gnomon.report.page import Page
 
         runs_report(document, Page())
-
-
-@contextmanager
-def _store(record: Path | None) -> Iterator[SqliteStore]:
-    """The record, which must be there where it was named: looking shall not make files of mistyped names."""
-    from gnomon.errors import RecordError
-    from gnomon.store.sqlite import SqliteStore
-
-    if record is not None and not record.exists():
-        raise RecordError(f"there is no record {record}", hint="Give the file that --record of a measurement named.")
-    with SqliteStore.open(record) as store:
-        yield store

@@ -11,10 +11,9 @@ from gnomon.cli.main import write_json
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def runtimes(as_json: bool) -> None:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
+    from gnomon.api.place import list_runtimes
 
-    from gnomon.jobs.devices.runtimes import runtimes_document
-
-    document = runtimes_document()
+    document = list_runtimes()
     if as_json:
         write_json(document)
     else:

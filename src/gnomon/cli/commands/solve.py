@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def solve(problem: str, weights: dict[str, float] | None, method: str, time_limit_s: float, as_json: bool) -> None:
     """Find an assignment of least cost for PROBLEM, a file of docs/problem-json.md, or - for the standard input."""
-    from gnomon.jobs.solve.job import solve_problem
+    from gnomon.api import place as api
 
-    report = solve_problem(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
+    report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
     if as_json:
         write_json(report.document())
     else:
@@ -71,10 +71,10 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> None:
     """Find the best trade-offs between the objectives of PROBLEM, a file of docs/problem-json.md, or - for stdin."""
-    from gnomon.jobs.solve.job import front_problem
+    from gnomon.api import place as api
 
     watch = _shown() if sys.stderr.isatty() else None
-    report = front_problem(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
+    report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
     if as_json:
         write_json(report.document())
     else:

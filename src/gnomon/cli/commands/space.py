@@ -145,7 +145,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
 def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""
     from gnomon.api import space as api
-    from gnomon.jobs.space.select import pareto_options
+    from gnomon.spaces.selection.pareto import pareto_options
 
     options = pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"])
     chosen = api.select_primitives(
@@ -165,10 +165,9 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
 
         selection_report(document, Page())
     if picture is not None:
-        from gnomon.jobs.space.look import look
         from gnomon.jobs.space.picture import selection_picture
 
-        selection_picture(look(profile_dir, document["method"]), document, picture)
+        selection_picture(api.show_space(profile_dir, method=document["method"]), document, picture)
 
 
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")
@@ -218,15 +217,9 @@ def validate(profile_dir: Path, **values: Any) -> None:
 @_JSON
 def show(profile_dir: Path, method: str | None, pictures: Path | None, as_json: bool) -> None:
     """Say what PROFILE holds: rankings with their noise, latencies, and how well both can be believed."""
-    from gnomon.jobs.space.look import look
+    from gnomon.api import space as api
 
-    document = look(profile_dir, method)
-    if pictures is not None:
-        from gnomon.jobs.space.look import looked_files
-        from gnomon.jobs.space.picture import draw_pictures
-
-        document["pictures"] = draw_pictures(document, looked_files(profile_dir), pictures)
-    _told(document, as_json)
+    _told(api.show_space(profile_dir, method=method, pictures=pictures), as_json)
 
 
 @space.command(short_help="The primitives that are known, and what they are made of.")

@@ -84,15 +84,20 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
     backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
     gives them, and --no-profile decides from them without a device.
     """
+    from gnomon.api import place as api
     from gnomon.cli.progress import Show
     from gnomon.jobs.stab.document import stab_document
-    from gnomon.jobs.stab.job import stab as stab_job
     from gnomon.store.sqlite import default_path
 
-    request = _request(**values)
+    record = values["record"] or default_path()
+    measure = values.pop("profile")
+    ip, user, port, device = (values.pop(name) for name in ("ip", "user", "port", "device"))
+    values["device"] = _device(ip, user, port, device, measure)
     with Show(quiet=quiet) as show:
-        found = stab_job(request, watch=show.watch, tell=show.tell, step=show.tell if verbose else None)
-        document = stab_document(found, values["record"] or default_path())
+        found = api.stab(
+            measure=measure, watch=show.watch, tell=show.tell, step=show.tell if verbose else None, **values
+        )
+        document = stab_document(found, record)
     if as_json:
         write_json(document)
     else:
@@ -102,26 +107,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
         stab_report(document, Page(), verbose=verbose)
 
 
-def _request(**values: Any) -> Any:
-    from gnomon.api import place as api
-    from gnomon.jobs.stab.job import StabRequest, package_name
-
-    names = ("threads", "processes", "budget_s", "record", "fresh")
-    options: Any = {name: values[name] for name in names} | {"device": _device(**values)}
-    nnpackage = values["nnpackage"]
-    return StabRequest(
-        measuring=api.request_of(nnpackage, options),
-        traces=values["traces"],
-        out=values["out"] or Path("nnpkg_sched") / package_name(nnpackage),
-        profile=values["profile"],
-        compat=values["compat"],
-        overwrite=values["overwrite"],
-    )
-
-
-def _device(
-    ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool, **others: Any
-) -> str:
+def _device(ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool) -> str:
     """The device's address or name. Without profiling none is needed, and what is said of one is not looked at."""
     if not profile:
         return "local"

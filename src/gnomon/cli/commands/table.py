@@ -106,9 +106,9 @@ def check(path: Path, space: str | None, as_json: bool) -> int:
 
     Exits with 7 if anything does.
     """
-    from gnomon.jobs.table.look import look
+    from gnomon.api import table as api
 
-    found = look(path, space)
+    found = api.check_table(path, space=space)
     _told(found, as_json)
     return _NOT_GOOD if found["complaints"] else 0
 
@@ -119,9 +119,9 @@ def check(path: Path, space: str | None, as_json: bool) -> int:
 @_JSON
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Compare two tables: what differs in how they were measured, and each unit's times."""
-    from gnomon.jobs.table.look import compare
+    from gnomon.api import table as api
 
-    found = compare(first, second)
+    found = api.compare_tables(first, second)
     if as_json:
         write_json(found)
         return
@@ -138,10 +138,9 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 @_JSON
 def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
     """Join two tables of one context: of a unit that both hold, what was measured last."""
-    from gnomon.jobs.table.folder import read_table, write_table
-    from gnomon.spaces.latency_table import merged
+    from gnomon.api import table as api
 
-    write_table(merged(read_table(first), read_table(second)), out)
+    api.merge_tables(first, second, out=out)
     _looked(out, as_json)
 
 
@@ -154,10 +153,9 @@ def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
 @_JSON
 def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
     """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept)."""
-    from gnomon.jobs.table.exchange import import_table
+    from gnomon.api import table as api
 
-    _, left_out = import_table(file, out, **values)
-    for told in left_out:
+    for told in api.import_table(file, out=out, **values):
         click.echo(f"left out: {told}", err=True)
     _looked(out, as_json)
 
@@ -173,13 +171,9 @@ def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json:
 
     With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
     """
-    from gnomon.jobs.table.exchange import export_sums, export_table
+    from gnomon.api import table as api
 
-    left_out: tuple[str, ...] = ()
-    if nets is not None:
-        files = export_sums(path, nets, out, space)
-    else:
-        files, left_out = export_table(path, out, space)
+    files, left_out = api.export_table(path, out, nets=nets, space=space)
     for told in left_out:
         click.echo(f"left out: {told}", err=True)
     if as_json:
@@ -198,9 +192,9 @@ def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json:
 @_JSON
 def blocks(file: Path, names: tuple[str, ...], as_json: bool) -> None:
     """List FILE, a YAML table of blocks of the ProxylessNAS or OFA kind, and add up those that --sum names."""
-    from gnomon.jobs.table.look import blocks_document
+    from gnomon.api import table as api
 
-    document = blocks_document(file, [name.strip() for text in names for name in text.split(",") if name.strip()])
+    document = api.sum_blocks(file, [name.strip() for text in names for name in text.split(",") if name.strip()])
     if as_json:
         write_json(document)
         return
@@ -211,9 +205,9 @@ def blocks(file: Path, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _looked(out: Path, as_json: bool) -> None:
-    from gnomon.jobs.table.look import look
+    from gnomon.api import table as api
 
-    _told(look(out, None), as_json)
+    _told(api.check_table(out), as_json)
 
 
 def _told(document: dict[str, Any], as_json: bool) -> None:

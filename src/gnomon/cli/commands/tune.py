@@ -111,9 +111,9 @@ def _end(failure: object) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def view(out: Path | None, as_json: bool) -> None:
     """List what tuning has made: models, records and compiled networks."""
-    from gnomon.jobs.tune.folder import view as view_job
+    from gnomon.api import tune as api
 
-    document = view_job(out)
+    document = api.tuned_files(out)
     if as_json:
         write_json(document)
         return

@@ -24,8 +24,7 @@ from gnomon.cli.main import write_json
 from gnomon.cli.values import complete_device
 
 if TYPE_CHECKING:
-    from gnomon.jobs.pareto.records import ParetoRequest
-    from gnomon.jobs.unattended.command import Job
+    from gnomon.api.unattended import Carried, Job
 
 _FAILED = 7
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -52,7 +51,7 @@ def unattended() -> None:
 @_JSON
 def list_(device: str, as_json: bool) -> None:
     """List the jobs on a device, the newest first: how far each is."""
-    from gnomon.jobs.unattended.job import unattended_jobs
+    from gnomon.api.unattended import unattended_jobs
 
     jobs = unattended_jobs(device)
     document = {"device": device, "jobs": [job.document() for job in jobs]}
@@ -71,7 +70,7 @@ def list_(device: str, as_json: bool) -> None:
 @_JSON
 def status(job: str, device: str, as_json: bool) -> int:
     """Tell how far the job ID is, and the last lines of its log. Exits with 7 if it failed or vanished."""
-    from gnomon.jobs.unattended.job import unattended_job
+    from gnomon.api.unattended import unattended_job
 
     found = unattended_job(job, device=device)
     _show(found, as_json)
@@ -98,9 +97,9 @@ def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json:
     At its end that is the JSON document, the dump, the package and the picture that were asked for, and the log; before
     its end the dump of what was run until then, and the runs.
     """
+    from gnomon.api.unattended import fetch_unattended
     from gnomon.cli.pictures import draw_pareto
     from gnomon.cli.progress import Show
-    from gnomon.jobs.unattended.device import DOCUMENT, fetch_unattended
 
     with Show(quiet=quiet) as show:
         found = fetch_unattended(job, device=device, out=out, record=record)
@@ -128,7 +127,7 @@ def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json:
 
         pareto_report(told, page, own_record=record is not None)
         page.line("")
-    fetched_report(document | {"shown": DOCUMENT if told is not None else None}, page)
+    fetched_report(document, page)
 
 
 @unattended.command(short_help="Start a job again where it was ended.")
@@ -137,7 +136,7 @@ def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json:
 @_JSON
 def start(job: str, device: str, as_json: bool) -> None:
     """Start the job ID again where it was stopped, failed or vanished: it goes on from its record there."""
-    from gnomon.jobs.unattended.job import start_unattended
+    from gnomon.api.unattended import start_unattended
 
     _do(start_unattended, job, device, as_json)
 
@@ -148,7 +147,7 @@ def start(job: str, device: str, as_json: bool) -> None:
 @_JSON
 def stop(job: str, device: str, as_json: bool) -> None:
     """End the job ID and all its processes. What it has measured stays there, and start goes on from it."""
-    from gnomon.jobs.unattended.job import stop_unattended
+    from gnomon.api.unattended import stop_unattended
 
     _do(stop_unattended, job, device, as_json)
 
@@ -159,7 +158,7 @@ def stop(job: str, device: str, as_json: bool) -> None:
 @_JSON
 def remove(job: str, device: str, as_json: bool) -> None:
     """Remove the job ID, which must not run, with all that it has written on the device."""
-    from gnomon.jobs.unattended.job import remove_unattended
+    from gnomon.api.unattended import remove_unattended
 
     found = remove_unattended(job, device=device)
     if as_json:
@@ -170,13 +169,8 @@ def remove(job: str, device: str, as_json: bool) -> None:
     Page().headline(f"Removed {found.id} from {found.device}.")
 
 
-def carry(asked: ParetoRequest, picture: Path | None, *, as_json: bool, quiet: bool) -> int:
-    """What `gnomon pareto --unattended` does."""
-    from gnomon.cli.progress import Show
-    from gnomon.jobs.unattended.job import carry_pareto
-
-    with Show(quiet=quiet) as show:
-        found = carry_pareto(asked, picture=picture, tell=show.tell)
+def show_carried(found: Carried, *, as_json: bool) -> int:
+    """What `gnomon pareto --unattended` says at its end."""
     document = {"job": found.job.document(), "started": found.started, "made": found.made}
     if as_json:
         write_json(document)

@@ -18,8 +18,6 @@ from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, write_oplist
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.report import units
-from gnomon.report.page import Column, Page
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
@@ -164,74 +162,3 @@ def _form(found: OpList) -> dict[str, Any]:
     if found.opmap is not None and found.opname_by_indx is not None:
         form |= {"opmap": list(found.opmap), "opname_by_indx": list(found.opname_by_indx)}
     return form
-
-
-_ROWS = 60
-_SLOTS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}
-
-
-def oplist_report(document: dict[str, Any], page: Page) -> None:
-    """The slots, the number of codes, and what one code means."""
-    slots, model = document["slots"], document["model"]
-    what = _SLOTS[document["by"]] + ("" if len(slots) == 1 else "s")
-    if document["by"] == "group" and len(slots) != 1:
-        what = "groups of one type and data size"
-    backends = "1 backend" if len(document["backends"]) == 1 else f"{len(document['backends'])} backends"
-    codes = "1 code" if document["codes"] == "1" else f"{_codes(document)} codes"
-    page.headline(f"{len(slots)} {what}, {backends}: {codes}.")
-    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
-    page.line(f"{Path(model['path']).name} ({model['format']}, {operators}).")
-    digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document["backends"]))
-    page.line(f"The digits: {digits}; the first slot is the least significant.")
-    _table(document, page)
-    unknown = [name for name, opcode in document["opcodes"].items() if opcode is None]
-    page.heading("Example")
-    example = document["example"]
-    rest = f" and all others on {example['others']}" if len(slots) > 1 else ""
-    page.line(f"Code {_short(example['code'])} puts {example['slot']} on {example['backend']}{rest}.", indent=1)
-    if example["config"] is not None and len(example["config"]) <= 400:
-        page.path("settings", example["config"])
-    if unknown:
-        page.heading("Doubts")
-        if model["format"] in ("tflite", "circle"):
-            page.item(
-                f"onert does not load operators of type {', '.join(unknown)}.", "There is no oplist of the model."
-            )
-        else:
-            page.item(f"onert does not load {model['format']} models.", "There is no oplist of the model.")
-    elif document["file"] is None:
-        page.line("To write the oplist: --out oplist.json", indent=1, style="dim")
-    else:
-        page.path("file", document["file"])
-
-
-def _table(document: dict[str, Any], page: Page) -> None:
-    page.heading("Slots")
-    heads = [
-        Column(title="digit"),
-        Column(title="slot", number=False),
-        Column(title="onert", number=False),
-        Column(title="types", number=False),
-        Column(title="operators"),
-        Column(title="data of each"),
-    ]
-    rows = []
-    for slot in document["slots"][:_ROWS]:
-        opcodes = ", ".join(opcode or "-" for opcode in slot["opcodes"])
-        size = units.mebibytes(slot["data_bytes"])
-        rows.append(
-            [str(slot["digit"]), slot["name"], opcodes, ", ".join(slot["types"]), str(len(slot["operators"])), size]
-        )
-    page.table(heads, rows)
-    more = len(document["slots"]) - len(rows)
-    if more:
-        page.line(f"And {more} more: --json has all.", indent=1)
-
-
-def _codes(document: dict[str, Any]) -> str:
-    power = f"{len(document['backends'])}^{len(document['slots'])}"
-    return document["codes"] if len(document["codes"]) <= 9 else power
-
-
-def _short(code: str) -> str:
-    return code if len(code) <= 40 else f"{code[:20]}..{code[-10:]} ({len(code)} digits)"

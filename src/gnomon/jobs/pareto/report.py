@@ -1,4 +1,4 @@
-"""The report of `gnomon pareto`, made from its JSON document alone."""
+"""The reports of `gnomon pareto` and `gnomon oplist`, each made from its JSON document alone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _CLOCKS = {
 _SHORT = {"cpu": "CPU", "wall": "wall"}
 _MOST_NAMED = 8
 _MOST_FAILURES = 5
+_MOST_SLOTS = 60
+_DIGITS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}
 
 
 def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
@@ -346,3 +348,70 @@ def _package(document: dict[str, Any], page: Page) -> None:
         page.path("picture", path)
     if document["model"] and document["chosen"] is None:
         page.path("deploy", "the same command with --pick N, or --under peak-memory=80MB")
+
+
+def oplist_report(document: dict[str, Any], page: Page) -> None:
+    """The slots, the number of codes, and what one code means."""
+    slots, model = document["slots"], document["model"]
+    what = _DIGITS[document["by"]] + ("" if len(slots) == 1 else "s")
+    if document["by"] == "group" and len(slots) != 1:
+        what = "groups of one type and data size"
+    backends = "1 backend" if len(document["backends"]) == 1 else f"{len(document['backends'])} backends"
+    codes = "1 code" if document["codes"] == "1" else f"{_codes(document)} codes"
+    page.headline(f"{len(slots)} {what}, {backends}: {codes}.")
+    operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
+    page.line(f"{Path(model['path']).name} ({model['format']}, {operators}).")
+    digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document["backends"]))
+    page.line(f"The digits: {digits}; the first slot is the least significant.")
+    _slots(document, page)
+    unknown = [name for name, opcode in document["opcodes"].items() if opcode is None]
+    page.heading("Example")
+    example = document["example"]
+    rest = f" and all others on {example['others']}" if len(slots) > 1 else ""
+    page.line(f"Code {_short(example['code'])} puts {example['slot']} on {example['backend']}{rest}.", indent=1)
+    if example["config"] is not None and len(example["config"]) <= 400:
+        page.path("settings", example["config"])
+    if unknown:
+        page.heading("Doubts")
+        if model["format"] in ("tflite", "circle"):
+            page.item(
+                f"onert does not load operators of type {', '.join(unknown)}.", "There is no oplist of the model."
+            )
+        else:
+            page.item(f"onert does not load {model['format']} models.", "There is no oplist of the model.")
+    elif document["file"] is None:
+        page.line("To write the oplist: --out oplist.json", indent=1, style="dim")
+    else:
+        page.path("file", document["file"])
+
+
+def _slots(document: dict[str, Any], page: Page) -> None:
+    page.heading("Slots")
+    heads = [
+        Column(title="digit"),
+        Column(title="slot", number=False),
+        Column(title="onert", number=False),
+        Column(title="types", number=False),
+        Column(title="operators"),
+        Column(title="data of each"),
+    ]
+    rows = []
+    for slot in document["slots"][:_MOST_SLOTS]:
+        opcodes = ", ".join(opcode or "-" for opcode in slot["opcodes"])
+        size = units.mebibytes(slot["data_bytes"])
+        rows.append(
+            [str(slot["digit"]), slot["name"], opcodes, ", ".join(slot["types"]), str(len(slot["operators"])), size]
+        )
+    page.table(heads, rows)
+    more = len(document["slots"]) - len(rows)
+    if more:
+        page.line(f"And {more} more: --json has all.", indent=1)
+
+
+def _codes(document: dict[str, Any]) -> str:
+    power = f"{len(document['backends'])}^{len(document['slots'])}"
+    return document["codes"] if len(document["codes"]) <= 9 else power
+
+
+def _short(code: str) -> str:
+    return code if len(code) <= 40 else f"{code[:20]}..{code[-10:]} ({len(code)} digits)"

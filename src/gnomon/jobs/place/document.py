@@ -14,7 +14,6 @@ from gnomon.session import summary as summaries
 from gnomon.session.contender import level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from gnomon.core.solver.solve import Solution
@@ -192,7 +191,7 @@ def _column(column: Column) -> dict[str, Any]:
     }
 
 
-def fleet_document(found: Fleet, record: Path, proofs: Sequence[CommonProof] = ()) -> dict[str, Any]:
+def fleet_document(found: Fleet, record: Path) -> dict[str, Any]:
     """All that `place_on` found, in JSON values: each device's own document, and the plan that is best for all."""
     return {
         "format": "gnomon-fleet",
@@ -200,7 +199,7 @@ def fleet_document(found: Fleet, record: Path, proofs: Sequence[CommonProof] = (
         "model": str(found.model),
         "devices": [_device(result, record) for result in found.results],
         "common": _common(found.common),
-        "proofs": [_proof(proof) for proof in proofs],
+        "proofs": [_proof(proof) for proof in found.proofs],
         "record": str(record),
         "seconds": found.seconds,
     }

@@ -131,12 +131,16 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What several devices gave, in the order they were asked, and the plan that is best for all that answered."""
+    """What several devices gave, in the order they were asked, and the plan that is best for all that answered.
+
+    `proofs` are of plans for all that were only predicted, in the order in which they were measured.
+    """
 
     model: Path
     results: tuple[DeviceResult, ...]
     common: Common
     seconds: float
+    proofs: tuple[CommonProof, ...] = ()
 
     __repr__ = brief
 
@@ -342,12 +346,11 @@ def _share(lab: Lab, placement: Placement, ours: Measured, theirs: Measured, *, 
 
 def prove_best(
     requests: Mapping[str, Request], fleet: Fleet, *, watch: WatchOf | None = None, tell: TellOf | None = None
-) -> tuple[Fleet, tuple[CommonProof, ...]]:
+) -> Fleet:
     """Measure the option of least total time where it is only predicted, and choose anew.
 
     Each option is measured once, and at most two are: what then is best may still rest on predictions, and says so.
     """
-    proofs: list[CommonProof] = []
     for _ in range(2):
         option = fleet.common.total
         if (
@@ -357,6 +360,5 @@ def prove_best(
         ):
             break
         proof = prove_common(requests, fleet, option, watch=watch, tell=tell)
-        proofs.append(proof)
-        fleet = replace(fleet, common=settled(fleet.common, option, proof))
-    return fleet, tuple(proofs)
+        fleet = replace(fleet, common=settled(fleet.common, option, proof), proofs=(*fleet.proofs, proof))
+    return fleet

@@ -8,6 +8,8 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.core import codec
@@ -17,6 +19,7 @@ from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.report.plain import clean
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, TallyQuery
+from gnomon.store.sqlite import SqliteStore
 
 DECISION = "decision"
 """The name of the event in which a job records what it decided."""
@@ -56,6 +59,10 @@ class CampaignRow:
 
     __repr__ = brief
 
+    def document(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return _document(self)
+
     @property
     def device(self) -> str:
         """What the device calls itself."""
@@ -81,6 +88,22 @@ class CampaignDetail:
     row: CampaignRow
     candidates: tuple[CandidateRow, ...]
     events: tuple[Event, ...]
+
+    def document(self) -> dict[str, Any]:
+        """It as JSON values; an interval that is not known has null as its upper bound."""
+        return _document(self)
+
+
+@contextmanager
+def open_record(path: Path | None) -> Iterator[Store]:
+    """The record at a path, which must be there: looking shall not make files of mistyped names; None: the user's own.
+
+    RecordError where it is not there or cannot be read.
+    """
+    if path is not None and not path.exists():
+        raise RecordError(f"there is no record {path}", hint="Give the file that --record of a measurement named.")
+    with SqliteStore.open(path) as store:
+        yield store
 
 
 def list_campaigns(store: Store, *, query: CampaignQuery | None = None) -> Iterator[CampaignRow]:
@@ -158,7 +181,7 @@ def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
                     yield _csv((*start, i, wall_s, cpu_s, "", "", ""))
 
 
-def to_json(record: CampaignRow | CampaignDetail) -> dict[str, Any]:
+def _document(record: CampaignRow | CampaignDetail) -> dict[str, Any]:
     """JSON values of a row or a detail; an interval that is not known has null as its upper bound."""
     return dict(codec.to_json(_finite(record)))
 

@@ -272,17 +272,3 @@ def _write_lookup(
     path = profile / f"lookup_table.{toolchain}.txt"
     save_text(text, path, option="--profile-dir")
     return path
-
-
-def pareto_options(families: str | None, most_share: float | None, threshold: float | None, seed: int) -> ParetoOptions:
-    """The options by what was given. UsageError for a share and a threshold together."""
-    if most_share is not None and threshold is not None:
-        raise UsageError("a share and a threshold contradict each other", hint="Give --most-share or --threshold.")
-    given: dict[str, Any] = {"seed": seed}
-    if families is not None:
-        given["families"] = families
-    if threshold is not None:
-        given |= {"threshold": threshold, "most_share": None}
-    elif most_share is not None:
-        given["most_share"] = most_share
-    return ParetoOptions(**given)

@@ -45,6 +45,17 @@ class NetsMeasured:
 
     __repr__ = brief
 
+    def document(self) -> dict[str, Any]:
+        """What measuring nets told, as JSON values."""
+        return {
+            "clock": self.clock,
+            "nets": [{"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s} for r in self.rows],
+            "failures": [{"net": index, "reason": reason} for index, reason in self.failures],
+            "unlike": list(self.unlike),
+            "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in self.doubts],
+            "seconds": self.seconds,
+        }
+
 
 def measure_nets(
     request: Request,
@@ -137,15 +148,3 @@ def _unlike(bench: Bench, table: Table, clock: Clock) -> list[str]:
     if clock != table.manifest.clock:
         told.append(f"clock: {table.manifest.clock} and {clock}")
     return told
-
-
-def measured_document(found: NetsMeasured) -> dict[str, Any]:
-    """What measuring nets told, as JSON values."""
-    return {
-        "clock": found.clock,
-        "nets": [{"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s} for r in found.rows],
-        "failures": [{"net": index, "reason": reason} for index, reason in found.failures],
-        "unlike": list(found.unlike),
-        "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in found.doubts],
-        "seconds": found.seconds,
-    }

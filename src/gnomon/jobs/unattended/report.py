@@ -59,7 +59,7 @@ def fetched_report(document: dict[str, Any], page: Page) -> None:
     if job["state"] in ("failed", "vanished"):
         for line in job["log"][-_LINES:]:
             page.line(line, indent=1)
-    if not document["shown"]:
+    if document["document"] is None:
         page.line("There is no result yet; what it has run is here.")
     count = document["runs"]
     page.line(f"{count} run{'' if count == 1 else 's'} {'is' if count == 1 else 'are'} new in the record.")

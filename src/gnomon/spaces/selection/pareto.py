@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -334,3 +334,17 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
     return found
+
+
+def pareto_options(families: str | None, most_share: float | None, threshold: float | None, seed: int) -> ParetoOptions:
+    """The options by what was given. UsageError for a share and a threshold together."""
+    if most_share is not None and threshold is not None:
+        raise UsageError("a share and a threshold contradict each other", hint="Give --most-share or --threshold.")
+    given: dict[str, Any] = {"seed": seed}
+    if families is not None:
+        given["families"] = families
+    if threshold is not None:
+        given |= {"threshold": threshold, "most_share": None}
+    elif most_share is not None:
+        given["most_share"] = most_share
+    return ParetoOptions(**given)
