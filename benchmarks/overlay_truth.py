@@ -1,13 +1,13 @@
 """Is the configuration that an overlay chooses the best one, when all are measured again? No reference data needed.
 
-Two really different devices on loopback: wide (all cores, the machine's own vector units) and narrow (one thread,
-x86-64 or generic code). A small network is tuned on both; all configurations are collected on both, as a user does; the
-overlay chooses. Then all are measured again, exhaustively, in more fresh processes: the truth that the choice is held
-against, layer by layer its M beside the least M, and its regret on the worst device beside that of either device's own
-best. `excess` is by how much the choice's mean time over devices, relative to each device's best, exceeds the best
-one's: (N + M) / (N + least M) - 1. Layers are those that take at least --share of the network's time:
-below that, times of nanoseconds are the loop's. Also told: how many configurations of one device were built and run on
-the other, with outputs equal within 1e-3; the network under each choice; and seconds of each step.
+Two really different devices made of this machine: wide (all cores, the machine's own vector units) and narrow (one
+thread, x86-64 or generic code). A small network is tuned on both; all configurations are collected on both, as a user
+does; the overlay chooses. Then all are measured again, exhaustively, in more fresh processes: the truth that the choice
+is held against, layer by layer its M beside the least M, and its regret on the worst device beside that of either
+device's own best. `excess` is by how much the choice's mean time over devices, relative to each device's best, exceeds
+the best one's: (N + M) / (N + least M) - 1. Layers are those that take at least --share of the network's time: below
+that, times of nanoseconds are the loop's. Also told: how many configurations of one device were built and run on the
+other, with outputs equal within 1e-3; the network under each choice; and seconds of each step.
 
 Figures asked for: M within 10 % of the least; never worse on the worst device than either device's own best; every
 record replayed.
@@ -15,6 +15,8 @@ record replayed.
 
 from __future__ import annotations
 
+import os
+import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
+import gnomon
 from common import parser, publish, spread
 from gnomon.api.tune import TuneOptions, overlay_analyze, overlay_collect, overlay_deploy, tune
 from gnomon.core.overlay.choice import LayerTimes, regrets_of
-from gnomon.tuning.servers import RpcServers, ServersRequest, device_settings
 from tune_speed import network
 
 DEVICES = ("wide", "narrow")
@@ -73,7 +75,7 @@ def found(truth: LayerTimes, device: str) -> list[int]:
     return [i for i, hosts in enumerate(truth.hosts) if device in hosts and np.isfinite(truth.times_s[i]).all()]
 
 
-def one_run(seed: int, tracker: str, targets: dict[str, str], folder: Path, given: Any) -> dict[str, Any]:
+def one_run(seed: int, folder: Path, given: Any) -> dict[str, Any]:
     """Tune, collect, analyze, deploy; then the truth."""
     seconds: dict[str, list[float]] = {}
     model = folder / "network.onnx"
@@ -81,21 +83,19 @@ def one_run(seed: int, tracker: str, targets: dict[str, str], folder: Path, give
     out, again = folder / f"out{seed}", folder / f"again{seed}"
     logs = []
     for key in DEVICES:
-        options: TuneOptions = {"tracker": tracker, "key": key, "target": targets[key], "out": out, "seed": seed}
+        options: TuneOptions = {"device": key, "out": out, "seed": seed}
         done = timed(seconds, "tune", partial(tune, model, trials=given.trials, **options))
         logs.append(done.records)
     collected = []
     for key in DEVICES:
-        options = TuneOptions(tracker=tracker, key=key, out=out, seed=seed, processes=given.processes)
+        options = TuneOptions(device=key, out=out, seed=seed, processes=given.processes)
         collected += timed(seconds, "collect", partial(overlay_collect, logs, **options))
     files = [*logs, *[Path(one["records"]) for one in collected]]
     analysis = timed(seconds, "analyze", lambda: overlay_analyze(files))
-    deployed = timed(
-        seconds, "deploy and prove", lambda: overlay_deploy(analysis, prove=True, tracker=tracker, out=out, seed=seed)
-    )
+    deployed = timed(seconds, "deploy and prove", lambda: overlay_deploy(analysis, prove=True, out=out, seed=seed))
     repeated = []
     for key in DEVICES:
-        options = TuneOptions(tracker=tracker, key=key, out=again, seed=seed + 1000, processes=given.truth)
+        options = TuneOptions(device=key, out=again, seed=seed + 1000, processes=given.truth)
         repeated += overlay_collect(logs, **options)
     truth = overlay_analyze([Path(one["records"]) for one in repeated])
     shares = {row["layer"]: row["share"] for row in analysis.document["layers"]}
@@ -126,11 +126,12 @@ def main() -> None:
     options.add_argument("--truth", type=int, default=7, help="processes of each configuration in the truth")
     options.add_argument("--share", type=float, default=0.01, help="the least share of the network's time")
     given = options.parse_args()
-    settings = device_settings(2)
-    targets = {one.key: one.target for one in settings}
-    with tempfile.TemporaryDirectory() as folder, RpcServers(ServersRequest(devices=settings)) as servers:
-        tracker = servers.arrangement.tracker.address
-        runs = [one_run(seed, tracker, targets, Path(folder), given) for seed in range(given.runs)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["GNOMON_HOME"] = folder  # a file of devices of its own
+        gnomon.add_device("wide", "local", check=False)
+        plainest = "x86-64" if platform.machine() == "x86_64" else "generic"
+        gnomon.add_device("narrow", "local", check=False, threads=1, target=plainest)
+        runs = [one_run(seed, Path(folder), given) for seed in range(given.runs)]
     rows = [row for run in runs for row in run["layers"]]
     never_worse = [row["worst_regret"] <= min(row["worst_regret_of_own_best"]) + 1e-12 for row in rows]
     document = {

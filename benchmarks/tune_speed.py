@@ -1,6 +1,6 @@
-"""How long tuning takes over RPC, and what it gains. No reference data needed.
+"""How long tuning takes on this machine, and what it gains. No reference data needed.
 
-A tracker and a server with all cores are started on loopback. Tuned are one convolution with ReLU (64 channels of
+Tuned are one convolution with ReLU (64 channels of
 28x28, 3x3) by 32 trials, and a small network by 64; each run begins with nothing, with a seed of its own. Told are the
 wall seconds of the whole job (reading, untuned layers, trials, compiling, the proof), failed trials, and the ratio of
 the untuned network's time to the tuned one's, interleaved in fresh processes.
@@ -23,7 +23,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common import parser, publish, spread
 from gnomon.api.tune import tune
-from gnomon.tuning.servers import RpcServers, ServersRequest, device_settings
 
 OPSET = helper.make_opsetid("", 17)
 
@@ -87,13 +86,13 @@ def network(path: Path) -> None:
     net.save(path, (1, 3, 64, 64), net.node("Softmax", x))
 
 
-def runs(path: Path, trials: int, count: int, tracker: str, folder: Path) -> dict[str, Any]:
+def runs(path: Path, trials: int, count: int, folder: Path) -> dict[str, Any]:
     """Several runs of one network."""
     seconds, ratios, failed, layers = [], [], 0, 0
     for seed in range(count):
         began_s = time.monotonic()
         out = folder / f"{path.stem}{seed}"
-        done = tune(path, trials=trials, tracker=tracker, key="wide", target="native", out=out, seed=seed).document()
+        done = tune(path, trials=trials, out=out, seed=seed).document()
         seconds.append(time.monotonic() - began_s)
         ratio = done["network"]["ratio"]
         ratios.append({"ratio": ratio["ratio"], "low": ratio["low"], "high": ratio["high"]})
@@ -113,13 +112,13 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--runs", type=int, default=3, help="runs of each")
     arguments = options.parse_args()
-    with tempfile.TemporaryDirectory() as text, RpcServers(ServersRequest(devices=device_settings(1))) as servers:
-        folder, tracker = Path(text), servers.arrangement.tracker.address
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
         convolution(folder / "convolution.onnx")
         network(folder / "network.onnx")
         result = {
-            "convolution": runs(folder / "convolution.onnx", 32, arguments.runs, tracker, folder),
-            "network": runs(folder / "network.onnx", 64, arguments.runs, tracker, folder),
+            "convolution": runs(folder / "convolution.onnx", 32, arguments.runs, folder),
+            "network": runs(folder / "network.onnx", 64, arguments.runs, folder),
         }
     publish({"benchmark": "tune_speed", **result}, arguments)
 

@@ -113,7 +113,7 @@ CASES: dict[str, list[str]] = {
         "overlay analyze a.json b.json a_b.json b_a.json --portfolio 2 --out overlays --json --quiet",
         "overlay analyze a.json --layer pool --json --quiet",
         "overlay analyze absent.json --json --quiet",
-        "overlay collect a.json phone --out o --json --quiet",
+        "overlay collect a.json --device phone --out o --json --quiet",
         "view --out overlays --json",
         "view --out nowhere --json",
         "exec absent.json --json --quiet",

@@ -6,16 +6,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.jobs.tune.tunekit import hand_made, tiny_net
-from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api_tuning
 from gnomon.cli.main import run
 from gnomon.jobs.tune.records import write_records
-from gnomon.tuning.servers import RpcServers
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
 COMMANDS = [["tune"], ["exec"], ["view"], ["overlay", "collect"], ["overlay", "analyze"]]
@@ -77,7 +77,7 @@ def test_help_says_what_each_option_does(command: list[str], capsys: pytest.Capt
             behind = line.split("  ")[2:] + (lines[number + 1 : number + 2] if not line.split("  ")[2:] else [])
             assert "".join(behind).strip(), line
     if command != ["view"]:
-        assert sum("--tracker HOST:PORT" in line for line in options) == 1
+        assert sum("--device NAME" in line for line in options) == 1
 
 
 def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,25 +93,33 @@ def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ("code", "words", "message", "hint"),
     [
         (3, ["tune", "{none}.onnx"], "No such file", "can be read"),
-        (2, ["tune", "{model}", "--key", "phone"], "'phone' is behind a tracker", "TVM_TRACKER_HOST"),
+        (2, ["tune", "{model}", "--device", "phone"], "no device named phone", "gnomon devices add"),
         (2, ["tune", "{model}", "--target", "abacus"], "no target is called 'abacus'", "x86-64-v3"),
-        (2, ["tune", "{model}", "--tracker", "a:b", "--key", "x"], "no port", "127.0.0.1:9190"),
+        (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "no number from 1 to 65535", "local"),
+        (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
+        (
+            2,
+            ["tune", "{model}", "--device", "tvm:///x", "--target", "generic"],
+            "no tracker is named",
+            "TVM_TRACKER_HOST",
+        ),
+        (2, ["tune", "{model}", "--device", "adb:"], "cannot start TVM's server", "tvm://HOST:PORT/KEY"),
         (2, ["tune", "{model}", "--linker", "no-such-linker"], "no linker 'no-such-linker'", "compiler"),
         (2, ["exec", "{none}.so"], "there is no", "gnomon view"),
         (2, ["exec", "{none}.json"], "No such file", "gnomon view"),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
-        (2, ["overlay", "collect", "{a}", "phone"], "'phone' is behind a tracker", "--tracker"),
-        (2, ["overlay", "collect", "{a}", "{a}", "local"], "several logs are of a", "one log"),
-        (2, ["overlay", "collect", "{a}", "local", "--layer", "pool"], "no layer 'pool'", "0 conv"),
+        (2, ["overlay", "collect", "{a}", "--device", "phone"], "no device named phone", "gnomon devices add"),
+        (2, ["overlay", "collect", "{a}", "{a}"], "several logs are of a", "one log"),
+        (2, ["overlay", "collect", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
         (2, ["overlay", "analyze", "{none}.json"], "No such file", "gnomon view"),
         (2, ["overlay", "analyze", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
         (
             2,
-            ["overlay", "analyze", "{a}", "--prove", "--tracker", "127.0.0.1:1"],
+            ["overlay", "analyze", "{a}", "--prove", "--device", "tvm://127.0.0.1:1/a"],
             "the network net itself is not in",
             "--model",
         ),
-        (2, ["overlay", "analyze", "{a}", "--prove", "--model", "{model}"], "'a' is behind a tracker", "--tracker"),
+        (2, ["overlay", "analyze", "{a}", "--prove", "--model", "{model}"], "where the device 'a'", "--device tvm://"),
     ],
 )
 def test_errors_are_two_lines_with_the_next_step(
@@ -146,8 +154,8 @@ def test_errors_are_two_lines_with_the_next_step(
         (["tune", "x", "--threads", "-1"], "--threads"),
         (["exec"], "Missing argument"),
         (["exec", "x", "--wait", "never"], "--wait"),
-        (["overlay", "collect", "{a}"], "name the device"),
-        (["overlay", "collect", "{a}", "{b}"], "name the device"),
+        (["exec", "x", "--device", "a", "--device", "b"], "one --device"),
+        (["overlay", "collect"], "Missing argument"),
         (["overlay", "analyze"], "Missing argument"),
         (["overlay", "analyze", "{a}", "--portfolio", "1"], "--portfolio"),
         (["overlay", "analyze", "{a}", "--prove", "--no-write"], "--no-write"),
@@ -185,37 +193,24 @@ def ask(*words: str) -> None:
     assert run(list(words)) == 70  # what was raised is no error of gnomon's
 
 
-@pytest.mark.parametrize(
-    ("environment", "words", "tracker"),
-    [
-        ({}, ["tune", "m"], None),
-        ({"TVM_TRACKER_HOST": "board", "TVM_TRACKER_PORT": "9001"}, ["tune", "m", "--key", "a"], ""),
-        ({"TVM_TRACKER_HOST": "board"}, ["tune", "m"], ""),
-        ({"TVM_TRACKER_HOST": "board"}, ["tune", "m", "--key", "local"], None),
-        ({"TVM_TRACKER_HOST": "board"}, ["exec", "m", "--tracker", "x:1"], "x:1"),
-        ({"TVM_TRACKER_HOST": "board"}, ["overlay", "collect", "m", "local"], None),
-        ({"TVM_TRACKER_HOST": "board"}, ["overlay", "collect", "m", "phone"], ""),
-        ({"TVM_TRACKER_PORT": "9001"}, ["tune", "m"], None),
-    ],
-)
-def test_the_tracker_of_the_environment(
-    environment: dict[str, str],
-    words: list[str],
-    tracker: str | None,
-    asked: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    ask(*words)
-    assert asked["tracker"] == tracker
-
-
 def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     ask(
         *("tune", "m.onnx", "--trials", "7", "--search", "random", "--per-round", "3", "--plateau", "0"),
         *("--budget", "90", "--layer", "conv", "--layer", "dense", "--dtype", "float16", "--shape", "x=1,3,8,8"),
-        *("--fresh", "--key", "k", "--target", "generic", "--linker", "cc", "--threads", "2", "--wait", "5"),
+        *(
+            "--fresh",
+            "--device",
+            "k",
+            "--fetch",
+            "--target",
+            "generic",
+            "--linker",
+            "cc",
+            "--threads",
+            "2",
+            "--wait",
+            "5",
+        ),
         *("--processes", "4", "--repeat", "5", "--min-repeat-ms", "6", "--timeout", "7", "--build-timeout", "8"),
         *("--seed", "9", "--out", "there"),
     )
@@ -233,8 +228,8 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
         "dtype": "float16",
         "shapes": {"x": (1, 3, 8, 8)},
         "fresh": True,
-        "key": "k",
-        "tracker": None,
+        "device": "k",
+        "fetch": True,
         "target": "generic",
         "linker": "cc",
         "threads": 2,
@@ -249,11 +244,22 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     }
 
 
-def test_the_last_argument_of_collect_is_the_device(asked: dict[str, Any]) -> None:
-    ask("overlay", "collect", "a", "b", "phone", "--best", "4")
-    assert (asked["given"], asked["key"], asked["best"]) == (((Path("a"), Path("b")),), "phone", 4)
-    ask("overlay", "collect", "a", "b", "--key", "phone")
-    assert (asked["given"], asked["key"]) == (((Path("a"), Path("b")),), "phone")
+def test_collect_takes_all_logs_and_this_machine_where_no_device_is_named(asked: dict[str, Any]) -> None:
+    ask("overlay", "collect", "a", "b", "--best", "4")
+    assert (asked["given"], asked["device"], asked["best"]) == (((Path("a"), Path("b")),), "local", 4)
+
+
+def test_each_device_is_tuned_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def document(*given: Any, device: str, **options: Any) -> Any:
+        return SimpleNamespace(document=lambda: {"device": device, "network": None})
+
+    monkeypatch.setattr(api_tuning, "tune", document)
+    assert run(["tune", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"device": "local", "network": None}
+    assert run(["tune", str(model), "--device", "a", "--device", "b", "--device", "a", "--json"]) == 0
+    assert [one["device"] for one in json.loads(capsys.readouterr().out)["tuned"]] == ["a", "b"]
 
 
 def test_the_shape_of_records_can_be_given(asked: dict[str, Any]) -> None:
@@ -265,24 +271,22 @@ def test_the_shape_of_records_can_be_given(asked: dict[str, Any]) -> None:
 def test_the_tracker_of_the_environment_is_asked(
     model: Path,
     tmp_path: Path,
-    rpc_servers: RpcServers,  # noqa: F811
+    rpc_devices: Tracked,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tracker = rpc_servers.arrangement.tracker
+    tracker = rpc_devices.tracker
     monkeypatch.setenv("TVM_TRACKER_HOST", tracker.host)
     monkeypatch.setenv("TVM_TRACKER_PORT", str(tracker.port))
-    out = ("--out", tmp_path / "out")
-    first, second = told(capsys, 2, "tune", model, *out)
-    assert "which device" in first and "narrow, wide" in second
-    first, second = told(capsys, 6, "tune", model, "--key", "narow", "--target", "x86-64", "--wait", "0.2", *out)
+    at = ("--out", tmp_path / "out", "--wait", "0.2")
+    first, second = told(capsys, 6, "tune", model, "--device", "tvm:///narow", "--target", "x86-64", *at)
     assert tracker.address in first and "narrow" in second
-    first, second = told(capsys, 2, "tune", model, "--key", "narrow", *out)
+    first, second = told(capsys, 2, "tune", model, "--device", "tvm:///narrow", *at)
     assert "what is to be compiled for 'narrow'" in first and "--target" in second
 
 
 def test_a_tracker_that_is_not_there(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at = ("--tracker", "127.0.0.1:1", "--key", "a", "--target", "x86-64", "--out", tmp_path / "out")
+    at = ("--device", "tvm://127.0.0.1:1/a", "--target", "x86-64", "--out", tmp_path / "out")
     first, second = told(capsys, 6, "tune", model, *at)
     assert "127.0.0.1:1" in first
     assert second != "hint: "
@@ -309,7 +313,7 @@ def test_a_log_that_does_not_say_its_device(tmp_path: Path, capsys: pytest.Captu
     shutil.copyfile(GOLDEN / "ansor-log.json", path)
     first, second = told(capsys, 2, "overlay", "analyze", path)
     assert "device" in first and "device" in second
-    assert run(["overlay", "analyze", str(path), "--device", "phone", "--json", "--quiet"]) == 0
+    assert run(["overlay", "analyze", str(path), "--log-device", "phone", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["devices"] == ["phone"]
 
 

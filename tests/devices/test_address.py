@@ -19,13 +19,26 @@ ADDRESSES = st.builds(
 )
 
 
-@given(ADDRESSES)
+TRACKED = st.builds(
+    Address,
+    kind=st.just("tvm"),
+    host=NAMES | st.ip_addresses(v=6).map(str) | st.just(""),
+    port=st.none(),
+    key=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,30}", fullmatch=True),
+) | st.builds(Address, kind=st.just("tvm"), host=NAMES, port=st.integers(1, 65535), key=st.just("phone"))
+
+
+@given(ADDRESSES | TRACKED)
 def test_an_address_reads_as_it_is_written(address: Address) -> None:
     assert parse_address(str(address)) == address
     assert is_address(str(address))
 
 
-@given(st.text(max_size=80) | st.text("ssh:/@[]-.%a1", max_size=40).map("ssh://{}".format))
+@given(
+    st.text(max_size=80)
+    | st.text("ssh:/@[]-.%a1", max_size=40).map("ssh://{}".format)
+    | st.text("tvm:/@[]-.%a1", max_size=40).map("tvm://{}".format)
+)
 def test_any_text_is_an_address_or_a_usage_error(text: str) -> None:
     try:
         found = parse_address(text)
@@ -58,6 +71,11 @@ def test_the_scheme_has_no_case_and_a_last_slash_says_nothing() -> None:
         ("ssh://-x@host", "no user"),
         ("ssh://me:secret@host", "password"),
         ("ssh://host/etc", "path"),
+        ("tvm:", "no address"),
+        ("tvm://host:1", "no device of a tracker"),
+        ("tvm://host:1/a/b", "no device of a tracker"),
+        ("tvm://me@host:1/a", "no host"),
+        ("tvm://host:0/a", "no number"),
         ("ssh://host:0", "65535"),
         ("ssh://host:65536", "65535"),
         ("ssh://host:", "65535"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -14,14 +13,13 @@ from tests.docs.documents import ROOT, blocks
 from tests.tuning.tvmkit import needs_tvm
 
 LITTLE_EFFORT = {
-    " --port 9190": "",
     "--trials 32": "--trials 10",
     "overlay collect": "overlay collect --best 3 --processes 2",
 }
 """What is changed so that it ends soon."""
 
 GNOMON = str(Path(sys.executable).with_name("gnomon"))
-FLOW = next(b for b in blocks(ROOT / "docs" / "tune.md") if b.language == "console" and "gnomon rpc up" in b.text)
+FLOW = next(b for b in blocks(ROOT / "docs" / "tune.md") if b.language == "console" and "gnomon overlay" in b.text)
 
 
 def run(command: str, environment: dict[str, str], folder: Path) -> str:
@@ -46,20 +44,11 @@ def test_the_flow_on_two_devices(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     environment = {**os.environ, "GNOMON_HOME": str(tmp_path / "home")}
     commands = [line for line in FLOW.commands() if line.startswith("gnomon ")]
-    assert commands[0].startswith("gnomon rpc up") and commands[-1] == "gnomon rpc down"
     told: dict[str, str] = {}
-    try:
-        for command in commands:
-            for words, fewer in LITTLE_EFFORT.items():
-                command = command.replace(words, fewer)
-            told[command] = run(command, environment, tmp_path)
-            if command.startswith("gnomon rpc up"):
-                host, _, port = json.loads(run("gnomon rpc status --json", environment, tmp_path))[
-                    "tracker"
-                ].rpartition(":")
-                environment |= {"TVM_TRACKER_HOST": host, "TVM_TRACKER_PORT": port}
-    finally:
-        subprocess.run([GNOMON, "rpc", "down"], env=environment, cwd=tmp_path, capture_output=True, check=False)
+    for command in commands:
+        for words, fewer in LITTLE_EFFORT.items():
+            command = command.replace(words, fewer)
+        told[command] = run(command, environment, tmp_path)
     analyzed = next(text for command, text in told.items() if "overlay analyze" in command)
     assert "One configuration a layer for 2 devices" in analyzed
     assert "The whole network, measured" in analyzed

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.devices.shell.sshkit import free_port
 from tests.emulated.armkit import Emulated, unpack_wheels
+from tests.tuning.tvmkit import LOOPBACK, living
 
 from gnomon.runtimes.tvm import Tvm
 from gnomon.system.process import Guard
-from gnomon.tuning.servers import LOOPBACK, free_port, living
 from gnomon.tuning.tracker import Tracker
 
 WHEELS = (*Tvm.wheels[:2], "ml_dtypes==0.6.0", "typing_extensions==4.16.0", "psutil==7.2.2", "cloudpickle==3.1.2")

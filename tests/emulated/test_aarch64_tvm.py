@@ -58,7 +58,7 @@ class Lab:
 
     def gnomon(self, *words: str | Path) -> Document:
         """What a command prints."""
-        common = ["--tracker", self.tracker.address, "--out", str(self.folder / "out"), "--quiet", "--json", *QUICK]
+        common = ["--out", str(self.folder / "out"), "--quiet", "--json", *QUICK]
         environment = {**os.environ, "GNOMON_HOME": str(self.folder / "home")}
         done = subprocess.run(
             [*GNOMON, *map(str, words), *common],
@@ -73,7 +73,10 @@ class Lab:
         return document
 
     def on(self, key: str) -> list[str]:
-        return ["--key", key, "--target", TARGETS[key]]
+        return ["--device", self.address(key), "--target", TARGETS[key]]
+
+    def address(self, key: str) -> str:
+        return f"tvm://{self.tracker.address}/{key}"
 
     def tuned(self, key: str) -> Document:
         """The network tuned on a device."""
@@ -86,7 +89,7 @@ class Lab:
         """What was found on one device, measured on another."""
         name = f"{host} on {key}"
         if name not in self.made:
-            words = ["overlay", "collect", self.tuned(host)["records"], "--target", TARGETS[key], "--key", key]
+            words = ["overlay", "collect", self.tuned(host)["records"], *self.on(key)]
             (self.made[name],) = self.gnomon(*words)["collected"]
         return self.made[name]
 
@@ -100,7 +103,7 @@ def lab(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
     folder = tmp_path_factory.mktemp("lab")
     (folder / "small.onnx").write_bytes(small_net())
     with (
-        tvmkit.arrangement(1) as here,
+        tvmkit.tracked(tvmkit.wide_and_narrow()[:1]) as here,
         arm_server(arm, here.tracker, key=ARM, threads=2) as server,
     ):
         yield Lab(tracker=here.tracker, server=server, folder=folder)
@@ -171,7 +174,8 @@ def test_every_record_of_one_builds_and_runs_on_the_other(lab: Lab, host: str, k
 def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
     records = [lab.tuned(key)["records"] for key in (HERE, ARM)]
     records += [lab.collected(*pair)["records"] for pair in ((HERE, ARM), (ARM, HERE))]
-    told = lab.gnomon("overlay", "analyze", *records, "--prove")
+    analyze = ("overlay", "analyze", *records)
+    told = lab.gnomon(*analyze, "--prove", *(word for key in (HERE, ARM) for word in ("--device", lab.address(key))))
     assert sorted(told["devices"]) == sorted(told["hosts"]) == [ARM, HERE]
     assert told["undecided"] == []
     assert len(told["layers"]) == len(lab.tuned(ARM)["layers"])
@@ -184,7 +188,7 @@ def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
     libraries = {key: Path(path) for key, path in told["written"]["libraries"].items()}
     assert {key: machine_of(path) for key, path in libraries.items()} == {ARM: NUMBER_OF_ARM, HERE: NUMBER_OF_X86}
     for key, path in libraries.items():
-        ran = lab.gnomon("exec", path, "--key", key)
+        ran = lab.gnomon("exec", path, "--device", lab.address(key))
         assert ran["failure"] is None
         check_same(ran["max_error"], ran["compared_with"])
 
@@ -192,7 +196,7 @@ def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_cross_compiled_network_runs_there_with_its_layers(lab: Lab, threads: int) -> None:
     library = lab.tuned(ARM)["library"]
-    told = lab.gnomon("exec", library, "--key", ARM, "--threads", str(threads))
+    told = lab.gnomon("exec", library, "--device", lab.address(ARM), "--threads", str(threads))
     assert told["failure"] is None and told["network"]
     check_same(told["max_error"], told["compared_with"])
     assert told["device"]["threads"] == threads
@@ -209,7 +213,7 @@ def test_records_of_one_are_compiled_for_the_other(lab: Lab, host: str, key: str
 
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
 def test_a_library_of_the_other_is_refused_and_the_server_stays(lab: Lab, host: str, key: str) -> None:
-    told = lab.gnomon("exec", lab.tuned(host)["library"], "--key", key)
+    told = lab.gnomon("exec", lab.tuned(host)["library"], "--device", lab.address(key))
     assert told["network"] is None
     assert "cannot be loaded there" in told["failure"]["message"]
     assert told["failure"]["kind"] == "refused"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from tests.tuning.conftest import TARGET, Kit
+from tests.tuning.tvmkit import living
 
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.tuning.bench import Builders, Built, Order, discard
-from gnomon.tuning.servers import living
 
 AARCH64 = 183
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from tests.tuning.conftest import Kit
+from tests.tuning.tvmkit import living
 
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.system.children import Program
-from gnomon.tuning.servers import living
 from gnomon.tuning.tvm import _VERSIONS, Door, DoorSettings, Workshop
 
 SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tuning.tvmkit import needs_tvm, rpc_devices  # noqa: F401 - a fixture
+from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401 - a fixture
 
+import gnomon
+from gnomon.devices.opening import load_factory
 from gnomon.errors import DeviceError, UsageError
-from gnomon.tuning.servers import Arrangement
 from gnomon.tuning.tracker import (
     MAGIC,
     MOST_REPLY_BYTES,
@@ -245,7 +246,7 @@ def test_an_address_where_nobody_listens() -> None:
         with pytest.raises(DeviceError, match="no tracker can be reached") as refused:
             Tracker(host="127.0.0.1", port=taken.getsockname()[1]).summary()
     assert refused.value.transient
-    assert "gnomon rpc up" in refused.value.hint
+    assert "tvm.exec.rpc_tracker" in refused.value.hint
 
 
 SUMMARY = (
@@ -316,22 +317,34 @@ def eventually(truth: Callable[[], bool]) -> None:
 
 
 @needs_tvm
-def test_the_servers_of_a_real_tracker(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_the_servers_of_a_real_tracker(rpc_devices: Tracked) -> None:  # noqa: F811
     found = rpc_devices.tracker.summary()
     assert {"wide", "narrow"} <= set(found.keys)
-    assert [s.address for s in found.of("narrow")] == [d.address for d in rpc_devices.devices[1:]]
+    assert [s.address for s in found.of("narrow")] == [rpc_devices.of("narrow").address]
     assert found.queue("wide") == Queue(free=1, pending=0)
 
 
 @needs_tvm
-def test_an_unknown_key_leaves_no_trace(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_the_file_of_devices_may_name_one(rpc_devices: Tracked) -> None:  # noqa: F811
+    row = gnomon.add_device("phone", rpc_devices.address("narrow"), target="x86-64")
+    assert row is not None and row.state == "ready"
+    gnomon.add_device("lost", rpc_devices.address("narow"), check=False)
+    local, phone, lost = gnomon.list_devices()
+    assert (local.state, phone.state, lost.state) == ("ready", "ready", "failed")
+    assert "'narow'" in lost.reason
+    with pytest.raises(UsageError, match="only tune, exec and overlay"):
+        load_factory("tvm")
+
+
+@needs_tvm
+def test_an_unknown_key_leaves_no_trace(rpc_devices: Tracked) -> None:  # noqa: F811
     with pytest.raises(DeviceError, match="'widest'; its keys: 'narrow', 'wide'"):
         rpc_devices.tracker.request("widest", 5)
     assert "widest" not in rpc_devices.tracker.summary().queues
 
 
 @needs_tvm
-def test_a_device_that_comes_in_time(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_a_device_that_comes_in_time(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
     found: list[Any] = []
     asking = threading.Thread(target=lambda: found.append(tracker.request("late", 10, appear_s=10)))
@@ -345,7 +358,7 @@ def test_a_device_that_comes_in_time(rpc_devices: Arrangement) -> None:  # noqa:
 
 
 @needs_tvm
-def test_a_request_that_was_given_up_takes_no_device(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_a_request_that_was_given_up_takes_no_device(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
     with device(tracker, "dropped") as wire:
         for _ in range(3):
@@ -367,7 +380,7 @@ tracker_at(sys.argv[1]).request(sys.argv[2], 60)
 
 
 @needs_tvm
-def test_a_request_whose_process_was_killed_takes_no_device(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_a_request_whose_process_was_killed_takes_no_device(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
     with device(tracker, "killed") as wire:
         with subprocess.Popen([sys.executable, "-c", ASK, tracker.address, "killed"]) as process:
@@ -378,7 +391,7 @@ def test_a_request_whose_process_was_killed_takes_no_device(rpc_devices: Arrange
 
 
 @needs_tvm
-def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
     with device(tracker, "ending") as wire:
         offer(wire, "ending", "ending:0.1")
@@ -389,7 +402,7 @@ def test_a_device_that_ends_is_not_listed_and_not_given(rpc_devices: Arrangement
 
 
 @needs_tvm
-def test_a_server_that_nobody_connects_to_is_free_again(rpc_devices: Arrangement) -> None:  # noqa: F811
+def test_a_server_that_nobody_connects_to_is_free_again(rpc_devices: Tracked) -> None:  # noqa: F811
     tracker = rpc_devices.tracker
     first = tracker.request("wide", 20)
     with pytest.raises(DeviceError, match="its only server is busy"):

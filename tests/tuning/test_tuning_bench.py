@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.agent.drivers.tvm_models import two_ends
-from tests.tuning import tvmkit
 from tests.tuning.conftest import TARGET, Kit
 from tests.tuning.test_networks import BOOL, FLOAT, INT64, graph
-from tests.tuning.tvmkit import rpc_servers  # noqa: F401 - a fixture
+from tests.tuning.tvmkit import (
+    Tracked,
+    rpc_devices,  # noqa: F401 - a fixture
+)
 
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
 from gnomon.tuning.bench import Bench, LayerCall, Loop, NetworkCall, Timed, once
 from gnomon.tuning.networks import Source
-from gnomon.tuning.servers import RpcServers
+from gnomon.tuning.tracker import TrackedDevice
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here (Debian: gcc)"),
@@ -113,10 +115,10 @@ def here(kit: Kit) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def away(kit: Kit, rpc_servers: RpcServers) -> Iterator[Bench]:  # noqa: F811 - the fixture
+def away(kit: Kit, rpc_devices: Tracked) -> Iterator[Bench]:  # noqa: F811 - the fixture
     """The server `wide`; its session is in the shared child."""
     device = TunedDevice(key="wide", target=TARGET)
-    bench = Bench(kit.shop, device, rpc_servers.arrangement.tracker, wait_s=20.0)
+    bench = Bench(kit.shop, device, TrackedDevice(tracker=rpc_devices.tracker, key="wide"), wait_s=20.0)
     bench._door = kit.door
     yield bench
     bench.fresh()
@@ -128,7 +130,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     return made
 
 
-def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_servers: RpcServers) -> None:  # noqa: F811
+def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_devices: Tracked) -> None:  # noqa: F811
     keep, call = kit.path(".npz"), built(kit, kit.heavy)
     first = timed(bench.call(dataclasses.replace(call, keep=keep), LOOP))
     assert first.error is None and len(first.times_s) == 3 and max(first.times_s) < 1
@@ -136,16 +138,16 @@ def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_servers: RpcS
     assert again.error == 0 and len(again.times_s) == 1
     (out,) = outputs(keep)
     assert out.shape == kit.heavy.arguments[-1][1] and np.abs(out).max() > 0
-    wide = rpc_servers.arrangement.devices[0]
+    wide = rpc_devices.of("wide")
     assert again.server == ("" if bench.device.key == "local" else wide.address)
-    assert bench.threads == (2 if bench.device.key == "local" else wide.setting.threads)
+    assert bench.threads == (2 if bench.device.key == "local" else wide.threads)
     other = dataclasses.replace(LOOP, seed=1)
     failed(bench.call(dataclasses.replace(call, reference=keep), other), "wrong-output", "check")
 
 
-def test_nothing_that_was_uploaded_is_left(bench: Bench, kit: Kit, rpc_servers: RpcServers) -> None:  # noqa: F811
+def test_nothing_that_was_uploaded_is_left(bench: Bench, kit: Kit, rpc_devices: Tracked) -> None:  # noqa: F811
     timed(bench.call(built(kit, kit.named("softmax")), LOOP))
-    folder = kit.shop.folder if bench.device.key == "local" else rpc_servers._place.folder  # type: ignore[union-attr]
+    folder = kit.shop.folder if bench.device.key == "local" else rpc_devices.folder
     assert not list(folder.glob("**/*.so"))
 
 
@@ -354,32 +356,36 @@ def test_a_session_that_might_end_during_a_call_is_begun_anew(away: Bench, kit: 
 
 
 def test_a_server_that_crashed_is_waited_for_and_else_named(
-    away: Bench, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    away: Bench,
+    kit: Kit,
+    tmp_path: Path,
+    rpc_devices: Tracked,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gnomon.tuning.bench._APPEAR_S", 0.5)
+    monkeypatch.setattr("gnomon.tuning.tracker._APPEAR_S", 0.5)
     lost = library(kit, f'if (open("{tmp_path}/once", O_CREAT | O_EXCL, 0600) >= 0) abort();')
     # Nobody starts it anew: the culprit is named first, so that it is written down, and the next call is told.
     assert "did not come back" in failed(away.call(vectors(lost), LOOP), "crash").message
     with pytest.raises(DeviceError, match="wide") as gone:
         away.call(vectors(lost), LOOP)
     assert gone.value.hint
-    monkeypatch.setattr("gnomon.tuning.bench._APPEAR_S", 30.0)
-    tvmkit.revive()
+    monkeypatch.setattr("gnomon.tuning.tracker._APPEAR_S", 30.0)
+    rpc_devices.revive()
     timed(away.call(vectors(lost), LOOP))
 
 
 def test_a_server_that_stands_still_is_left_by_the_clock(
     away: Bench,
     kit: Kit,
-    rpc_servers: RpcServers,  # noqa: F811
+    rpc_devices: Tracked,  # noqa: F811
 ) -> None:
     away.fresh()  # the shared child has one session at a time
-    tracker = rpc_servers.arrangement.tracker
-    narrow = Bench(kit.shop, TunedDevice(key="narrow", target=TARGET), tracker, wait_s=1.0)
+    servers = TrackedDevice(tracker=rpc_devices.tracker, key="narrow")
+    narrow = Bench(kit.shop, TunedDevice(key="narrow", target=TARGET), servers, wait_s=1.0)
     narrow._door = kit.door
     path, short = library(kit, ""), dataclasses.replace(LOOP, timeout_s=2.0)
     timed(narrow.call(vectors(path), LOOP))
-    group = rpc_servers.groups[2]
+    group = rpc_devices.of("narrow").group
     os.killpg(group, signal.SIGSTOP)
     try:
         failed(narrow.call(vectors(library(kit, "out[0] = 1;")), short), "hang")
@@ -397,7 +403,7 @@ def test_a_server_that_stands_still_is_left_by_the_clock(
 def test_a_device_that_is_left_is_free_for_others(away: Bench, here: Bench, kit: Kit) -> None:
     path = library(kit, "")
     timed(away.call(vectors(path), LOOP))
-    other = Bench(kit.shop, away.device, away._tracker, wait_s=1.0)
+    other = Bench(kit.shop, away.device, away._servers, wait_s=1.0)
     other._door = here._door
     here.fresh()
     with pytest.raises(DeviceError, match="became free"):

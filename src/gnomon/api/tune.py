@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -10,7 +11,7 @@ from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.api.place import PathLike
-    from gnomon.formats.tuning.logs import Told
+    from gnomon.devices.config import DeviceConfig
     from gnomon.jobs.overlay.job import Analysis
     from gnomon.jobs.tune.job import Tuned
     from gnomon.jobs.tune.request import Care, DeviceWish
@@ -23,19 +24,20 @@ Tell = Callable[[str], None]
 class TuneOptions(TypedDict, total=False):
     """What the functions have in common: which device, how carefully, where files go, who watches.
 
-    `key` is the device's name at the `tracker` ("HOST:PORT"; None: this machine), `target` and `linker` say what is
-    compiled for it, `threads` what a function may use there, `wait_s` how long to wait for it. `processes`, `repeat`,
-    `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the folder of
-    models, records and libraries (None: the user's own). `watch` is told how far it is, `tell` a sentence where there
-    is something to say, such as for whom is waited.
+    `device` is a name of the file of devices or an address: "local" (if not given), "ssh://user@host", or
+    "tvm://HOST:PORT/KEY" behind a tracker. `target` and `linker` say what is compiled for it, `threads` what a function
+    may use there, `wait_s` how long to wait for it; `fetch` lets pip bring TVM to a device that has none. `processes`,
+    `repeat`, `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the
+    folder of models, records and libraries (None: the user's own). `watch` is told how far it is, `tell` a sentence
+    where there is something to say, such as for whom is waited.
     """
 
-    key: str | None
-    tracker: str | None
+    device: str
     target: str | None
     linker: str | None
     threads: int
     wait_s: float
+    fetch: bool
     processes: int
     repeat: int
     min_repeat_ms: int
@@ -47,7 +49,7 @@ class TuneOptions(TypedDict, total=False):
     tell: Tell
 
 
-_WISH = ("key", "target", "linker", "threads", "wait_s")
+_WISH = ("target", "linker", "threads", "wait_s")
 _SEARCH = ("strategy", "per_round", "plateau", "budget_s", "layers")
 _CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
@@ -156,11 +158,12 @@ def overlay_analyze(
     portfolio: int = 0,
     resamples: int = 1000,
     seed: int = 0,
-    told: Told | None = None,
+    log_device: str = "",
     watch: Watch | None = None,
 ) -> Analysis:
     """Choose for each layer the configuration of least M from the records of several devices; nothing is measured.
 
+    M is the sum of relative regrets over the devices. `log_device` is whose times a log holds that does not say it.
     Raises GnomonError.
     """
     from gnomon.formats.tuning.logs import Told
@@ -173,7 +176,7 @@ def overlay_analyze(
         portfolio=portfolio,
         resamples=resamples,
         seed=seed,
-        told=told or Told(),
+        told=Told(key=log_device),
     )
     return analyze_job(asked, watch=watch)
 
@@ -182,6 +185,7 @@ def overlay_deploy(
     analysis: Analysis,
     *,
     prove: bool = False,
+    devices: Sequence[str] = (),
     compile: bool = True,
     model: PathLike | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -189,16 +193,16 @@ def overlay_deploy(
 ) -> dict[str, Any]:
     """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
 
+    The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`.
     Returns the parts `written`, `network` and `notes` of the document. Raises GnomonError.
     """
     from gnomon.jobs.overlay.deploy import DeployRequest
     from gnomon.jobs.overlay.deploy import deploy as deploy_job
-    from gnomon.tuning.tracker import tracker_at
 
     asked = DeployRequest(
         compile=compile,
         prove=prove,
-        tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None,
+        devices=tuple(_device(name, options) for name in devices),
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         care=_care(options),
@@ -217,10 +221,16 @@ def _tell(options: TuneOptions) -> Tell:
 
 def _wish(options: TuneOptions) -> DeviceWish:
     from gnomon.jobs.tune.request import DeviceWish
-    from gnomon.tuning.tracker import tracker_at
 
     given = {name: options[name] for name in _WISH if name in options}  # type: ignore[literal-required]
-    return DeviceWish(tracker=tracker_at(options["tracker"]) if options.get("tracker") is not None else None, **given)
+    return DeviceWish(config=_device(options.get("device") or "local", options), **given)
+
+
+def _device(name: str, options: TuneOptions) -> DeviceConfig:
+    from gnomon.devices.opening import resolve
+
+    config = resolve(name)
+    return replace(config, fetch=True) if options.get("fetch") else config
 
 
 def _care(options: TuneOptions) -> Care:

@@ -89,7 +89,6 @@ _COMMANDS = {
     "view": "gnomon.cli.commands.tune:view",
     "overlay": "gnomon.cli.commands.overlay:overlay",
     "serve": "gnomon.cli.commands.serve:serve",
-    "rpc": "gnomon.cli.commands.rpc:rpc",
     "completion": "gnomon.cli.main:completion",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -321,19 +320,22 @@ def server_of(values: dict[str, Any]) -> Any:
     return DpuServer(url=url, token=token, timeout_s=timeout_s, accept_json=as_json)
 
 
+_DEVICES = click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_device,
+    help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
+    "tracker. exec takes one.  [default: local]",
+)
+_FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
 _DEVICE = (
-    click.option("--key", metavar="KEY", help="The device: the key of its server at the tracker."),
-    click.option(
-        "--tracker",
-        metavar="HOST:PORT",
-        help="The tracker of TVM's RPC servers.  [default: TVM_TRACKER_HOST and _PORT where they are set, else none: "
-        "this machine is measured]",
-    ),
     click.option(
         "--target",
         metavar="TARGET",
         help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for a "
-        "device of a tracker, unless a record says it.  [default: native here]",
+        "device of a tracker, unless a record says it.  [default: native]",
     ),
     click.option(
         "--linker", metavar="COMMAND", help="What links for the target.  [default: what fits it and is installed]"
@@ -343,7 +345,7 @@ _DEVICE = (
         type=click.IntRange(0, 1024),
         default=0,
         metavar="N",
-        help="Threads of a function there.  [default: as its server has, or all cores here]",
+        help="Threads of a function there.  [default: what the device's table says, else all cores]",
     ),
     click.option(
         "--wait", "wait_s", type=Seconds(), default=60.0, show_default=True, help="Seconds to wait for the device."
@@ -393,7 +395,7 @@ _COMMON = (
     click.option("--quiet", is_flag=True, help="No progress."),
 )
 _NAMES = (
-    *("key", "tracker", "target", "linker", "threads", "wait_s"),
+    *("target", "linker", "threads", "wait_s", "fetch"),
     *("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed", "out"),
 )
 
@@ -410,21 +412,26 @@ shape_option = click.option(
 
 def device_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of which device is meant, how it is measured, and where files go."""
-    for option in reversed((*_DEVICE, *_CARE, *_COMMON)):
+    for option in reversed((_DEVICES, *_DEVICE, _FETCH, *_CARE, *_COMMON)):
         command = option(command)
     return command
 
 
+def only_device(values: dict[str, Any]) -> str:
+    """Takes the one device out of a command's values; UsageError for several."""
+    given: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
+    if len(given) > 1:
+        raise click.UsageError("this command takes one --device")
+    return given[0]
+
+
 def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of measuring on devices that records describe."""
-    for option in reversed((_DEVICE[1], *_CARE, *_COMMON)):
+    for option in reversed((_DEVICES, _FETCH, *_CARE, *_COMMON)):
         command = option(command)
     return command
 
 
 def tune_options(values: dict[str, Any]) -> TuneOptions:
     """Takes these options out of a command's values."""
-    made = {name: values.pop(name) for name in _NAMES if name in values}
-    if not made.get("tracker") and os.environ.get("TVM_TRACKER_HOST") and made.get("key") != "local":
-        made["tracker"] = ""  # its host and port are in the environment
-    return cast("TuneOptions", made)
+    return cast("TuneOptions", {name: values.pop(name) for name in _NAMES if name in values})

@@ -1,4 +1,4 @@
-"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of kinds that others add."""
+"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, ``tvm://host[:port]/key``, and others' kinds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ipaddress import IPv6Address
 from gnomon.errors import UsageError
 
 LOCAL = "local"
+TVM = "tvm"
+"""The kind of a device behind a tracker of TVM's RPC servers."""
 
 _MOST = 512
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
@@ -16,6 +18,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}", re.ASCII)
 _FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], or sdb://[serial]."
 _BARE = re.compile(rf"(?!ssh:)(?P<kind>{_SCHEME.pattern}):(///?)?", re.ASCII)
 """An address that names no host, as of a kind that knows the one device there is. An SSH client knows no such."""
@@ -26,13 +29,15 @@ class Address:
     """Where a device is: how it is reached (`kind`: "local", "ssh", ...), and the way there.
 
     `host` is empty for "local" alone. An IPv6 address stands in it without brackets. `user` and `port` are None
-    where the address leaves them to the program that connects, whose own configuration knows them.
+    where the address leaves them to the program that connects, whose own configuration knows them. `key` is what a
+    tracker of TVM calls the device, and empty for all other kinds.
     """
 
     kind: str
     user: str | None = None
     host: str = ""
     port: int | None = None
+    key: str = ""
 
     @property
     def machine(self) -> tuple[str, str, int]:
@@ -40,7 +45,7 @@ class Address:
 
         Where ssh's configuration knows a host by several names, only its owner knows.
         """
-        return self.kind, self.host.lower(), self.port or 22
+        return self.kind, self.host.lower() + self.key, self.port or 22
 
     def __str__(self) -> str:
         """The address as `parse_address` reads it."""
@@ -48,7 +53,8 @@ class Address:
             return LOCAL
         user = f"{self.user}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.kind}://{user}{host}" + (f":{self.port}" if self.port else "")
+        port = f":{self.port}" if self.port else ""
+        return f"{self.kind}://{user}{host}{port}" + (f"/{self.key}" if self.key else "")
 
 
 def is_address(text: str) -> bool:
@@ -59,15 +65,18 @@ def is_address(text: str) -> bool:
 def parse_address(text: str) -> Address:
     """The address that a text means; UsageError if it is none.
 
-    The form is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path.
+    The form is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path. A
+    tracker's device has a path of one part, its key; without a host the tracker is that of the environment.
     """
     shown = ascii(text[:80])
     if text == LOCAL:
         return Address(kind=LOCAL)
     kind, separator, rest = text.partition("://")
     kind = kind.lower()
+    if kind == TVM and separator and len(text) <= _MOST:
+        return _tracked(rest, shown)
     bare = _BARE.fullmatch(text.lower())
-    if bare and bare["kind"] != LOCAL:
+    if bare and bare["kind"] not in (LOCAL, TVM):
         return Address(kind=bare["kind"])
     if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
         raise UsageError(f"{shown} is no address of a device", hint=_FORMS)
@@ -83,6 +92,14 @@ def parse_address(text: str) -> Address:
         raise UsageError(f"{shown} holds a path, and a device has none", hint=_FORMS)
     host, port = _host_and_port(place, shown)
     return Address(kind=kind, user=user or None, host=host, port=port)
+
+
+def _tracked(rest: str, shown: str) -> Address:
+    place, _, key = rest.partition("/")
+    if not _KEY.fullmatch(key):
+        raise UsageError(f"{shown} names no device of a tracker", hint="Give tvm://HOST:PORT/KEY.")
+    host, port = _host_and_port(place, shown) if place else ("", None)
+    return Address(kind=TVM, host=host, port=port, key=key)
 
 
 def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:

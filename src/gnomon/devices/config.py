@@ -47,6 +47,7 @@ class DeviceConfig:
     the user's own), of which nothing stays between commands without `keep`. `environment` holds for every command
     there. `ssh_options` are passed to ssh by -o. `threads`, `runtimes`, `pin` (cores) and `governor` are what
     measuring on the device uses unless it is told otherwise; `fetch` allows to bring wheels from the package index.
+    `target` and `linker` are what tuning compiles for it, as `gnomon tune` takes them.
     """
 
     name: str
@@ -62,6 +63,8 @@ class DeviceConfig:
     pin: tuple[int, ...] = ()
     governor: str | None = None
     fetch: bool = False
+    target: str | None = None
+    linker: str | None = None
 
 
 def is_name(text: str) -> bool:
@@ -260,6 +263,8 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "pin": _array(_whole(0, _MOST_CORE)),
     "governor": _matching(_WORD, "name of a governor"),
     "fetch": _boolean,
+    "target": _text,
+    "linker": _text,
 }
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
-from gnomon.devices.address import LOCAL, is_address, parse_address
+from gnomon.devices.address import LOCAL, TVM, is_address, parse_address
 from gnomon.devices.config import DeviceConfig, load_devices, shown
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
@@ -42,7 +42,8 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     """
     if is_address(text) and text != LOCAL:
         address = parse_address(text)
-        _entry(address.kind)
+        if address.kind != TVM:
+            _entry(address.kind)
         return DeviceConfig(name=str(address), address=address)
     known = load_devices(path)
     if text in known:
@@ -67,6 +68,11 @@ def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[D
 
 def load_factory(kind: str) -> Factory:
     """What makes devices of a kind; UsageError if there is no such kind, or it cannot be loaded."""
+    if kind == TVM:
+        raise UsageError(
+            "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
+            hint="Give the address of the machine itself, such as ssh://user@host.",
+        )
     entry = _entry(kind)
     try:
         found: Factory = entry.load()
@@ -128,7 +134,7 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
     """
     from gnomon.devices.keeper.host import AnySshDevice
 
-    return AnySshDevice(_ssh_settings(config, lease=True), on_wait=on_wait)
+    return AnySshDevice(ssh_settings(config), on_wait=on_wait)
 
 
 @contextmanager
@@ -144,11 +150,12 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
             f"{config.name} is not reached by ssh but by {config.address.kind}",
             hint="Name a device that has an address such as ssh://user@host.",
         )
-    with SshDevice(_ssh_settings(config, lease=False)) as device:
+    with SshDevice(ssh_settings(config, lease=False)) as device:
         yield device
 
 
-def _ssh_settings(config: DeviceConfig, *, lease: bool) -> SshSettings:
+def ssh_settings(config: DeviceConfig, *, lease: bool = True) -> SshSettings:
+    """How OpenSSH reaches the device of a configuration."""
     from gnomon.devices.shell.ssh_client import SshSettings
 
     return SshSettings(

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
-from gnomon.tuning.tracker import FreeServer, Tracker
+from gnomon.tuning.tracker import FreeServer
 from gnomon.tuning.tvm import Door, DoorSettings, Workshop
 
 _CONNECT_S = 30.0
-_APPEAR_S = 30.0
 _LEAVE_S = 10.0
 _CALL_S = 60.0
 _MARGIN_S = 15.0
@@ -104,12 +103,33 @@ class Timed:
     server: str
 
 
-class Bench:
-    """A device to measure on. Belongs to one thread; what it started ends with its workshop."""
+class Servers(Protocol):
+    """Where sessions with a device are begun."""
 
-    def __init__(self, shop: Workshop, device: TunedDevice, tracker: Tracker | None, *, wait_s: float = 60.0) -> None:
-        self.device, self._tracker, self._wait_s = device, tracker, wait_s
-        self._door = shop.door(DoorSettings(threads=device.threads if tracker is None else 1))
+    def free(self, wait_s: float) -> FreeServer:
+        """A server that takes a session, waited for. DeviceError where there is none in time."""
+        ...
+
+
+class Bench:
+    """A device to measure on. Belongs to one thread; what it started ends with its workshop.
+
+    Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
+    """
+
+    def __init__(
+        self,
+        shop: Workshop,
+        device: TunedDevice,
+        servers: Servers | None,
+        *,
+        wait_s: float = 60.0,
+        environment: Mapping[str, str] | None = None,
+        pin: Sequence[int] = (),
+    ) -> None:
+        self.device, self._servers, self._wait_s = device, servers, wait_s
+        here = DoorSettings(threads=device.threads, environment=environment or {}, pin=tuple(pin))
+        self._door = shop.door(here if servers is None else DoorSettings(threads=1))
         self.server = ""
         self.threads = 0
         self._open = False
@@ -125,7 +145,7 @@ class Bench:
 
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
-        if self._tracker is None:
+        if self._servers is None:
             self._door.close()
         elif self._open and self._door.alive:
             said = self._door.ask("run", {"do": "leave"}, timeout_s=_LEAVE_S)
@@ -137,7 +157,7 @@ class Bench:
 
         DeviceError where the device cannot be had, with what the tracker says of it.
         """
-        ends = self._tracker is not None and time.monotonic() + call_s > self._ends_s
+        ends = self._servers is not None and time.monotonic() + call_s > self._ends_s
         if self._open and (ends or not self._door.alive):  # a child that was lost had the session
             self.fresh()
         session_s = 2 * call_s + _MARGIN_S
@@ -156,7 +176,7 @@ class Bench:
                 self._open, self._lost_in_turn = True, 0
                 self._ends_s = began_s + session_s
                 self.threads = int(said["threads"])
-                self.server = "" if free is None else f"{free.host}:{free.port}"
+                self.server = "" if free is None else free.called
                 return
             self._lost_in_turn += 1
             if self._lost_in_turn >= 3:
@@ -173,11 +193,10 @@ class Bench:
         A function that did not return stays in its server until its session has come to its end, by the server's own
         clock: it is waited for.
         """
-        if self._tracker is None:
+        if self._servers is None:
             return None
         left_s = self._ends_s - time.monotonic()
-        wait_s = max(self._wait_s, left_s + _MARGIN_S)
-        return self._tracker.request(self.device.key, wait_s, appear_s=_APPEAR_S)
+        return self._servers.free(max(self._wait_s, left_s + _MARGIN_S))
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
         """Call it once to compare its outputs, then time it. DeviceError only where the device cannot be had."""

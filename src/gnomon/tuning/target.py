@@ -33,14 +33,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
-    """The target that a text means; `here` describes this machine's processor (mcpu).
+    """The target that a text means; `here` describes the processor that is "native" (mcpu, and mtriple of another
+    machine's).
 
     UsageError, with the forms that there are, for what means none.
     """
     if text.startswith("@") or text.lstrip().startswith("{"):
         return _written(text)
     if text == NATIVE:
-        return {"kind": "llvm", "mcpu": str(here["mcpu"])}
+        return _native(here)
     if text == "generic":
         return {"kind": "llvm"}
     if _X86.fullmatch(text):
@@ -55,6 +56,20 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
             made["mattr"] = ["+neon"]
         return {**made, "mcpu": rest[1:]} if rest else made
     raise UsageError(f"no target is called {text!r}", hint=f"Give {_FORMS}.")
+
+
+def _native(here: Mapping[str, Any]) -> dict[str, Any]:
+    """The processor of a machine, as LLVM there names it."""
+    triple = str(here.get("mtriple", ""))
+    machine = triple.split("-")[0]
+    if machine in ("", _host()):
+        return {"kind": "llvm", "mcpu": str(here["mcpu"])}
+    # LLVM names a vendor as well, which no linker's name has.
+    family = "armv7" if machine.startswith("armv7") else machine
+    made: dict[str, Any] = {"kind": "llvm", "mtriple": _SYSTEMS.get(family, triple)}
+    if family == "armv7":
+        made["mattr"] = ["+neon"]
+    return {**made, "mcpu": str(here["mcpu"])}
 
 
 def _written(text: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gnomon.core.strict_json import Strict, complaint, is_text, shown
+from gnomon.devices.address import Address
 from gnomon.errors import DeviceError, ProblemError, UsageError
 
 _PREFIX = "server:"
@@ -61,14 +62,21 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeServer:
-    """A server that the tracker has given away: it takes the connection that shows this `matchkey`, and no other.
+    """A server that takes the connection that shows this `matchkey`, and no other.
 
-    One that is not connected to is free again after about 8 seconds, with another matchkey.
+    One that a tracker has given away and that is not connected to is free again after about 8 seconds, with another
+    matchkey. `name` is what records call it, where its address says nothing.
     """
 
     host: str
     port: int
     matchkey: str
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """What records call it."""
+        return self.name or f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +342,7 @@ def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
 
 
 def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket:
-    hint = "Start one with `gnomon rpc up`, or name the one that runs: --tracker HOST:PORT"
+    hint = "Start one (python -m tvm.exec.rpc_tracker), or name the one that runs: --device tvm://HOST:PORT/KEY"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -370,6 +378,9 @@ _REQUEST, _SUMMARY = 4, 6
 _PRIORITY = 1
 _LAST_S = 2.0
 _POLL_S = 0.2
+#: A server that crashed is started again within so long.
+_APPEAR_S = 30.0
+_SOON_S = 10.0
 #: A server whose client broke off registers anew, and is not listed for a moment.
 _BLINK_S = 0.5
 _FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
@@ -455,6 +466,33 @@ class Tracker:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedDevice:
+    """The servers of a tracker that have one key."""
+
+    tracker: Tracker
+    key: str
+
+    def free(self, wait_s: float) -> FreeServer:
+        """One of them that is free. DeviceError as of `Tracker.request`."""
+        return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
+
+    def require(self, wait_s: float) -> None:
+        """DeviceError, with the keys that there are, if no server has it: soon, since it may be a typing error."""
+        until_s = time.monotonic() + min(wait_s, _SOON_S)
+        while not (found := self.tracker.summary()).of(self.key):
+            if time.monotonic() > until_s:
+                found.require(self.key, self.tracker.address)
+            time.sleep(_POLL_S)
+
+
+def tracked_device(address: Address) -> TrackedDevice:
+    """What an address of the kind "tvm" means; the environment has the host and port that it lacks."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    text = address_of(address.host, address.port) if address.port else host or None
+    return TrackedDevice(tracker=tracker_at(text), key=address.key)
+
+
 def tracker_at(text: str | None, environment: Mapping[str, str] = os.environ) -> Tracker:
     """The tracker that "HOST:PORT" means; a host of IPv6 is in brackets.
 
@@ -477,7 +515,7 @@ def tracker_at(text: str | None, environment: Mapping[str, str] = os.environ) ->
         port = environment.get(PORT_VARIABLE, "").strip() or str(PUBLISHED_PORT)
     if six is None and not host:
         raise UsageError(
-            "no tracker is named", hint=f"Give --tracker HOST:PORT, or set {HOST_VARIABLE} and {PORT_VARIABLE}."
+            "no tracker is named", hint=f"Give tvm://HOST:PORT/KEY, or set {HOST_VARIABLE} and {PORT_VARIABLE}."
         )
     return Tracker(host=_host(six, host), port=_port(port))
 

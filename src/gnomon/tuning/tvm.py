@@ -31,13 +31,14 @@ _START_S = 120.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorSettings:
     """How children are started: seconds for a job, threads of what runs in them, whether they load the instructions
-    for integer tensors (15 s each time).
+    for integer tensors (15 s each time), the cores that they may use (none: all).
     """
 
     job_timeout_s: float = 60.0
     threads: int = 0
     intrinsics: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    pin: tuple[int, ...] = ()
 
 
 class Workshop:
@@ -79,10 +80,12 @@ class Door:
         environment = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **settings.environment}
         if settings.threads:
             environment["TVM_NUM_THREADS"] = str(settings.threads)
+        if settings.pin:
+            environment["TVM_BIND_THREADS"] = "0"  # TVM's own binding knows nothing of the cores that are asked for
         self._shop, self._renew = shop, renew
         self._program = Program(
             name=CHILD,
-            settings={"intrinsics": settings.intrinsics},
+            settings={"intrinsics": settings.intrinsics, "pin": list(settings.pin)},
             environment=environment,
             job_timeout_s=settings.job_timeout_s,
             start_timeout_s=_START_S,

@@ -245,7 +245,7 @@ def test_logs_of_other_tuners_cannot_be_replayed(name: str, tmp_path: Path) -> N
     shutil.copyfile(GOLDEN / f"{name}-log.json", path)
     for call in (
         lambda: api.execute(path),
-        lambda: api.overlay_collect([path], key="local"),
+        lambda: api.overlay_collect([path]),
     ):
         with pytest.raises(ProblemError, match="no longer has") as raised:
             call()
@@ -263,11 +263,11 @@ def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"b\.json is of another model"):
         api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
     with pytest.raises(UsageError, match="several models"):
-        api.overlay_collect([tmp_path / "a.json", tmp_path / "b.json"], key="local")
+        api.overlay_collect([tmp_path / "a.json", tmp_path / "b.json"])
     with pytest.raises(UsageError, match="several logs are of a"):
-        api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"], key="local")
+        api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"])
     with pytest.raises(UsageError, match="no layer 'softmax'"):
-        api.overlay_collect([tmp_path / "a.json"], layers=["softmax"], key="local")
+        api.overlay_collect([tmp_path / "a.json"], layers=["softmax"])
     with pytest.raises(UsageError, match="no records"):
         api.overlay_analyze([])
 

@@ -1,4 +1,4 @@
-"""The whole way from two tuned devices to one library: through the command line, with real servers."""
+"""The whole way from two tuned devices to one library: through the command line, on two devices of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.bad_days.livekit import interrupt, nothing_left
 from tests.jobs.tune.tunekit import QUICK, children, one_core, pooled, pooling, tiny_net, trials_of  # noqa: F401
-from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+from tests.tuning.tvmkit import needs_tvm, wide_and_narrow
 
 from gnomon.api import tune as api
 from gnomon.cli.main import run
@@ -27,7 +27,6 @@ from gnomon.errors import UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
 from gnomon.formats.tuning.metaschedule import read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.tuning.servers import RpcServers
 
 pytestmark = needs_tvm
 
@@ -41,7 +40,6 @@ class Flow:
     """What each command said."""
 
     out: Path
-    tracker: str
     tuned: dict[str, dict[str, Any]]
     collected: dict[str, list[dict[str, Any]]]
     analyzed: dict[str, Any]
@@ -61,30 +59,48 @@ def said(*words: str | Path) -> Any:
 def flow(
     tmp_path_factory: pytest.TempPathFactory,
     children: None,  # noqa: F811
-    rpc_servers: RpcServers,  # noqa: F811
 ) -> Iterator[Flow]:
     out, pictures = tmp_path_factory.mktemp("flow"), tmp_path_factory.mktemp("pictures")
     model = out / "tiny.onnx"
     model.write_bytes(tiny_net())
-    tracker = rpc_servers.arrangement.tracker.address
-    at = ("--tracker", tracker, "--out", out)
-    targets = {d.setting.key: d.setting.target for d in rpc_servers.arrangement.devices}
-    with pooling():
+    on = ("--device", "wide", "--device", "narrow", "--out", out)
+    with pooling() as patch:
+        patch.setenv("GNOMON_HOME", str(name_devices(tmp_path_factory.mktemp("home"))))
         search = ("--trials", TRIALS, "--per-round", "2", "--search", "replay-trace")
-        tuned = {
-            key: said("tune", model, *map(str, search), "--key", key, "--target", targets[key], *at, *CARE)
-            for key in KEYS
-        }
+        both = said("tune", model, *map(str, search), *on, *CARE)["tuned"]
+        tuned = {document["device"]["key"]: document for document in both}
         own = [tuned[key]["records"] for key in KEYS]
-        # What is compiled for a device is known of the records that its own tuning wrote.
-        collected = {key: said("overlay", "collect", *own, key, *at, *CARE)["collected"] for key in KEYS}
+        four = said("overlay", "collect", *own, *on, *CARE)["collected"]
+        collected = {key: [one for one in four if one["device"]["key"] == key] for key in KEYS}
         logs = [*own, *(one["records"] for key in KEYS for one in collected[key])]
-        analyzed = said("overlay", "analyze", *logs, "--prove", "--portfolio", "2", "--plot", pictures, *at, *CARE)
-    yield Flow(out=out, tracker=tracker, tuned=tuned, collected=collected, analyzed=analyzed, logs=logs)
+        analyzed = said(
+            "overlay", "analyze", *logs, "--prove", "--portfolio", "2", "--plot", pictures, "--out", out, *CARE
+        )
+    yield Flow(out=out, tuned=tuned, collected=collected, analyzed=analyzed, logs=logs)
+
+
+def name_devices(home: Path) -> Path:
+    """Two devices of this machine in the file of devices."""
+    home.mkdir(exist_ok=True)
+    lines = [
+        f'[devices.{d.key}]\naddress = "local"\nthreads = {d.threads}\ntarget = "{d.target}"\n'
+        for d in wide_and_narrow()
+    ]
+    (home / "devices.toml").write_text("".join(lines))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def named_devices(own_home: Path) -> None:
+    """Each test has a home of its own, and in all of them the devices have their names."""
+    name_devices(own_home)
 
 
 @pytest.mark.slow
 def test_every_configuration_runs_on_the_other_device_and_computes_the_same(flow: Flow) -> None:
+    for device in wide_and_narrow():
+        assert flow.tuned[device.key]["device"]["threads"] == device.threads
+        assert (flow.tuned[device.key]["device"]["target"]["mcpu"] == device.target) is (device.key == "narrow")
     for key in KEYS:
         assert [one["host"] for one in flow.collected[key]] == list(KEYS)
         for one in flow.collected[key]:
@@ -163,7 +179,7 @@ def test_what_is_written_is_read_back(flow: Flow) -> None:
 def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
     at = ("--out", flow.out, *CARE)
     library = flow.analyzed["written"]["libraries"]["narrow"]
-    found = said("exec", library, "--tracker", flow.tracker, *at)  # the library says which device
+    found = said("exec", library, "--device", "narrow", *at)
     assert (found["device"]["key"], found["failure"]) == ("narrow", None)
     assert found["max_error"] <= 1e-3
     assert len(found["layers"]) == 2
@@ -173,7 +189,7 @@ def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
     )
     assert found["unaccounted_s"] == pytest.approx(found["network"]["median_s"] - found["layers_sum_s"])
     records = flow.analyzed["written"]["records"]["narrow"]
-    again = said("exec", records, "--key", "wide", "--target", "native", "--tracker", flow.tracker, "--no-layers", *at)
+    again = said("exec", records, "--device", "wide", "--no-layers", *at)
     assert (again["device"]["key"], again["failure"], again["layers"]) == ("wide", None, [])
     assert again["max_error"] <= 1e-3
     database = flow.analyzed["written"]["databases"]["narrow"]
@@ -187,7 +203,7 @@ def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
 def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flow) -> None:
     path = Path(flow.collected["narrow"][0]["records"])
     before = path.read_bytes()
-    asked = {"key": "narrow", "tracker": flow.tracker, "out": flow.out, **QUICK}
+    asked = {"device": "narrow", "out": flow.out, **QUICK}
     api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
     assert path.read_bytes() == before
     try:
@@ -204,7 +220,7 @@ def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flo
 @pytest.mark.usefixtures("pooled")
 def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Path) -> None:
     log = flow.tuned["wide"]["records"]
-    asked = {"key": "narrow", "tracker": flow.tracker, "target": "x86-64", "out": tmp_path, **QUICK}
+    asked = {"device": "narrow", "out": tmp_path, **QUICK}
     (found,) = api.overlay_collect([log], best=1, layers=["0"], **asked)
     (row,) = found["layers"]
     first = read_tuning_records(Path(log).read_bytes())
@@ -223,7 +239,7 @@ def test_without_outputs_to_compare_with_nothing_is_called_a_failure_of_its_own(
     linker = tmp_path / "linker"
     linker.write_text('#!/bin/sh\nfor word; do case "$word" in *-untuned.so*) exit 7;; esac; done\nexec g++ "$@"\n')
     linker.chmod(0o700)
-    asked = {"key": "local", "target": "x86-64", "out": tmp_path, **QUICK}
+    asked = {"device": "local", "target": "x86-64", "out": tmp_path, **QUICK}
     log = flow.tuned["wide"]["records"]
     (found,) = api.overlay_collect([log], linker=str(linker), **asked)
     assert all(row["measured"] == row["failed"] == 0 for row in found["layers"])
@@ -232,9 +248,10 @@ def test_without_outputs_to_compare_with_nothing_is_called_a_failure_of_its_own(
 
 
 @pytest.mark.slow
-def test_a_device_of_no_tracker_cannot_prove(flow: Flow, tmp_path: Path) -> None:
+def test_a_device_that_nobody_knows_cannot_prove(flow: Flow, tmp_path: Path, own_home: Path) -> None:
+    (own_home / "devices.toml").unlink()
     analysis = api.overlay_analyze(flow.logs, resamples=10)
-    with pytest.raises(UsageError, match="is behind a tracker"):
+    with pytest.raises(UsageError, match="where the device 'wide' of these records is"):
         api.overlay_deploy(analysis, prove=True, model=flow.out / "tiny.onnx", out=tmp_path)
     parts = api.overlay_deploy(analysis, out=tmp_path)
     assert parts["written"]["libraries"] == {}
@@ -250,7 +267,7 @@ def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  #
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "overlay", "collect"]
     here = ("--threads", "1", "--target", "x86-64")
-    command += [flow.tuned["wide"]["records"], "local", "--out", str(tmp_path / "out"), *here, *CARE]
+    command += [flow.tuned["wide"]["records"], "--out", str(tmp_path / "out"), *here, *CARE]
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "GNOMON_HOME": str(tmp_path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=environment, preexec_fn=one_core, **pipes) as gnomon:  # type: ignore[call-overload]
@@ -260,7 +277,7 @@ def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  #
         interrupt(gnomon, signal.SIGKILL)
     assert nothing_left(tmp_path)
     before = trials_of(path)
-    asked: dict[str, Any] = {"key": "local", "out": tmp_path / "out", "threads": 1, "target": "x86-64", **QUICK}
+    asked: dict[str, Any] = {"out": tmp_path / "out", "threads": 1, "target": "x86-64", **QUICK}
     asked["processes"] = 2
     (found,) = api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
     after = trials_of(path)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import QUICK, children, pooled, pooling, tiny_net  # noqa: F401
-from tests.tuning.tvmkit import needs_tvm, rpc_servers  # noqa: F401
+from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ProblemError, UsageError
@@ -21,7 +21,6 @@ from gnomon.jobs.tune import execute as job
 from gnomon.jobs.tune.folder import companions
 from gnomon.jobs.tune.report import exec_report
 from gnomon.report.page import Page
-from gnomon.tuning.servers import RpcServers
 
 pytestmark = needs_tvm
 
@@ -79,14 +78,13 @@ def test_a_relative_path_is_of_this_folder(tuned: dict[str, Any], monkeypatch: p
     assert found["failure"] is None and found["network"]["median_s"] > 0
 
 
-def test_a_library_runs_on_another_device(tuned: dict[str, Any], rpc_servers: RpcServers) -> None:  # noqa: F811
-    tracker = rpc_servers.arrangement.tracker.address
-    found = api.execute(tuned["library"], tracker=tracker, key="narrow", **QUICK)
+def test_a_library_runs_on_another_device(tuned: dict[str, Any], rpc_devices: Tracked) -> None:  # noqa: F811
+    found = api.execute(tuned["library"], device=rpc_devices.address("narrow"), **QUICK)
     assert (found["failure"], found["device"]["key"]) == (None, "narrow")
     assert found["max_error"] <= 1e-3
     assert all(row["time"] for row in found["layers"])
     with pytest.raises(DeviceError, match="narow"):
-        api.execute(tuned["library"], tracker=tracker, key="narow", wait_s=0.2)
+        api.execute(tuned["library"], device=rpc_devices.address("narow"), wait_s=0.2)
 
 
 @pytest.mark.usefixtures("pooled")

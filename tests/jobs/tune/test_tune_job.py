@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests.bad_days.livekit import interrupt, nothing_left
 from tests.jobs.tune.tunekit import QUICK, children, layerless_net, one_core, pooled, pooling, tiny_net, trials_of  # noqa: F401
-from tests.tuning.tvmkit import needs_tvm, revive, rpc_servers  # noqa: F401
+from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api
 from gnomon.core.overlay.records import UNTUNED
@@ -31,7 +31,6 @@ from gnomon.jobs.tune.report import tune_report, view_report
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
 from gnomon.system import locks
-from gnomon.tuning.servers import RpcServers
 
 pytestmark = needs_tvm
 
@@ -251,9 +250,9 @@ def test_a_network_without_layers(tmp_path: Path) -> None:
         ({"search": {"patience": 3}}, "patience"),
         ({"processes": 0}, "processes"),
         ({"repeat": 0}, "repeat"),
-        ({"key": "phone"}, "behind a tracker"),
+        ({"device": "phone"}, "there is no device named phone"),
         ({"target": "abacus"}, "abacus"),
-        ({"tracker": "nowhere:x"}, "port"),
+        ({"device": "tvm://nowhere:x/phone"}, "port"),
     ],
 )
 def test_what_cannot_be_meant_is_told_before_anything_is_made(
@@ -376,18 +375,17 @@ def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], 
         assert len(trials_of(path)) == max(4, before)
 
 
-# Over RPC
+# Behind a tracker
 
 
-def rpc(servers: RpcServers, key: str = "narrow") -> dict[str, Any]:
-    revive(servers)  # one that was killed in the middle of a message took its server along
-    target = next(d.setting.target for d in servers.arrangement.devices if d.setting.key == key)
-    return {"tracker": servers.arrangement.tracker.address, "key": key, "target": target}
+def rpc(servers: Tracked, key: str = "narrow") -> dict[str, Any]:
+    servers.revive()  # one that was killed in the middle of a message took its server along
+    return {"device": servers.address(key), "target": servers.of(key).target}
 
 
 @pytest.mark.usefixtures("pooled")
-def test_over_rpc(model: Path, tmp_path: Path, rpc_servers: RpcServers) -> None:  # noqa: F811
-    found = tune(model, tmp_path, 2, **rpc(rpc_servers))
+def test_over_rpc(model: Path, tmp_path: Path, rpc_devices: Tracked) -> None:  # noqa: F811
+    found = tune(model, tmp_path, 2, **rpc(rpc_devices))
     assert found["device"] | {"linker": ""} == {
         "key": "narrow",
         "target": {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1},
@@ -395,24 +393,22 @@ def test_over_rpc(model: Path, tmp_path: Path, rpc_servers: RpcServers) -> None:
         "linker": "",
     }
     assert found["network"]["failure"] is None
-    address = next(d.address for d in rpc_servers.arrangement.devices if d.setting.key == "narrow")
-    assert {line["server"] for line in trials_of(Path(found["records"]))} == {address}
+    assert {line["server"] for line in trials_of(Path(found["records"]))} == {rpc_devices.of("narrow").address}
     assert found["notes"] == []
 
 
-def killer(servers: RpcServers, key: str, *, back: bool) -> tuple[Callable[[Progress], None], list[Any]]:
+def killer(servers: Tracked, key: str, *, back: bool) -> tuple[Callable[[Progress], None], list[Any]]:
     """A watch that kills a server after the first trial; it comes back a little later, or not."""
     done: list[Any] = []
 
     def come_back() -> None:
-        while servers.arrangement.tracker.summary().of(key):  # a moment after its end it is listed still
+        while servers.tracker.summary().of(key):  # a moment after its end it is listed still
             time.sleep(0.05)
-        revive(servers)
+        servers.revive()
 
     def watch(progress: Progress) -> None:
         if progress.stage == "trials" and progress.done == 1 and not done:
-            place = [d.setting.key for d in servers.arrangement.devices].index(key)
-            os.killpg(servers.groups[1 + place], signal.SIGKILL)
+            os.killpg(servers.of(key).group, signal.SIGKILL)
             thread = threading.Thread(target=come_back)
             if back:
                 thread.start()
@@ -425,10 +421,10 @@ def killer(servers: RpcServers, key: str, *, back: bool) -> tuple[Callable[[Prog
 def test_a_server_that_dies_and_comes_back_costs_a_moment(
     model: Path,
     tmp_path: Path,
-    rpc_servers: RpcServers,  # noqa: F811
+    rpc_devices: Tracked,  # noqa: F811
 ) -> None:
-    watch, done = killer(rpc_servers, "narrow", back=True)
-    found = tune(model, tmp_path, 4, watch=watch, **rpc(rpc_servers))
+    watch, done = killer(rpc_devices, "narrow", back=True)
+    found = tune(model, tmp_path, 4, watch=watch, **rpc(rpc_devices))
     done[0].join()
     assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": 0}
     assert found["network"]["failure"] is None
@@ -438,31 +434,28 @@ def test_a_server_that_dies_and_comes_back_costs_a_moment(
 def test_a_server_that_dies_for_good_is_an_error_and_what_was_measured_is_kept(
     model: Path,
     tmp_path: Path,
-    rpc_servers: RpcServers,  # noqa: F811
+    rpc_devices: Tracked,  # noqa: F811
 ) -> None:
-    watch, _ = killer(rpc_servers, "narrow", back=False)
+    watch, _ = killer(rpc_devices, "narrow", back=False)
     try:
         with pytest.raises(DeviceError) as raised:
-            tune(model, tmp_path, 4, watch=watch, wait_s=1.0, **rpc(rpc_servers))
+            tune(model, tmp_path, 4, watch=watch, wait_s=1.0, **rpc(rpc_devices))
         assert raised.value.hint and "narrow" in raised.value.message
     finally:
-        revive(rpc_servers)
+        rpc_devices.revive()
     assert len(trials_of(tmp_path / "records" / "narrow.tiny.float32.json")) >= 1
 
 
 def test_a_key_that_nobody_has_and_a_target_that_nobody_told(
     model: Path,
     tmp_path: Path,
-    rpc_servers: RpcServers,  # noqa: F811
+    rpc_devices: Tracked,  # noqa: F811
 ) -> None:
-    asked = rpc(rpc_servers)
+    asked = rpc(rpc_devices)
     with pytest.raises(DeviceError, match="has the key 'narow'") as raised:
-        tune(model, tmp_path / "out", wait_s=0.3, **asked | {"key": "narow"})
+        tune(model, tmp_path / "out", wait_s=0.3, **asked | {"device": rpc_devices.address("narow")})
     assert "narrow" in raised.value.hint
     with pytest.raises(UsageError, match="what is to be compiled for 'narrow'") as missing:
         tune(model, tmp_path / "out", **asked | {"target": None})
     assert "--target" in missing.value.hint
-    with pytest.raises(UsageError, match="which device") as which:
-        tune(model, tmp_path / "out", **asked | {"key": None})
-    assert "narrow, wide" in which.value.hint
     assert not (tmp_path / "out").exists()

@@ -1,3 +1,5 @@
+"""What a tuning request may say, and the device that it means."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,30 +8,66 @@ from typing import Any
 
 import pytest
 
+from gnomon.devices.address import parse_address
+from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import lease_folder, lease_holder
-from gnomon.errors import UsageError
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, TuneRequest, held_device
-from gnomon.tuning.tracker import Tracker
+from gnomon.devices.opening import resolve
+from gnomon.errors import DeviceError, UsageError
+from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, TuneRequest, open_device
+from gnomon.tuning.tvm import Workshop
 
-TRACKER = Tracker(host="127.0.0.1", port=1)
 REQUEST = TuneRequest(model=Path("m.onnx"))
 
 
 @pytest.mark.parametrize(
-    ("wish", "here"),
+    ("address", "name", "key"),
     [
-        (DeviceWish(), True),
-        (DeviceWish(key="local"), True),
-        (DeviceWish(key="local", tracker=TRACKER), True),
-        (DeviceWish(tracker=TRACKER), False),
-        (DeviceWish(key="phone", tracker=TRACKER), False),
+        ("local", "", "local"),
+        ("local", "narrow", "narrow"),
+        ("ssh://me@board:22", "", "ssh://me@board:22"),
+        ("ssh://me@board:22", "board", "board"),
+        ("tvm://here:9190/phone", "", "phone"),
+        ("tvm:///phone", "", "phone"),
+        ("tvm://here:9190/phone", "my-phone", "my-phone"),
     ],
 )
-def test_which_machine_is_meant_and_only_this_one_is_held(wish: DeviceWish, here: bool) -> None:
-    assert wish.here is here
-    with held_device(wish):
-        assert (lease_holder(lease_folder(), "local") is not None) is here
-    assert lease_holder(lease_folder(), "local") is None
+def test_what_records_call_a_device(address: str, name: str, key: str) -> None:
+    config = DeviceConfig(name=name, address=parse_address(address)) if name else resolve(address)
+    assert DeviceWish(config=config).key == key
+
+
+@pytest.mark.parametrize(
+    ("environment", "address", "asked"),
+    [
+        ({}, "tvm://127.0.0.1:1/phone", "127.0.0.1:1"),
+        ({"TVM_TRACKER_PORT": "2"}, "tvm://127.0.0.1/phone", "127.0.0.1:2"),
+        ({"TVM_TRACKER_HOST": "127.0.0.1", "TVM_TRACKER_PORT": "2"}, "tvm:///phone", "127.0.0.1:2"),
+        ({"TVM_TRACKER_HOST": "127.0.0.1", "TVM_TRACKER_PORT": "2"}, "tvm://[::1]:3/phone", "[::1]:3"),
+    ],
+)
+def test_the_tracker_that_an_address_and_the_environment_name(
+    environment: dict[str, str], address: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TVM_TRACKER_HOST", "TVM_TRACKER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    wish = DeviceWish(config=resolve(address), target="generic", wait_s=0.1)
+    with (
+        Workshop() as shop,
+        pytest.raises(DeviceError, match=r"no tracker can be reached at") as raised,
+        open_device(shop, wish),
+    ):
+        pass
+    assert asked in raised.value.message
+    assert lease_holder(lease_folder(), "local") is None  # a tracker sees to that itself
+
+
+def test_without_a_tracker_in_address_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TVM_TRACKER_HOST", raising=False)
+    wish = DeviceWish(config=resolve("tvm:///phone"), target="generic")
+    with Workshop() as shop, pytest.raises(UsageError, match="no tracker is named"), open_device(shop, wish):
+        pass
 
 
 def test_what_can_be_meant() -> None:

@@ -25,6 +25,8 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
+    if settings.get("pin"):
+        os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which take it over
     told = {name: found for name in _PACKAGES if (found := _version(name))}
     with _without_torch():
         import tvm

@@ -79,6 +79,8 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
 @click.option("--pin", type=Cores(), metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
 @click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
 @click.option("--fetch", is_flag=True, help="Let pip fetch what the device lacks from the package index.")
+@click.option("--target", metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")
+@click.option("--linker", metavar="COMMAND", help="What links for that target.")
 @click.option("--no-check", is_flag=True, help="Add it without reaching it.")
 @_JSON
 @click.pass_obj

@@ -22,26 +22,29 @@ def overlay() -> None:
 
 
 @overlay.command(short_help="Measure the configurations of some devices on another.")
-@click.argument("logs", type=_PATH, nargs=-1, required=True, metavar="LOG... KEY")
+@click.argument("logs", type=_PATH, nargs=-1, required=True, metavar="LOG...")
 @click.option("--best", type=click.IntRange(1), metavar="N", help="Only the N best of each layer.  [default: all]")
 @_LAYERS
-@click.option("--fresh", is_flag=True, help="Measure anew; records that are there are put aside.")
+@click.option("--fresh", is_flag=True, help="Measure again; records that are there are put aside.")
 @device_options
 def collect(logs: tuple[Path, ...], **values: Any) -> None:
-    """Measure the configurations of LOGs on the device KEY of a tracker ("local": this machine).
+    """Measure the configurations of LOGs on each --device.
 
     All configurations of a layer are measured side by side, in fresh processes and random order.
     """
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
 
-    files, values["key"] = _files_and_key(logs, values["key"])
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     rest = {name: values.pop(name) for name in ("best", "layers", "fresh")}
+    devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)
         options |= {"watch": show.watch, "tell": show.tell}
-        documents = api.overlay_collect(files, **rest, **options)
+        documents = []
+        for device in devices:
+            options["device"] = device
+            documents += api.overlay_collect(logs, **rest, **options)
     if as_json:
         write_json({"collected": documents})
         return
@@ -65,19 +68,21 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 @click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
 @shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
-@click.option("--device", "known_device", metavar="KEY", help="Whose times a log holds that does not say it itself.")
+@click.option("--log-device", metavar="NAME", default="", help="Whose times a log holds that does not say it itself.")
 @proof_options
 def analyze(logs: tuple[Path, ...], **values: Any) -> None:
-    """Choose for each layer the configuration whose sum of regrets over the devices of LOGs (M) is least."""
+    """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
+
+    The devices of --prove are found by the names that the logs have for them; --device says where the others are.
+    """
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
-    from gnomon.formats.tuning.logs import Told
 
     as_json, quiet, plot = values.pop("as_json"), values.pop("quiet"), values.pop("plot")
     prove, write = values.pop("prove"), not values.pop("no_write")
     rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": dict(values.pop("shapes"))}
-    chosen = {name: values.pop(name) for name in ("layers", "resamples")}
-    told = Told(key=values.pop("known_device") or "")
+    chosen = {name: values.pop(name) for name in ("layers", "resamples", "log_device")}
+    devices = tuple(dict.fromkeys(values.pop("devices")))
     if prove and not write:
         raise click.UsageError("--prove compiles the network: leave out --no-write")
     with Show(quiet=quiet) as show:
@@ -85,7 +90,6 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             logs,
             portfolio=values.pop("portfolio") or 0,
             seed=values["seed"],
-            told=told,
             watch=show.watch,
             **chosen,
         )
@@ -95,7 +99,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
         if write:
             options = tune_options(values)
             options |= {"watch": show.watch, "tell": show.tell}
-            parts = api.overlay_deploy(analysis, prove=prove, **rest, **options)
+            parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
     document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
     if plot is not None:
         from gnomon.jobs.overlay.picture import layer_pictures, network_picture
@@ -112,12 +116,3 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
     from gnomon.report.page import Page
 
     analyze_report(document, Page())
-
-
-def _files_and_key(given: tuple[Path, ...], key: str | None) -> tuple[tuple[Path, ...], str]:
-    """The logs, and the device: the last argument, or --key."""
-    if key is not None:
-        return given, key
-    if len(given) < 2 or given[-1].exists():
-        raise click.UsageError("name the device to measure on: gnomon overlay collect LOG KEY")
-    return given[:-1], str(given[-1])

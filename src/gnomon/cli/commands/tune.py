@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.main import write_json
-from gnomon.cli.options import device_options, shape_option, tune_options
+from gnomon.cli.options import device_options, only_device, shape_option, tune_options
 from gnomon.cli.values import Seconds
 from gnomon.errors import MeasurementError
 
@@ -46,7 +46,8 @@ _PATH = click.Path(path_type=Path)
 def tune(model: Path, **values: Any) -> None:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
-    Every trial is written down at once: the same command goes on where it was interrupted.
+    Several devices are tuned for one after the other. Every trial is written down at once: the same command goes on
+    where it was interrupted.
     """
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
@@ -55,20 +56,24 @@ def tune(model: Path, **values: Any) -> None:
     search = {name: values.pop(name) for name in ("strategy", "per_round", "plateau", "budget_s", "layers")}
     shapes = dict(values.pop("shapes"))
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
+    devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)
         options |= {"watch": show.watch, "tell": show.tell}
-        document = api.tune(model, search=search, shapes=shapes, **rest, **options).document()
-    failure = (document["network"] or {}).get("failure")
+        documents = []
+        for device in devices:
+            options["device"] = device
+            documents.append(api.tune(model, search=search, shapes=shapes, **rest, **options).document())
     if as_json:
-        write_json(document)
-        _end(failure)
-        return
-    from gnomon.jobs.tune.report import tune_report
-    from gnomon.report.page import Page
+        write_json(documents[0] if len(documents) == 1 else {"tuned": documents})
+    else:
+        from gnomon.jobs.tune.report import tune_report
+        from gnomon.report.page import Page
 
-    tune_report(document, Page())
-    _end(failure)
+        for document in documents:
+            tune_report(document, Page())
+    for document in documents:
+        _end((document["network"] or {}).get("failure"))
 
 
 @click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
@@ -83,11 +88,11 @@ def exec_(source: Path, **values: Any) -> None:
     from gnomon.cli.progress import Show
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    model, layers = values.pop("model"), not values.pop("no_layers")
+    model, layers, device = values.pop("model"), not values.pop("no_layers"), only_device(values)
     shapes = dict(values.pop("shapes"))
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options |= {"watch": show.watch, "tell": show.tell}
+        options |= {"device": device, "watch": show.watch, "tell": show.tell}
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
     if as_json:
         write_json(document)

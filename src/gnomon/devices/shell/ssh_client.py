@@ -115,6 +115,15 @@ class SshSettings:
 
 def ssh_argv(settings: SshSettings) -> list[str]:
     """The command that connects and starts the shell's line there."""
+    return [*_client(settings), "--", settings.host, f"sh -c '{_SHELL_LINE}'"]
+
+
+def forward_argv(settings: SshSettings, port: int) -> list[str]:
+    """The command whose standard input and output are a connection to a port of loopback there."""
+    return [*_client(settings), "-W", f"127.0.0.1:{port}", "--", settings.host]
+
+
+def _client(settings: SshSettings) -> list[str]:
     options = [
         "BatchMode=yes",  # nobody is there to answer: unknown keys and passwords are errors
         *settings.ssh_options,
@@ -134,7 +143,7 @@ def ssh_argv(settings: SshSettings) -> list[str]:
         argv += ["-l", settings.user]
     if settings.port is not None:
         argv += ["-p", str(settings.port)]
-    return [*argv, "--", settings.host, f"sh -c '{_SHELL_LINE}'"]
+    return argv
 
 
 def opening(settings: SshSettings) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from gnomon.devices.address import LOCAL
+from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_folder
 from gnomon.devices.opening import load_factory, opened, resolve
@@ -21,6 +21,7 @@ from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.request import link_to, machine_of
 from gnomon.session.targets import NOT_INSTALLED, Missing, probe_runtimes
+from gnomon.tuning.tracker import tracked_device
 
 DEADLINE_S = 60.0
 
@@ -64,7 +65,8 @@ def add_and_check(
             f"there is a device {config.name!r} already",
             hint=f"Choose another name, or first: gnomon devices remove {config.name}",
         )
-    load_factory(config.address.kind)
+    if config.address.kind != TVM:
+        load_factory(config.address.kind)
     known = {runtime.name for runtime in all_runtimes()[0]}
     for name in config.runtimes:
         if name not in known:
@@ -152,8 +154,12 @@ def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
 
     begin = time.monotonic()
     try:
-        with opened(config, on_wait=in_use) as device:
-            row = _seen(config, device, deep=deep)
+        if config.address.kind == TVM:
+            tracked_device(config.address).require(0.0)
+            row = DeviceRow(config=config, state="ready")
+        else:
+            with opened(config, on_wait=in_use) as device:
+                row = _seen(config, device, deep=deep)
     except _InUse as error:
         row = DeviceRow(config=config, state="in use", reason=error.message, hint=error.hint)
     except GnomonError as error:

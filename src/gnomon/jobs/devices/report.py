@@ -38,7 +38,9 @@ def _device(row: dict[str, Any], page: Page) -> None:
     if row["state"] != "ready":
         page.item(row["reason"], row["hint"] or "")
         return
-    for line in _machine(row["fingerprint"]):
+    for line in (
+        _machine(row["fingerprint"]) if row["fingerprint"] else ["Its tracker has it, for tune, exec and overlay."]
+    ):
         page.line(line, indent=3)
     if settings := _settings(row["settings"]):
         page.line(f"Set here: {settings}", indent=3)
@@ -73,7 +75,7 @@ def _machine(found: dict[str, Any]) -> list[str]:
 
 def _settings(found: dict[str, Any]) -> str:
     told = []
-    for key in ("python", "folder", "threads", "governor"):
+    for key in ("python", "folder", "threads", "governor", "target", "linker"):
         if found[key] is not None:
             told.append(f"{key} {found[key]}")
     if found["pin"]:

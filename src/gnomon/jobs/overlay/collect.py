@@ -25,7 +25,7 @@ from gnomon.jobs.tune.folder import (
 )
 from gnomon.jobs.tune.job import device_document, failures_of
 from gnomon.jobs.tune.records import RecordFile, made_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, DeviceWish, held_device, open_device
+from gnomon.jobs.tune.request import Care, DeviceWish, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
 from gnomon.tuning.tvm import Workshop
@@ -79,8 +79,8 @@ def collect(
         raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
     logs = only_layers(logs, request.layers)
     with Workshop() as shop, ExitStack() as stack:
-        stack.enter_context(held_device(request.device, tell))
-        device, bench = open_device(shop, request.device, _known(request, logs, folder, model))
+        known = _known(request, logs, folder, model)
+        device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
         versions = tuner_versions()
         files = {}
         for log in logs:
@@ -108,7 +108,7 @@ def _known(
     """
     key = request.device.key
     found = next((log.device for log in logs if log.device.key == key), None)
-    if found is None and key is not None:
+    if found is None:
         path = folder.record(TunedDevice(key=key, target={}), model)
         if path.is_file():
             (own,) = read_logs([path])

@@ -9,6 +9,8 @@ from typing import Any
 
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
 from gnomon.core.sample import Failure
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import resolve
 from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
@@ -16,12 +18,11 @@ from gnomon.jobs.overlay.job import Analysis
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
 from gnomon.jobs.tune.networks import Choice, compile_network, failure_document, measure_calls
 from gnomon.jobs.tune.records import pooled_trials, write_records
-from gnomon.jobs.tune.request import LOCAL, Care, DeviceWish, held_device, open_device
+from gnomon.jobs.tune.request import Care, DeviceWish, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.system.files import save_text
-from gnomon.tuning.bench import NetworkCall, once
+from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.tracker import Tracker
 from gnomon.tuning.tvm import Workshop
 
 _OVERLAY = "overlay"
@@ -33,14 +34,14 @@ Tell = Callable[[str], None]
 class DeployRequest:
     """Where the choice goes, and where it is proved.
 
-    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice,
-    behind `tracker`, or here for the device "local". `model` is the network's own file, where no copy was kept;
-    `shapes` are of inputs that it leaves open.
+    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice:
+    on that of `devices` which records call so, else on the one of that name. `model` is the network's own file, where
+    no copy was kept; `shapes` are of inputs that it leaves open.
     """
 
     compile: bool = True
     prove: bool = False
-    tracker: Tracker | None = None
+    devices: tuple[DeviceConfig, ...] = ()
     model: Path | None = None
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     care: Care = field(default_factory=Care)
@@ -63,8 +64,7 @@ def deploy(
             raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
         written: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
         return {"written": written, "network": [], "notes": [f"Nothing was written or compiled: {problems[0]}."]}
-    if request.prove:
-        _check_reachable(analysis, request)
+    wishes = _wishes(analysis, request) if request.prove else {}
     document: dict[str, Any] = {"written": {}, "network": [], "notes": []}
     path = None
     if request.compile or request.prove:
@@ -81,8 +81,8 @@ def deploy(
         network = Network(shop, Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes))
         for device in _devices(analysis).values():
             if request.prove:
-                with held_device(_wish(device, request), tell):
-                    document["network"] += _proved(shop, network, analysis, device, request, watch)
+                with open_device(shop, wishes[device.key], device, tell) as (_, bench):
+                    document["network"] += _proved(shop, bench, network, analysis, device, request, watch)
             library = _compiled(network, analysis, device, folder, request)
             if isinstance(library, Failure):
                 document["notes"].append(f"The network could not be compiled for {device.key}: {library.message}")
@@ -135,23 +135,26 @@ def _compiled(
     return made if isinstance(made, Failure) else made.library
 
 
-def _wish(device: TunedDevice, request: DeployRequest) -> DeviceWish:
-    if device.key == LOCAL:
-        return DeviceWish(key=LOCAL, threads=device.threads)
-    return DeviceWish(key=device.key, tracker=request.tracker, threads=device.threads)
-
-
-def _check_reachable(analysis: Analysis, request: DeployRequest) -> None:
-    """UsageError for a device behind a tracker that nobody named, before anything is measured."""
-    for key in _devices(analysis):
-        if key != LOCAL and request.tracker is None:
-            raise UsageError(
-                f"the device {key!r} is behind a tracker, and none is named", hint="Give --tracker HOST:PORT."
-            )
+def _wishes(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceWish]:
+    """The devices of the records, by what they call them; UsageError for one that nobody knows, before any is used."""
+    given = {wish.key: wish for wish in (DeviceWish(config=config) for config in request.devices)}
+    made = {}
+    for key, device in _devices(analysis).items():
+        if key not in given:
+            try:
+                given[key] = DeviceWish(config=resolve(key))
+            except UsageError as error:
+                raise UsageError(
+                    f"where the device {key!r} of these records is, is not known here",
+                    hint="Give --device tvm://HOST:PORT/KEY or a name of the file of devices (gnomon devices add).",
+                ) from error
+        made[key] = replace(given[key], threads=device.threads)
+    return made
 
 
 def _proved(
     shop: Workshop,
+    bench: Bench,
     network: Network,
     analysis: Analysis,
     known: TunedDevice,
@@ -159,7 +162,6 @@ def _proved(
     watch: Watch | None,
 ) -> list[dict[str, Any]]:
     """The whole network on a device under each choice, interleaved: a row each."""
-    _, bench = open_device(shop, _wish(known, request), known)
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document["hosts"] if (own := analysis.own(host))}
     network.layers(known.target)
@@ -188,7 +190,6 @@ def _proved(
         seed=care.seed,
         meter=meter,
     )
-    bench.fresh()
     for name, times in found.items():
         rows[name] = _network_row(known.key, name, times.summary(), times.error, times.failure)
     return [rows[name] for name in choices]

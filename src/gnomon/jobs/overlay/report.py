@@ -24,6 +24,7 @@ from gnomon.jobs.tune.report import (
     metric,
     named,
     notes,
+    on_device,
     outputs,
     rest,
     share_of,
@@ -74,7 +75,7 @@ def network_section(document: Mapping[str, Any], page: Page) -> None:
         Column(title="", number=False, least=14),
         Column(title="longer by"),
         Column(title="untuned"),
-        Column(title="outputs off by"),
+        Column(title="max error"),
     ]
     ordered = sorted(found, key=lambda device: -(_longer(device, found[device]) or -2.0))
     page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=6)
@@ -208,7 +209,7 @@ def others_section(document: Mapping[str, Any], page: Page) -> None:
     page.heading("Beside one device's own best used on all of them (the network's mean, the worst layer)")
     known = sorted((host for host in own if own[host]["M"] is not None), key=lambda host: own[host]["M"])
     columns = [Column(title="used everywhere", number=False, least=16, most=40)]
-    columns += [Column(title="M"), Column(title="mean loss"), Column(title="worst")]
+    columns += [Column(title="M"), Column(title="mean regret"), Column(title="worst")]
     rows = [["the choice", metric(total["M"]), loss(total["mean_regret"]), loss(total["worst_regret"])]]
     for host in known[:_MOST_DEVICES]:
         one = own[host]
@@ -322,7 +323,7 @@ def _collected(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
 
 
 def analyze_report(document: Mapping[str, Any], page: Page) -> None:
-    """One configuration a layer for all devices: what it loses, the proof, the layers, and what was left out."""
+    """One configuration a layer for all devices: what it loses, the proof, the layers, and what was skipped."""
     say(page, _answer(document), answer=True)
     proof_sentence(document, page)
     _about(document, page)
@@ -331,7 +332,7 @@ def analyze_report(document: Mapping[str, Any], page: Page) -> None:
     devices_section(document, page)
     others_section(document, page)
     portfolio_section(document, page)
-    _left_out(document, page)
+    _skipped(document, page)
     notes(document["notes"], page)
     _written(document, page)
 
@@ -377,7 +378,7 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
         Column(title="share"),
         Column(title="M"),
         *([Column(title="95 % interval", number=False, least=14)] if bounds else []),
-        Column(title="mean loss"),
+        Column(title="mean"),
         Column(title="worst"),
         Column(title="on", number=False, least=8, most=24),
         Column(title="ranked"),
@@ -391,7 +392,8 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     page.table(columns, rows, split=7 if bounds else 6)
     rest(ordered[_MOST_LAYERS:], page)
     count = len(document["devices"])
-    told = f"M: the losses on {many(count, 'device')} added up, each against that device's own best; 0 is best on all."
+    told = f"M: the sum of relative regrets on {many(count, 'device')}, each against the best time there (theta); "
+    told += "0 is best on all."
     page.line(told if not sure else f"{told} Sure: how often resampled times choose the same.", indent=1, style="dim")
     doubtful = [
         named(one["name"], 32) for one in ordered if one["confidence"] is not None and one["confidence"] < _SURE
@@ -423,7 +425,7 @@ def _layer_row(layer: Mapping[str, Any], *, bounds: bool, sure: bool) -> list[st
     ]
 
 
-def _left_out(document: Mapping[str, Any], page: Page) -> None:
+def _skipped(document: Mapping[str, Any], page: Page) -> None:
     """Layers without a choice, and configurations that were not ranked or failed."""
     undecided, layers = document["undecided"], document["layers"]
     lost: Counter[str] = Counter()
@@ -439,7 +441,7 @@ def _left_out(document: Mapping[str, Any], page: Page) -> None:
         said.setdefault(kind, one)
     if not (undecided or unranked or failures):
         return
-    page.heading("Left out")
+    page.heading("Skipped")
     for row in undecided[:_MOST_ITEMS]:
         page.item(f"Layer {named(row['name'])} has no choice: {sentence(named(row['reason'], 200))}")
     if len(undecided) > _MOST_ITEMS:
@@ -472,4 +474,4 @@ def _written(document: Mapping[str, Any], page: Page) -> None:
     if len(libraries) > _MOST_ITEMS:
         page.line(f"and {len(libraries) - _MOST_ITEMS} more libraries: --json has all", indent=2, style="dim")
     if libraries:
-        page.path("run it", f"gnomon exec {shlex.quote(libraries[0][1])}")
+        page.path("run it", f"gnomon exec {shlex.quote(libraries[0][1])}{on_device(libraries[0][0])}")

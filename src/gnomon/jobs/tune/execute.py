@@ -23,7 +23,7 @@ from gnomon.jobs.tune.folder import (
 )
 from gnomon.jobs.tune.job import device_document
 from gnomon.jobs.tune.networks import CallTimes, compile_network, failure_document, measure_calls
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, held_device, open_device
+from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
@@ -63,8 +63,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if not request.source.is_file():
         raise UsageError(f"there is no {request.source}", hint="gnomon view lists what is compiled here.")
     described = _described(request.source)
-    with Workshop() as shop, held_device(request.device, tell):
-        on = open_device(shop, request.device, described.device)
+    with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         return _measured(request, described, request.source, on, watch)
 
 
@@ -74,9 +73,8 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
     replayable([request.source], [records])
     folder = tune_folder(request.out)
     path = model_file(folder, records.model, request.model)
-    with Workshop() as shop, held_device(request.device, tell):
-        known = None if request.device.key not in (None, records.device.key) else records.device
-        device, bench = open_device(shop, request.device, known)
+    known = records.device if request.device.key == records.device.key else None
+    with Workshop() as shop, open_device(shop, request.device, known, tell) as (device, bench):
         network = Network(shop, Source(path=path, dtype=records.model.dtype, shapes=request.shapes))
         network.layers(device.target)
         library = folder.library(device, records.model, choice="" if records.host == device.key else records.host)

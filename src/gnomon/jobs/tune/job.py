@@ -25,7 +25,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, prove_network, summary_of
 from gnomon.jobs.tune.records import RecordFile, best_trial, pooled_trials
-from gnomon.jobs.tune.request import TuneRequest, held_device, open_device
+from gnomon.jobs.tune.request import TuneRequest, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders
@@ -60,8 +60,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     began_s = time.monotonic()
     model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)
-    with Workshop() as shop, held_device(request.device, tell):
-        device, bench = open_device(shop, request.device)
+    with Workshop() as shop, open_device(shop, request.device, tell=tell) as (device, bench):
         network = Network(shop, Source(path=request.model, dtype=request.dtype, shapes=request.shapes))
         whole = network.layers(device.target)
         layers = _chosen(whole, request.layers)
@@ -82,7 +81,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
             document = {
                 "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
-                "device": device_document(device),
+                "device": {**device_document(device), "name": request.device.config.name},
                 "records": str(file.path),
                 "library": str(compiled.library) if isinstance(compiled, Compiled) else None,
                 "seconds": time.monotonic() - began_s,

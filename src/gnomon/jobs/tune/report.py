@@ -37,6 +37,11 @@ def device_key(device: Any) -> str:
     return named(device["key"] if isinstance(device, Mapping) else device, 40)
 
 
+def on_device(name: str) -> str:
+    """The option that names a device, where one must be named: " --device phone"."""
+    return "" if name == "local" else f" --device {shlex.quote(name)}"
+
+
 def target_words(target: Mapping[str, Any] | None) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
     if not target:
@@ -300,8 +305,9 @@ def _tuned_files(document: Mapping[str, Any], page: Page) -> None:
         page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
     if library is not None:
         page.path("library", library)
-        page.path("run it", f"gnomon exec {shlex.quote(library)}")
-    page.path("overlay", f"gnomon overlay collect {shlex.quote(records)} KEY-OF-ANOTHER-DEVICE")
+        name = document["device"].get("name", document["device"]["key"])
+        page.path("run it", f"gnomon exec {shlex.quote(library)}{on_device(name)}")
+    page.path("overlay", f"gnomon overlay collect {shlex.quote(records)} --device ANOTHER-DEVICE")
 
 
 def exec_report(document: Mapping[str, Any], page: Page) -> None:

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import TunedDevice
+from gnomon.devices.address import LOCAL, TVM
+from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import lease, lease_folder
+from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
-from gnomon.tuning.bench import Bench, Loop
+from gnomon.tuning.bench import Bench, Loop, Servers
 from gnomon.tuning.networks import STRATEGIES
+from gnomon.tuning.servers import OwnServer
 from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
-from gnomon.tuning.tracker import Tracker
+from gnomon.tuning.tracker import tracked_device
 from gnomon.tuning.tvm import Workshop
 
-LOCAL = "local"
-"""The key of this machine, where no tracker is."""
-
 TOLERANCES = {"float32": 1e-3, "float16": 2e-2}
-_APPEAR_S = 10.0
-"""A server that crashed is started anew within so long."""
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWish:
-    """The device that is meant: its key at a tracker (None: this machine), its target and linker as the user writes
-    them (None: found out), and how many threads a function may use there (0: as its server was started).
+    """The device that is meant, its target and linker as the user writes them (None: as its configuration or a record
+    says, else found out), and how many threads a function may use there (0: likewise).
 
     `wait_s` is how long to wait for it.
     """
 
-    key: str | None = None
-    tracker: Tracker | None = None
+    config: DeviceConfig = field(default_factory=lambda: resolve(LOCAL))
     target: str | None = None
     linker: str | None = None
     threads: int = 0
     wait_s: float = 60.0
 
     @property
-    def here(self) -> bool:
-        """Whether this machine is meant: no tracker is named, or its key is asked for."""
-        return self.tracker is None or self.key == LOCAL
+    def key(self) -> str:
+        """What records call it: its name; of one that has only a tracker's address, the tracker's name for it."""
+        address = self.config.address
+        return address.key if address.key and self.config.name == str(address) else self.config.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,71 +119,69 @@ class TuneRequest:
 
 
 @contextlib.contextmanager
-def held_device(wish: DeviceWish, tell: Callable[[str], None] = lambda sentence: None) -> Iterator[None]:
-    """Nobody else measures on this machine meanwhile, where it is the device that is meant.
+def open_device(
+    shop: Workshop, wish: DeviceWish, known: TunedDevice | None = None, tell: Tell = lambda sentence: None
+) -> Iterator[tuple[TunedDevice, Bench]]:
+    """The device that is meant, held for the block, and a bench that has a session with it.
 
-    A tracker sees to that itself for its servers. `tell` is told who has the machine, if it must be waited for.
+    `known` is the device as a record or a library describes it: its target and linker are taken where neither the wish
+    nor the device's configuration has any. `tell` gets a sentence where something is waited for. UsageError for a
+    device of a tracker whose target nobody told.
     """
-    if not wish.here:
-        yield
-        return
-    with lease(lease_folder(), LOCAL, on_wait=tell):
-        yield
-
-
-def open_device(shop: Workshop, wish: DeviceWish, known: TunedDevice | None = None) -> tuple[TunedDevice, Bench]:
-    """The device that is meant, and a bench that has a session with it.
-
-    `known` is the device as a record or a library describes it: its target and linker are taken where the wish has
-    none. UsageError for a device behind a tracker whose target nobody told: a guess would be compiled for another.
-    """
-    tracker = None if wish.here else wish.tracker
-    if tracker is None and wish.key not in (None, LOCAL):
-        raise UsageError(
-            f"the device {wish.key!r} is behind a tracker, and none is named",
-            hint="Give --tracker HOST:PORT, or set TVM_TRACKER_HOST; gnomon rpc up starts one here.",
-        )
-    own = known.key if known is not None and known.key != LOCAL else None
-    key = LOCAL if tracker is None else wish.key or own
-    if key is None:
-        keys = ", ".join(tracker.summary().keys) if tracker else ""
-        raise UsageError(
-            "which device of the tracker is meant?",
-            hint=f"Give --key, one of: {keys}; or local, which is this machine.",
-        )
-    threads = (
-        wish.threads
-        or (known.threads if known is not None else 0)
-        or (len(os.sched_getaffinity(0)) if tracker is None else 0)
+    config = wish.config
+    wish = replace(
+        wish,
+        target=wish.target or config.target,
+        linker=config.linker if wish.linker is None else wish.linker,
+        threads=wish.threads or config.threads or 0,
     )
-    bench = Bench(shop, TunedDevice(key=key, target={}, threads=threads), tracker, wait_s=wish.wait_s)
-    target, linker = _compilation(bench, wish, known)
-    if tracker is not None:
-        _listed(tracker, key, wish.wait_s)
-    bench.connect()
-    bench.device = replace(bench.device, target=with_cores(target, bench.threads), linker=linker)
-    return bench.device, bench
-
-
-def _compilation(bench: Bench, wish: DeviceWish, known: TunedDevice | None) -> tuple[Mapping[str, Any], str]:
-    """The target and the linker for a device."""
-    asked = known is None or not known.target
-    text = wish.target or (NATIVE if wish.here and asked else None)
-    if text is not None:
-        target = read_target(text, here=bench.here() if text == NATIVE else {})
-        return target, read_linker(target, wish.linker)
-    if known is None or not known.target:
-        raise UsageError(
-            f"what is to be compiled for {bench.device.key!r}?",
-            hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
+    if config.governor is not None:
+        tell(f"tuning does not set the governor {config.governor!r} of {config.name}: set it before")
+    if wish.target not in (None, NATIVE):
+        read_target(wish.target or "", here={})  # before the device is waited for
+    with contextlib.ExitStack() as stack:
+        native: Callable[[], Mapping[str, Any]] | None = None
+        servers: Servers | None = None
+        if config.address.kind == LOCAL:
+            stack.enter_context(lease(lease_folder(), LOCAL, on_wait=tell))
+        elif config.address.kind == TVM:
+            tracked = tracked_device(config.address)
+            if wish.target is None and (known is None or not known.target):
+                raise UsageError(
+                    f"what is to be compiled for {wish.key!r}?",
+                    hint="Give --target: native for a server on this machine, or such as x86-64-v3 or "
+                    "aarch64-cortex-a72.",
+                )
+            tracked.require(wish.wait_s)
+            servers = tracked
+        else:
+            served = stack.enter_context(OwnServer(config, shop.guard, tell))
+            servers, native = served, lambda: asdict(served.hello)
+        cores = len(config.pin) or (len(os.sched_getaffinity(0)) if servers is None else 0)
+        threads = wish.threads or (known.threads if known is not None else 0) or cores
+        bench = Bench(
+            shop,
+            TunedDevice(key=wish.key, target={}, threads=threads),
+            servers,
+            wait_s=wish.wait_s,
+            environment=config.environment,
+            pin=config.pin,
         )
-    return known.target, known.linker if wish.linker is None else read_linker(known.target, wish.linker)
+        target, linker = _compilation(native or bench.here, wish, known)
+        bench.connect()
+        bench.device = replace(bench.device, target=with_cores(target, bench.threads), linker=linker)
+        try:
+            yield bench.device, bench
+        finally:
+            bench.fresh()
 
 
-def _listed(tracker: Tracker, key: str, wait_s: float) -> None:
-    """DeviceError, with the keys that there are, for one that no server has: soon, since it may be a typing error."""
-    until_s = time.monotonic() + min(wait_s, _APPEAR_S)
-    while not (found := tracker.summary()).of(key):
-        if time.monotonic() > until_s:
-            found.require(key, tracker.address)
-        time.sleep(0.2)
+def _compilation(
+    native: Callable[[], Mapping[str, Any]], wish: DeviceWish, known: TunedDevice | None
+) -> tuple[Mapping[str, Any], str]:
+    """The target and the linker for a device."""
+    if wish.target is None and known is not None and known.target:
+        return known.target, known.linker if wish.linker is None else read_linker(known.target, wish.linker)
+    text = wish.target or NATIVE
+    target = read_target(text, here=native() if text == NATIVE else {})
+    return target, read_linker(target, wish.linker)

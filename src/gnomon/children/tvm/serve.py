@@ -1,0 +1,101 @@
+"""Serves sessions of TVM's RPC protocol on a device, on loopback, to the one client that knows the key.
+
+Sent to the device's Python as a text, with a call of `main` after it; it needs TVM there and nothing of gnomon. The
+first line that it prints is a JSON object: ``{"port", "mcpu", "mtriple"}``, or ``{"missing"}`` where TVM cannot be
+imported. One session at a time has a process of its own: the next ends it, also one whose function does not return.
+TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does not live on after a session that crashed.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+_HOST = "127.0.0.1"
+_GREETING_S = 10.0
+_MOST_KEY_BYTES = 4096
+
+
+def main(key: str, pin: list[int]) -> None:
+    """Serve until the process is ended."""
+    if pin:
+        os.sched_setaffinity(0, pin)
+    try:
+        from tvm import target
+        from tvm.rpc import base, server
+
+        told = {
+            "mcpu": str(target.codegen.llvm_get_system_cpu()),
+            "mtriple": str(target.codegen.llvm_get_system_triple()),
+        }
+    except Exception as error:  # a broken package may raise anything at import
+        _say({"missing": f"{type(error).__name__}: {error}"})
+        return
+    with socket.create_server((_HOST, 0)) as listener:
+        _say({"port": listener.getsockname()[1], **told})
+        sessions = _Sessions(server)
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                if _greets(connection, key, base):
+                    sessions.begin(connection, listener)
+
+
+class _Sessions:
+    """The session that there is, and its folder."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._process: Any = None
+        self._folder, self._count = "", 0
+
+    def begin(self, connection: socket.socket, listener: socket.socket) -> None:
+        """End the last session, and serve this connection in a process of its own."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._count += 1
+        # Under the current folder, which goes away with all that is in it when the device is left.
+        self._folder = str(Path.cwd() / f"session-{self._count}")
+        # What a fork costs is little beside importing TVM once more.
+        made = multiprocessing.get_context("fork").Process(target=self._serve, args=(connection, listener))
+        made.start()
+        self._process = made
+
+    def _serve(self, connection: socket.socket, listener: socket.socket) -> None:
+        listener.close()
+        folder = self._server.utils.tempdir(custom_path=self._folder)
+        os.chdir(self._folder)
+        self._server._serve_loop(connection, None, folder)
+
+
+def _greets(connection: socket.socket, key: str, base: Any) -> bool:
+    """Whether the client is the one, by the protocol's greeting; it has the answer then."""
+    connection.settimeout(_GREETING_S)
+    try:
+        if struct.unpack("<i", base.recvall(connection, 4))[0] != base.RPC_MAGIC:
+            return False
+        length = struct.unpack("<i", base.recvall(connection, 4))[0]
+        words = base.recvall(connection, length).decode() if 0 < length <= _MOST_KEY_BYTES else ""
+        if words.split()[:1] != [f"client:{key}"]:
+            connection.sendall(struct.pack("<i", base.RPC_CODE_MISMATCH))
+            return False
+        name = f"server:{key}".encode()
+        connection.sendall(struct.pack("<ii", base.RPC_CODE_SUCCESS, len(name)) + name)
+    except (OSError, UnicodeDecodeError):
+        return False
+    connection.settimeout(None)
+    return True
+
+
+def _say(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()

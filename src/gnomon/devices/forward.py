@@ -1,0 +1,73 @@
+"""A port of loopback on a device, reached at a port of loopback here; by OpenSSH alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import ssh_settings
+from gnomon.devices.shell.ssh_client import forward_argv
+from gnomon.errors import UsageError
+from gnomon.system.process import Guard
+
+_HOST = "127.0.0.1"
+_END_S = 10.0
+
+
+@contextlib.contextmanager
+def forwarded(config: DeviceConfig, port: int, guard: Guard) -> Iterator[tuple[str, int]]:
+    """Host and port here that lead to a port of loopback on the device, for as long as the block lasts.
+
+    Each connection has an SSH client of its own, which ends with it, and also if gnomon dies.
+    UsageError for a device that is not reached by ssh.
+    """
+    if config.address.kind != "ssh":
+        raise UsageError(f"no port of {config.name} can be reached from here", hint="Give a device that ssh reaches.")
+    command = forward_argv(ssh_settings(config), port)
+    clients: list[subprocess.Popen[bytes]] = []
+    with socket.create_server((_HOST, 0)) as listener:
+        accepting = threading.Thread(target=_accept, args=(listener, command, clients, guard), daemon=True)
+        accepting.start()
+        try:
+            yield _HOST, listener.getsockname()[1]
+        finally:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            accepting.join(_END_S)
+            for client in clients:
+                _end(client, guard)
+
+
+def _accept(listener: socket.socket, command: list[str], clients: list[subprocess.Popen[bytes]], guard: Guard) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # the listener was closed
+            return
+        for client in [one for one in clients if one.poll() is not None]:
+            guard.drop(client.pid)
+            clients.remove(client)
+        with connection, contextlib.suppress(OSError):
+            client = subprocess.Popen(
+                command,
+                stdin=connection.fileno(),
+                stdout=connection.fileno(),
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            guard.add(client.pid)
+            clients.append(client)
+
+
+def _end(client: subprocess.Popen[bytes], guard: Guard) -> None:
+    if client.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(client.pid, signal.SIGKILL)
+        client.wait()
+    guard.drop(client.pid)

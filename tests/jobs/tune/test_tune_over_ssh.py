@@ -1,0 +1,78 @@
+"""`gnomon tune` and `exec` on a device behind SSH: killed in the middle, and the same command again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bad_days.boardkit import Board, running_board
+from tests.bad_days.livekit import interrupt, nothing_left
+from tests.jobs.tune.tunekit import one_core, tiny_net, trials_of
+from tests.tuning.tvmkit import needs_tvm
+
+from gnomon.devices.config import add_device
+
+pytestmark = [pytest.mark.devices, needs_tvm]
+
+CARE = ("--processes", "1", "--repeat", "2", "--min-repeat-ms", "1", "--json", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """A board whose Python has TVM."""
+    with running_board(tmp_path_factory.mktemp("board")) as running:
+        yield replace(running, python=Path(sys.executable))
+
+
+def started(words: tuple[str, ...], folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", *words, *CARE]
+    environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    return subprocess.Popen(
+        command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=one_core
+    )
+
+
+def said(words: tuple[str, ...], folder: Path) -> dict[str, Any]:
+    with started(words, folder) as gnomon:
+        out, errors = gnomon.communicate(timeout=600)
+    assert gnomon.returncode == 0, errors
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def test_killed_and_begun_again(board: Board, tmp_path: Path) -> None:
+    add_device(board.config(threads=1))
+    (tmp_path / "tmp").mkdir()
+    model, out = tmp_path / "tiny.onnx", tmp_path / "out"
+    model.write_bytes(tiny_net())
+    records = out / "records" / "board.tiny.float32.json"
+    on = ("--device", "board", "--out", str(out))
+    tune = ("tune", str(model), "--search", "replay-trace", "--per-round", "2", *on)
+    with started((*tune, "--trials", "4"), tmp_path) as gnomon:
+        while not trials_of(records):
+            assert gnomon.poll() is None, gnomon.communicate()
+            time.sleep(0.005)
+        assert board.processes()
+        interrupt(gnomon, signal.SIGKILL)
+    assert nothing_left(tmp_path) and board.clean()
+    before = trials_of(records)
+    found = said((*tune, "--trials", "4"), tmp_path)
+    assert trials_of(records)[: len(before)] == before
+    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": len(before)}
+    assert {line["server"] for line in trials_of(records)} == {str(board.config().address)}
+    assert found["network"]["failure"] is None and found["network"]["max_error"] <= 1e-3
+    # Compiled for the processor that is there, with the threads of its table.
+    assert found["device"]["target"]["mcpu"] and found["device"]["target"]["num-cores"] == 1
+    assert (found["device"]["name"], found["device"]["threads"]) == ("board", 1)
+    ran = said(("exec", found["library"], *on), tmp_path)
+    assert ran["failure"] is None and all(layer["time"] for layer in ran["layers"])
+    assert board.clean()

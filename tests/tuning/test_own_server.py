@@ -1,0 +1,95 @@
+"""TVM's server that gnomon starts on a device behind SSH: reached, lost and started again, ended with all it has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.bad_days.boardkit import Board, python_with, running_board
+from tests.tuning.conftest import TARGET, Kit
+from tests.tuning.test_tuning_bench import LOOP, failed, library, outputs, timed, vectors
+from tests.tuning.tvmkit import needs_tvm
+
+from gnomon.core.overlay.records import TunedDevice
+from gnomon.devices.address import parse_address
+from gnomon.devices.config import DeviceConfig
+from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.tuning import servers
+from gnomon.tuning.bench import Bench, once
+from gnomon.tuning.servers import OwnServer
+
+pytestmark = [pytest.mark.devices, needs_tvm]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """A board whose Python has TVM."""
+    with running_board(tmp_path_factory.mktemp("board")) as running:
+        yield replace(running, python=Path(sys.executable))
+
+
+def pid_there(bench: Bench, kit: Kit) -> int:
+    """The process that a call runs in."""
+    keep = kit.path(".npz")
+    timed(bench.call(vectors(library(kit, "out[0] = getpid();"), keep=keep), once(LOOP)))
+    return int(outputs(keep)[0][0])
+
+
+def servers_on(board: Board) -> list[int]:
+    """The processes that read their program from their standard input."""
+    return [pid for pid in board.processes() if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"-"]]
+
+
+def test_sessions_on_a_device_behind_ssh(board: Board, kit: Kit) -> None:
+    config, core = board.config(), min(os.sched_getaffinity(0))
+    with OwnServer(replace(config, pin=(core,)), kit.shop.guard, lambda sentence: None) as server:
+        assert server.hello.mtriple.startswith(os.uname().machine)
+        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+        first = pid_there(bench, kit)
+        assert first in board.processes() and pid_there(bench, kit) == first
+        assert os.sched_getaffinity(first) == {core}
+        assert (bench.threads, bench.server) == (1, str(config.address))
+        failed(bench.call(vectors(library(kit, "*(volatile int*)8 = 1;")), LOOP), "crash")
+        second = pid_there(bench, kit)
+        failed(bench.call(vectors(library(kit, "for (;;);")), replace(LOOP, timeout_s=2.0)), "hang")
+        third = pid_there(bench, kit)
+        bench.fresh()
+        assert len({first, second, third, pid_there(bench, kit)}) == 4
+        assert not {first, second, third} & set(board.processes())
+        # Whatever ends the server or the connection: both are there again for the next call.
+        for pid in servers_on(board):
+            os.kill(pid, signal.SIGKILL)
+        assert pid_there(bench, kit) in board.processes()
+        board.server.kill_sessions()
+        assert pid_there(bench, kit) in board.processes()
+        bench.fresh()
+    assert board.clean()
+
+
+def test_tvm_is_brought_to_a_python_without_it(
+    board: Board, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = board.config(python=str(python_with(tmp_path / "bare")))
+    told: list[str] = []
+    with OwnServer(bare, kit.shop.guard, told.append) as server:
+        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+        assert pid_there(bench, kit) in board.processes()
+        bench.fresh()
+    assert "apache-tvm" in " ".join(told)
+    monkeypatch.setattr(servers, "_NEEDED", ("no-such-package==1",))
+    with pytest.raises(RuntimeMissingError, match=r"No module named 'tvm'.*none can be brought"):
+        OwnServer(bare, kit.shop.guard, told.append).__enter__()
+    assert board.clean()
+
+
+@pytest.mark.parametrize("address", ["adb://x", "sdb:", "local"])
+def test_other_devices_have_servers_of_their_owners(address: str, kit: Kit) -> None:
+    config = DeviceConfig(name="phone", address=parse_address(address))
+    with pytest.raises(UsageError, match="cannot start TVM's server on phone") as refused:
+        OwnServer(config, kit.shop.guard, lambda sentence: None)
+    assert "tvm://HOST:PORT/KEY" in refused.value.hint
