@@ -27,6 +27,7 @@ def main(key: str, pin: list[int]) -> None:
     """Serve until the process is ended."""
     if pin:
         os.sched_setaffinity(0, pin)
+    sys.modules["torch"] = None  # type: ignore[assignment]  # TVM would import it, for two thirds of its own start
     try:
         from tvm import target
         from tvm.rpc import base, server
