@@ -388,6 +388,7 @@ def test_over_rpc(model: Path, tmp_path: Path, rpc_devices: Tracked) -> None:  #
     found = tune(model, tmp_path, 2, **rpc(rpc_devices))
     assert found["device"] | {"linker": ""} == {
         "key": "narrow",
+        "name": rpc_devices.address("narrow"),
         "target": {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1},
         "threads": 0,
         "linker": "",
