@@ -91,7 +91,7 @@ def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: 
     with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         request = replace(request_of(os.devnull, {"runtimes": (name,), "seed": SEED}), record=record)
         asked = FilesRequest(
-            request=request, subject="cells", question={"precision": precision}, finishes=False, closely=closely
+            request=request, subject="cells", question={"precision": precision}, goes_on=True, closely=closely
         )
         work, before = Path(folder), cpu_s()
         first, parts = measured(asked, spaces, table, precision, work)

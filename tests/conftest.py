@@ -51,8 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is started once for several tests waits for no other gnomon of this machine."""
+    """What is started once for several tests waits for no other gnomon of this machine, and has its own record."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNOMON_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
         yield
 

@@ -12,7 +12,18 @@ _PLACES = {
     **dict.fromkeys(
         (
             *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),
-            *("export_run", "front", "objectives", "oplist", "runs", "show_run", "solve", "stab"),
+            *(
+                "command_of_run",
+                "export_run",
+                "export_run_files",
+                "front",
+                "objectives",
+                "oplist",
+                "runs",
+                "show_run",
+                "solve",
+                "stab",
+            ),
             *("pareto", "pareto_unattended", "place", "place_on", "profile"),
         ),
         "gnomon.api.place",

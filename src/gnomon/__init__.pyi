@@ -1,6 +1,8 @@
 from gnomon.api.place import add_device as add_device
 from gnomon.api.place import clean_device as clean_device
+from gnomon.api.place import command_of_run as command_of_run
 from gnomon.api.place import export_run as export_run
+from gnomon.api.place import export_run_files as export_run_files
 from gnomon.api.place import front as front
 from gnomon.api.place import list_devices as list_devices
 from gnomon.api.place import list_runtimes as list_runtimes

@@ -470,6 +470,28 @@ def export_run(
         yield from (export_csv if form == "csv" else export_json_lines)(store, [find_campaign(store, campaign)])
 
 
+def export_run_files(campaign: str = "last", *, out: PathLike, record: PathLike | None = None) -> tuple[Path, ...]:
+    """Write the files of a campaign's job into the folder `out`, as they were when it ended; returns their paths.
+
+    RecordError where the job wrote none, or one is gone or was changed since.
+    """
+    from gnomon.jobs.runs.job import export_files, find_campaign, open_record
+
+    with open_record(_path(record)) as store:
+        return tuple(export_files(store, find_campaign(store, campaign), Path(out)))
+
+
+def command_of_run(campaign: str = "last", *, record: PathLike | None = None) -> tuple[tuple[str, ...], Path]:
+    """The words of the command that goes on with an interrupted campaign, and the folder to give it in.
+
+    RecordError for one that is finished or running, or that was asked from Python.
+    """
+    from gnomon.jobs.runs.job import command_of, find_campaign, open_record
+
+    with open_record(_path(record)) as store:
+        return command_of(store, find_campaign(store, campaign))
+
+
 def _path(path: PathLike | None) -> Path | None:
     return None if path is None else Path(path)
 

@@ -129,7 +129,7 @@ def run(args: Sequence[str]) -> int:
     as_json = "--json" in args
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        code = cli.main(args=list(args), prog_name="gnomon", standalone_mode=False)
+        code = cli.main(args=list(args), prog_name="gnomon", standalone_mode=False, obj=tuple(args))
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except GnomonError as error:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import click
+
 from gnomon.devices.lease import Waiting
 from gnomon.report.plain import clean, shorten
 from gnomon.report.units import duration
@@ -159,6 +161,12 @@ class Show:
         self._file = ProgressFile.named()
 
     def __enter__(self) -> Self:
+        from gnomon.store.base import ARGUMENTS
+
+        # What measures notes in the record how it was asked for, so that `gnomon runs resume` can ask again.
+        context = click.get_current_context(silent=True)
+        words = context.find_root().obj if context is not None else None
+        self._asked = ARGUMENTS.set(words if isinstance(words, tuple) else ())
         if not self._quiet and sys.stderr.isatty():
             self._bar = _bar(30)
             self._bar.start()
@@ -168,6 +176,9 @@ class Show:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from gnomon.store.base import ARGUMENTS
+
+        ARGUMENTS.reset(self._asked)
         if self._bar is not None:
             self._bar.stop()
 

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gnomon.core.brief import brief
@@ -24,13 +25,22 @@ from gnomon.core.sample import (
     Samples,
     question_key,
 )
-from gnomon.core.sample import Event as CampaignEvent
 from gnomon.core.stats import Block, blocks_of, compare, median, summarise
 from gnomon.measure.effort import Clock, Effort, JobTime, cpu_tells, levels
 from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference, failure_of
 from gnomon.measure.progress import Meter, Watch
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, latest_of, latest_unfinished
+from gnomon.store.base import (
+    CampaignQuery,
+    EventQuery,
+    RunQuery,
+    Store,
+    latest_of,
+    latest_unfinished,
+    note,
+    note_command,
+    note_files,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +146,22 @@ class Known:
         return Measured(key=key, runs=runs, failure=failure)
 
 
+def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> tuple[Campaign, bool]:
+    """The campaign of a question, open and held, with how it is asked for; and whether it was there."""
+    context = question.context
+    key = question_key(question.kind, context, question.details)
+    look = latest_of if question.goes_on else latest_unfinished
+    found = None if fresh else look(store, key)
+    campaign = found or Campaign(
+        id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
+    )
+    store.open_campaign(campaign)
+    if found is not None and any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))):
+        note(store, campaign.id, REOPENED, {})
+    note_command(store, campaign.id)
+    return campaign, found is not None
+
+
 class CampaignRunner(Known):
     """One campaign on one device: whatever a job measures goes through `measure`.
 
@@ -157,26 +183,16 @@ class CampaignRunner(Known):
         time_of_job: JobTime | None = None,
     ) -> None:
         """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
-        context = question.context
-        key = question_key(question.kind, context, question.details)
-        look = latest_of if question.goes_on else latest_unfinished
-        found = None if fresh else look(store, key)
-        self.resumed = found is not None
-        campaign = found or Campaign(
-            id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
-        )
-        store.open_campaign(campaign)
+        campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)
         self.link, self._store, self._watch = link, store, watch
-        if found is not None and any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))):
-            self.note(REOPENED, {})
         if self.unwatched:
             self.note("environment", UNWATCHED)  # else what comes next would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
         self._time = time_of_job
         self.stopped = ""
-        self.seeds = [context.seed, context.seed + 1]
+        self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
         """Whether the job's time is over, or less of it is left than the stage needs, which then must not begin."""
@@ -195,7 +211,11 @@ class CampaignRunner(Known):
 
     def note(self, name: str, data: Mapping[str, Any]) -> None:
         """Add a finding to the record that is not a run."""
-        self._store.append(self.campaign.id, CampaignEvent(name=name, at_s=time.time(), data=data))
+        note(self._store, self.campaign.id, name, data)
+
+    def note_files(self, *paths: Path, whole: bool = False) -> None:
+        """Note the files that the job writes; see `gnomon.store.base.note_files`."""
+        note_files(self._store, self.campaign.id, paths, whole=whole)
 
     def finish(self, decision: Mapping[str, Any]) -> None:
         """The job is done: the next one that asks the same starts anew, or reopens this one if it goes on.

@@ -125,13 +125,15 @@ def open_bench(
     kind: str,
     subject: str,
     question: Mapping[str, Any],
+    goes_on: bool = False,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Iterator[Bench]:
     """Open device, runtime and record for many models, and close them again.
 
     `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
-    same, so that one that was interrupted goes on. The runtime is the one that is named, or the only one there is.
+    same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
+    one that is named, or the only one there is.
     Raises GnomonError.
     """
     with ExitStack() as stack:
@@ -157,6 +159,7 @@ def open_bench(
                     "options": dict(configuration.options),
                     "settings": recall.settings_of(request.device),
                 },
+                goes_on=goes_on,
             ),
             watch=watch,
             fresh=request.fresh,

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, overload
+from pathlib import Path
+from typing import Any, Protocol, overload
 
 from gnomon.core.sample import Campaign, Event, Run
+from gnomon.errors import RecordError
+
+COMMAND, FILES = "command", "files"
+"""The names of the events in which a job notes how it was asked for, and where what it writes is."""
+
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
+"""The words of the command line that asks now; none where Python asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +129,42 @@ def latest_unfinished(store: Store, key: str) -> Campaign | None:
     One that another open store holds was not interrupted: it is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=False, held=False)), None)
+
+
+def note(store: Store, campaign: str, name: str, data: Mapping[str, Any]) -> None:
+    """Add an event of this moment to a campaign."""
+    store.append(campaign, Event(name=name, at_s=time.time(), data=data))
+
+
+def note_command(store: Store, campaign: str) -> None:
+    """Note by which words, and in which folder, a campaign is asked for, unless that is what was noted last."""
+    asked = {"arguments": list(ARGUMENTS.get()), "folder": str(Path.cwd())}
+    if ARGUMENTS.get() and last_note(store, campaign, COMMAND) != asked:
+        note(store, campaign, COMMAND, asked)
+
+
+def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
+    """Note the files that a job writes; once they are `whole` with their sizes and digests.
+
+    They are only ever appended to: so many bytes from the beginning stay as they are. RecordError for one that cannot
+    be read.
+    """
+    files: list[dict[str, Any]] = [{"path": str(path.absolute())} for path in paths]
+    for path, noted in zip(paths, files, strict=True):
+        if whole:
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise RecordError(
+                    f"{path} cannot be read: {error.strerror}", hint="Give --out another path."
+                ) from error
+            noted |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    note(store, campaign, FILES, {"files": files})
+
+
+def last_note(store: Store, campaign: str, name: str) -> Any:
+    """The data of the last event of that name; None if there is none."""
+    found = None
+    for event in store.query(EventQuery(campaign=campaign, name=name)):
+        found = event.data
+    return found

@@ -106,14 +106,14 @@ def test_files_of_equal_content_are_measured_once(tmp_path: Path) -> None:
 def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     few = {key: files[key] for key in NAMES[:2]}
-    first = measure_files(asked(tmp_path, finishes=False), few)
+    first = measure_files(asked(tmp_path, goes_on=True), few)
     before = visits(tmp_path)
     told: list[str] = []
-    second = measure_files(asked(tmp_path), files, on_timed=lambda key, _: told.append(key))
+    second = measure_files(asked(tmp_path, goes_on=True), files, on_timed=lambda key, _: told.append(key))
     assert second.campaign == first.campaign and second.overhead_s == first.overhead_s
     assert set(told) == set(files)
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
-    # It is finished now, so that the next one measures anew.
+    # Each was finished: one that does not go on measures anew.
     assert measure_files(asked(tmp_path), few).campaign != first.campaign
 
 

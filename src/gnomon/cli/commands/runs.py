@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gnomon.cli.main import write_json, write_lines
+from gnomon.report.plain import clean
 
 _RECORD = click.option(
     "--record",
@@ -19,7 +20,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document 
 _ID = click.argument("campaign", metavar="ID")
 
 
-@click.group(invoke_without_command=True, short_help="List, show and export what was measured.")
+@click.group(invoke_without_command=True, short_help="List, show, export and resume what was measured.")
 @_RECORD
 @_JSON
 @click.option(
@@ -27,7 +28,7 @@ _ID = click.argument("campaign", metavar="ID")
 )
 @click.pass_context
 def runs(ctx: click.Context, record: Path | None, as_json: bool, limit: int) -> None:
-    """List, show and export what was measured. Without a subcommand: list.
+    """List, show, export and resume what was measured. Without a subcommand: list.
 
     Nothing in the record is ever changed or removed; docs/record.md describes the file.
     """
@@ -76,17 +77,60 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv"]),
+    type=click.Choice(["jsonl", "csv", "files"]),
     default="jsonl",
     show_default=True,
-    help="jsonl: a JSON object a line, everything; csv: a row a sample.",
+    help="jsonl: a JSON object a line, everything; csv: a row a sample; files: what the job itself wrote.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the files go (--format files).",
 )
 @click.pass_obj
-def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any) -> None:
-    """Write the campaign whose id begins with ID ("last": the newest) to the standard output."""
-    from gnomon.api.place import export_run
+def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any, out: Path | None) -> None:
+    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or its files to DIR.
 
-    write_lines(export_run(campaign, record=record or above["record"], form=form))
+    The files of a table, of a profile of a space or of tuning are written as the job left them.
+    """
+    from gnomon.api.place import export_run, export_run_files
+
+    if (form == "files") != (out is not None):
+        raise click.UsageError("--format files and --out DIR stand together")
+    record = record or above["record"]
+    if out is not None:
+        write_lines(str(path) for path in export_run_files(campaign, out=out, record=record))
+    else:
+        write_lines(export_run(campaign, record=record, form=form))
+
+
+@runs.command(short_help="Go on with one that was interrupted.")
+@_ID
+@_RECORD
+@click.pass_obj
+def resume(above: dict[str, Any], campaign: str, record: Path | None) -> int:
+    """Give the command again that asked for the campaign whose id begins with ID ("last": the newest).
+
+    It runs in the folder in which it was given, with the same options but --fresh: what was measured is not measured
+    again.
+    """
+    import os
+    import shlex
+
+    from gnomon.api.place import command_of_run
+    from gnomon.cli.main import run
+    from gnomon.errors import RecordError
+
+    words, folder = command_of_run(campaign, record=record or above["record"])
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise RecordError(
+            f"{folder}, where the command was given, cannot be entered: {error.strerror}", hint="Make it again."
+        ) from error
+    click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)
+    return run(words)
 
 
 def _list(record: Path | None, as_json: bool, limit: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -18,8 +19,9 @@ from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.report.plain import clean
-from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store, TallyQuery
-from gnomon.store.sqlite import SqliteStore
+from gnomon.store.base import COMMAND, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
+from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.system.files import write_whole
 
 DECISION = "decision"
 """The name of the event in which a job records what it decided."""
@@ -95,7 +97,7 @@ class CampaignDetail:
 
 
 @contextmanager
-def open_record(path: Path | None) -> Iterator[Store]:
+def open_record(path: Path | None) -> Iterator[SqliteStore]:
     """The record at a path, which must be there: looking shall not make files of mistyped names; None: the user's own.
 
     RecordError where it is not there or cannot be read.
@@ -179,6 +181,68 @@ def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
                 for i, wall_s in enumerate(run.samples.wall_s):
                     cpu_s = run.samples.cpu_s[i] if i < len(run.samples.cpu_s) else ""
                     yield _csv((*start, i, wall_s, cpu_s, "", "", ""))
+
+
+def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
+    """Write the files of the campaign's job into a folder: as they were when it ended, as they are now if it did not.
+
+    RecordError where the job wrote none, where one is gone or was changed since, and where one cannot be written.
+    """
+    noted = (last_note(store, campaign.id, FILES) or {}).get("files", [])
+    if not noted:
+        raise RecordError(
+            f"the campaign {campaign.id} names no files", hint="--format jsonl writes all that the record has of it."
+        )
+    contents = [(Path(file["path"]).name, _content(file)) for file in noted]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in contents:
+            if (out / name).exists():
+                raise RecordError(f"{out / name} is there already", hint="Give --out another folder.")
+            write_whole(content, out / name)
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
+    return [out / name for name, _ in contents]
+
+
+def _content(file: Mapping[str, Any]) -> bytes:
+    try:
+        content = Path(file["path"]).read_bytes()[: file.get("bytes")]
+    except OSError as error:
+        raise RecordError(
+            f"{file['path']} cannot be read: {error.strerror}", hint="Put it back where it was; the record names it."
+        ) from error
+    if "sha256" in file and hashlib.sha256(content).hexdigest() != file["sha256"]:
+        raise RecordError(
+            f"{file['path']} was changed since", hint="--format jsonl writes what the record itself holds."
+        )
+    return content
+
+
+def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
+    """The words that go on with a campaign that was interrupted, and the folder in which they were given.
+
+    RecordError for one that is finished or running, that no command line asked for, or of another record than the
+    command would use.
+    """
+    row = _row(store, campaign)
+    if row.finished or row.running:
+        state = "finished" if row.finished else "running"
+        raise RecordError(f"the campaign {campaign.id} is {state}", hint="Only an interrupted one can go on.")
+    asked = last_note(store, campaign.id, COMMAND)
+    if asked is None:
+        raise RecordError(
+            f"the record does not say which command asked for the campaign {campaign.id}",
+            hint="Ask for the same again, with the same options: it goes on from there.",
+        )
+    words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin anew
+    own = any(word.partition("=")[0] == "--record" for word in words)
+    if not own and store.path.resolve() != default_path().resolve():
+        raise RecordError(
+            f"{store.path} is not the record that the command would go on with",
+            hint=f"Set GNOMON_HOME to {store.path.resolve().parent}, as it was when the command was given.",
+        )
+    return words, Path(asked["folder"])
 
 
 def _document(record: CampaignRow | CampaignDetail) -> dict[str, Any]:

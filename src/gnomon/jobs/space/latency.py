@@ -56,8 +56,9 @@ class FilesRequest:
     """Where and with what networks are measured (`request`), and what they belong to (`subject`).
 
     `question` are JSON values that, with the subject and the device, name the campaign: the same question goes on where
-    it was interrupted, so that a job which measures anew puts into it what it is. With `finishes` False it is left
-    open: a later call with the same question measures more networks beside the same anchor, at the same speed.
+    it was interrupted, so that a job which measures anew puts into it what it is. One that `goes_on` is opened again: a
+    later call with the same question measures more networks beside the same anchor, at the same speed. `files` are
+    those into which the job writes what it makes of the times; the record names them.
     `closely` are the keys of networks on which many predictions rest, such as the default one: each is loaded several
     times in each process, as where its memory happens to lie moves a small network by some per cent.
     """
@@ -66,7 +67,8 @@ class FilesRequest:
     subject: str
     question: Mapping[str, Any]
     effort: Effort = NETWORK_EFFORT
-    finishes: bool = True
+    goes_on: bool = False
+    files: tuple[Path, ...] = ()
     closely: frozenset[str] = frozenset()
 
 
@@ -140,8 +142,16 @@ def _measure(
     request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
     question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
     with open_bench(
-        request, kind="networks", subject=asked.subject, question=question, watch=steps, tell=told[1]
+        request,
+        kind="networks",
+        subject=asked.subject,
+        question=question,
+        goes_on=asked.goes_on,
+        watch=steps,
+        tell=told[1],
     ) as bench:
+        if asked.files:
+            bench.runner.note_files(*asked.files)
         clockwork.part("open")
         placed, timed = _placed(bench, files)
         for key, failed in timed.items():
@@ -162,8 +172,7 @@ def _measure(
                     on_timed(key, took)
             steps.step(len(part))
         clockwork.part("measure")
-        if asked.finishes:
-            bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
+        bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
         return FilesMeasured(
             timed={key: timed[key] for key in files},
             configuration=bench.configuration.name,

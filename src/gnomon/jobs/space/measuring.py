@@ -22,7 +22,16 @@ from gnomon.core.strict_json import Strict
 from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.jobs.space.folder import LatencyRow, ProfileFolder, check_context, file_stem, measuring_context, writing
+from gnomon.jobs.space.folder import (
+    LATENCY,
+    MANIFEST,
+    LatencyRow,
+    ProfileFolder,
+    check_context,
+    file_stem,
+    measuring_context,
+    writing,
+)
 from gnomon.jobs.space.images import write_calibration, write_validation
 from gnomon.jobs.space.latency import FilesRequest, measure_files
 from gnomon.jobs.space.study import Network, Study
@@ -271,7 +280,7 @@ class Measurer:
             )
             return
         request = replace(self.request, runtimes=(toolchain.runtime,))
-        # The record holds what is measured, so that who goes on finds it there; it is left open for more networks.
+        # The record holds what is measured, so that who goes on finds it there, and more networks are added to it.
         question = {"profile": self.folder.id, "toolchain": toolchain.name}
         # Every prediction rests on the default networks, more than on any other.
         defaults = {family.network(family.defaults).id for family in self.study.families.values()}
@@ -279,7 +288,8 @@ class Measurer:
             request=request,
             subject=self.folder.path.name,
             question=question,
-            finishes=False,
+            goes_on=True,
+            files=(self.folder.path / MANIFEST, self.folder.path / LATENCY),
             closely=frozenset(defaults & paths.keys()),
         )
         found = measure_files(asked, paths, watch=self.watch, tell=self.tell)

@@ -12,7 +12,7 @@ from typing import Any
 import gnomon
 from gnomon.core.brief import brief
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
-from gnomon.jobs.table.folder import TableFolder, context_document, is_table, read_table
+from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.jobs.table.look import table_document
 from gnomon.measure.effort import Effort
@@ -106,7 +106,7 @@ def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None]
             set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
         )
         todo = [unit for unit in units if unit not in have]
-        measured = 0
+        measured, files = 0, (asked.out / MANIFEST, asked.out / ROWS)
         if todo or known is None:
             gauge = gauge_of(bench, units, known)
             manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
@@ -114,6 +114,7 @@ def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None]
                 check_same(known.manifest, manifest, asked.out)
                 manifest = known.manifest
             folder = TableFolder(asked.out, manifest)
+            bench.runner.note_files(*files)
             try:
                 steps.expect(len(todo))
                 for row in _rows(bench, gauge, todo, steps):
@@ -121,6 +122,7 @@ def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None]
             finally:
                 folder.close()
             measured = len(todo)
+        bench.runner.note_files(*files, whole=True)
         bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
         table = read_table(asked.out)
         return Built(

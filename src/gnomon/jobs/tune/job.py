@@ -24,6 +24,7 @@ from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, prove_network, summary_of
+from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, pooled_trials
 from gnomon.jobs.tune.request import TuneRequest, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
@@ -66,7 +67,10 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
         layers = _chosen(whole, request.layers)
         folder.keep_model(request.model, model.sha256)
         empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
-        with RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file:
+        with (
+            RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file,
+            Recorded(file, seed=request.care.seed, fresh=request.fresh) as recorded,
+        ):
             before = spent(file, layers)
             if before:
                 tell(f"{before} trials of these layers are in {file.path} already")
@@ -94,6 +98,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 "network": proof,
                 "notes": _notes(file, layers),
             }
+            recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
     return Tuned(records=folder.record(device, model), library=made, told=document)
 

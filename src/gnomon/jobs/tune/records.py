@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class RecordFile:
         ProblemError where it is damaged, RecordError where it cannot be written, or another process writes to it.
         """
         self.path = path
+        self.on_add: Callable[[Sequence[TuningTrial]], None] | None = None
         self._lock = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +70,8 @@ class RecordFile:
         self._append([trial_line(trial) for trial in trials])
         for trial in trials:
             self._trials.setdefault(trial.layer, []).append(trial)
+        if self.on_add is not None:
+            self.on_add(trials)
 
     def trials(self, layer: str) -> Sequence[TuningTrial]:
         """All trials of a layer, in the order in which they were made."""

@@ -1,0 +1,277 @@
+"""Tables, latencies of spaces and tuning in the record: listed, shown, exported, and gone on with after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.space.spacekit import write_config, write_images
+from tests.jobs.table.table_kit import space_file
+from tests.jobs.tune.test_record_file import EMPTY, RECORDS
+from tests.jobs.tune.tunekit import tiny_net
+from tests.tuning.tvmkit import needs_tvm
+
+from gnomon.cli.main import run
+from gnomon.errors import RecordError
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.runs.job import command_of, export_files
+from gnomon.jobs.space.folder import read_latency
+from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
+from gnomon.jobs.tune.recorded import Recorded
+from gnomon.jobs.tune.records import RecordFile
+from gnomon.store.base import ARGUMENTS, CampaignQuery, RunQuery, note_command, note_files
+from gnomon.store.sqlite import SqliteStore
+from gnomon.testing.store import sample_campaign
+
+_QUICK_TABLE = """
+import sys
+from dataclasses import replace
+from gnomon.cli.main import main
+from gnomon.jobs.table.job import TableRequest
+from tests.jobs.table.table_kit import QUICK
+defaults = TableRequest.__init__.__kwdefaults__
+TableRequest.__init__.__kwdefaults__ = {**defaults, "effort": replace(QUICK, together=3)}
+main(sys.argv[1:])
+"""
+
+
+_COMMAND = "from gnomon.cli.main import main; main()"
+
+
+def gnomon(program: str, words: Sequence[object], folder: Path) -> subprocess.Popen[str]:
+    """The command line in a process of its own, in a folder."""
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[3] / 'src'}:{Path(__file__).parents[3]}"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill_when(process: subprocess.Popen[str], journal: Path, lines: int) -> None:
+    """Kill -9 once the journal has so many lines."""
+    deadline = time.monotonic() + 300
+    while not (journal.exists() and journal.read_bytes().count(b"\n") >= lines):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def asked(capsys: pytest.CaptureFixture[str], record: Path, *words: str) -> dict[str, Any]:
+    assert run(["runs", "--record", str(record), *words, "--json"]) == 0
+    made: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return made
+
+
+def runs_of(record: Path) -> list[tuple[Any, ...]]:
+    """All visits of the newest campaign that gave samples, with the times themselves."""
+    with SqliteStore.open(record) as store:
+        newest = next(store.query(CampaignQuery()), None)
+        runs = [] if newest is None else list(store.query(RunQuery(campaign=newest.id)))
+    return [(run.candidate, run.process, run.block, run.samples.wall_ns) for run in runs if run.samples]
+
+
+def test_a_killed_table_is_listed_as_interrupted_and_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space_file(tmp_path)
+    words = ["table", "build", "space.py:space", "--out", "t", "--fuse", "none", "--runtime", "onnxruntime", "--fresh"]
+    kill_when(gnomon(_QUICK_TABLE, words, tmp_path), tmp_path / "t" / ROWS, 2)
+    record = tmp_path / "home" / "record.sqlite"
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("table", False, False)
+    assert listed["runs"] > 0
+    assert (
+        run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", str(tmp_path / "p")]) == 0
+    )
+    capsys.readouterr()
+    begun = read_table(tmp_path / "p").rows
+    assert begun and begun == read_table(tmp_path / "t").rows
+    before = runs_of(record)
+
+    (tmp_path / "elsewhere").mkdir()
+    resumed = gnomon(_QUICK_TABLE, ["runs", "resume", "last"], tmp_path / "elsewhere")
+    _, told = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, told
+    assert f"in {tmp_path}: gnomon table build space.py:space" in told and "--fresh" not in told
+    after = runs_of(record)
+    assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert listed["finished"] and listed["decision"]["chosen"] == "t"
+    shown = asked(capsys, record, "show", "last")
+    units = [one for one in shown["candidates"] if one["candidate"].startswith("unit-")]
+    assert units and all(one["summary"]["n"] and one["summary"]["high_s"] for one in units)
+    capsys.readouterr()
+    out = tmp_path / "copy"
+    assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / MANIFEST), str(out / ROWS)]
+    assert read_table(out) == read_table(tmp_path / "t")
+    assert run(["runs", "--record", str(record), "resume", "last"]) == RecordError.exit_code
+    assert "is finished" in capsys.readouterr().err
+
+
+def test_files_are_exported_as_the_job_left_them(tmp_path: Path) -> None:
+    journal = tmp_path / "rows.jsonl"
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        campaign = sample_campaign("a1")
+        store.open_campaign(campaign)
+        with pytest.raises(RecordError, match="names no files"):
+            export_files(store, campaign, tmp_path / "none")
+        with pytest.raises(RecordError, match="cannot be read"):
+            note_files(store, "a1", [journal], whole=True)
+        journal.write_text("one\n")
+        note_files(store, "a1", [journal], whole=True)
+        journal.write_text("one\ntwo\n")
+        assert [path.read_text() for path in export_files(store, campaign, tmp_path / "out")] == ["one\n"]
+        with pytest.raises(RecordError, match="is there already"):
+            export_files(store, campaign, tmp_path / "out")
+        journal.write_text("two\n")
+        with pytest.raises(RecordError, match="changed since"):
+            export_files(store, campaign, tmp_path / "other")
+        journal.unlink()
+        with pytest.raises(RecordError, match="cannot be read"):
+            export_files(store, campaign, tmp_path / "other")
+
+
+def test_who_asked_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
+    campaign = sample_campaign("a1")
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        store.open_campaign(campaign)
+        note_command(store, "a1")  # by Python
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        with pytest.raises(RecordError, match="does not say"):
+            command_of(store, campaign)
+        words = ARGUMENTS.set(("tune", "m.onnx", "--fresh"))
+        note_command(store, "a1")
+        note_command(store, "a1")
+        ARGUMENTS.reset(words)
+        assert command_of(store, campaign) == (("tune", "m.onnx"), tmp_path)
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        store.open_campaign(campaign)
+        with SqliteStore.open(tmp_path / "record.sqlite") as other, pytest.raises(RecordError, match="is running"):
+            command_of(other, campaign)
+
+
+def test_another_record_is_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore.open(tmp_path / "copy.sqlite") as store:
+        store.open_campaign(sample_campaign("a1"))
+        words = ARGUMENTS.set(("runtimes",))
+        note_command(store, "a1")
+        ARGUMENTS.reset(words)
+    assert run(["runs", "--record", "copy.sqlite", "resume", "a1"]) == RecordError.exit_code
+    assert "is not the record" in capsys.readouterr().err
+
+
+def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
+    path, record = tmp_path / "phone.json", own_home / "record.sqlite"
+    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0):
+        file.add_layers(RECORDS.layers)
+        file.add(RECORDS.trials[:2])
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("tune", False, False)
+    assert (listed["campaign"]["context"]["model_name"], listed["runs"]) == ("net", 2)
+    with RecordFile(path, EMPTY) as file:
+        file.add(RECORDS.trials[2:3])  # killed before the record had it
+    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0) as recorded:
+        file.add(RECORDS.trials[3:])
+        recorded.finish("all")
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert listed["finished"] and (listed["runs"], listed["failures"]) == (5, 1)
+    shown = asked(capsys, record, "show", "last")["candidates"]
+    assert [one["candidate"].partition("/")[0] for one in shown] == ["dense", "dense", "conv", "conv", "conv"]
+    assert shown[2]["summary"]["n"] == 2 and shown[-1]["last_failure"]["kind"] == "hang"
+    with RecordFile(path, EMPTY) as file, Recorded(file, seed=0):
+        pass  # a third time, which is ended at once
+    assert [(row["runs"], row["finished"]) for row in asked(capsys, record, "list")["campaigns"]] == [(5, False)]
+    out = str(tmp_path / "out")
+    assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", out]) == 0
+    assert read_tuning_records((tmp_path / "out" / "phone.json").read_bytes()) == RECORDS
+    capsys.readouterr()
+    with RecordFile(path, EMPTY, fresh=True) as file, Recorded(file, seed=0, fresh=True):
+        pass
+    assert [row["runs"] for row in asked(capsys, record, "list")["campaigns"]] == [0, 5]
+
+
+@pytest.mark.slow
+def test_a_killed_profile_of_a_space_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("torch", "yaml", "onnxruntime"):
+        pytest.importorskip(name)
+    config, data = write_config(tmp_path), write_images(tmp_path)
+    words = ["space", "profile", config, "--profile-dir", "p", "--data", data, "--accuracy", "none", "--mixed", "0"]
+    started = gnomon(_COMMAND, words, tmp_path)
+    record = tmp_path / "home" / "record.sqlite"
+    deadline = time.monotonic() + 200
+    while not (record.exists() and len(runs_of(record)) > 12):
+        assert started.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("networks", False, False)
+    before = runs_of(record)
+    resumed = gnomon(_COMMAND, ["runs", "resume", "last"], tmp_path)
+    _, told = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, told
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert listed["finished"] and listed["campaign"]["context"]["model_name"] == "p"
+    after = runs_of(record)
+    assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
+    shown = asked(capsys, record, "show", "last")["candidates"]
+    networks = [one for one in shown if one["candidate"].startswith("network-")]
+    assert networks and all(one["summary"]["n"] and one["summary"]["high_s"] for one in networks)
+    out = tmp_path / "out"
+    assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", str(out)]) == 0
+    rows = list(read_latency(out))
+    assert rows and rows == list(read_latency(tmp_path / "p"))
+
+
+@needs_tvm
+@pytest.mark.slow
+def test_killed_tuning_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.onnx").write_bytes(tiny_net())
+    quick = (
+        "--processes",
+        "1",
+        "--repeat",
+        "2",
+        "--min-repeat-ms",
+        "1",
+        "--search",
+        "replay-trace",
+        "--per-round",
+        "2",
+    )
+    words = ["tune", "tiny.onnx", "--out", "o", "--trials", "4", "--threads", "1", "--fresh", *quick]
+    records, record = tmp_path / "o" / "records" / "local.tiny.float32.json", tmp_path / "home" / "record.sqlite"
+    kill_when(gnomon(_COMMAND, words, tmp_path), records, 6)  # a header, two layers and three trials
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("tune", False, False)
+    before, kept = runs_of(record), records.read_bytes()
+    assert len(before) >= 2
+    resumed = gnomon(_COMMAND, ["runs", "resume", "last"], tmp_path)
+    _, told = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, told
+    assert records.read_bytes().startswith(kept.rpartition(b"\n")[0])
+    (listed,) = asked(capsys, record, "list")["campaigns"]
+    assert listed["finished"] and listed["campaign"]["context"]["model_name"] == "tiny"
+    after, trials = runs_of(record), read_tuning_records(records.read_bytes()).trials
+    assert after[: len(before)] == before and len({visit[:3] for visit in after}) == len(after)
+    assert listed["runs"] == len(trials)
