@@ -62,12 +62,11 @@ def test_ctrl_c_and_the_next_call_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_kill_9_at_random_moments(tmp_path: Path, seed: int) -> None:
+def test_kill_9_at_random_moments(tmp_path: Path) -> None:
     model, record = model_in(tmp_path), tmp_path / "record.sqlite"
-    rng = random.Random(seed)
+    rng = random.Random(1)
     seen: set[tuple[str, str, int, int]] = set()
-    for _ in range(3):
+    for _ in range(4):
         with start_place(tmp_path, model, EFFORT, runtimes=ONE) as gnomon:
             time.sleep(rng.uniform(0.2, 4.0))
             interrupt(gnomon, signal.SIGKILL)
@@ -92,7 +91,7 @@ def test_kill_9_at_random_moments(tmp_path: Path, seed: int) -> None:
 def test_two_gnomons_take_turns(tmp_path: Path) -> None:
     model = model_in(tmp_path)
     effort = replace(EFFORT, processes_least=1, processes_most=1)
-    longer = replace(effort, rounds=60)  # so that it still measures when the other one comes
+    longer = replace(effort, rounds=20)  # so that it still measures when the other one comes
     with start_place(tmp_path, model, longer, "one", ONE) as first:
         wait_for_line(first, "progress")
         with start_place(tmp_path, model, effort, "two", ONE) as second:
