@@ -1,4 +1,7 @@
-"""A worker: one job in one process, driven by its supervisor with a JSON line a command."""
+"""A worker: one job in one process, driven by its supervisor with a JSON line a command.
+
+It imports what its command needs and no more: a measurement starts many of these processes.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import driver_for
-from .energy import Meter, probe
-from .installed import installed
 from .lifeline import die_with_parent
 from .timing import inner_loop, take, warm_up
 
@@ -92,7 +93,11 @@ class Worker:
         """
         held = self.held[command.get("job_name", "")]
         call = held.job.call
-        meter = Meter(command["energy"]) if command.get("energy") else None
+        meter = None
+        if command.get("energy"):
+            from .energy import Meter
+
+            meter = Meter(command["energy"])
         warm_up(call, count=1, seconds=command["rewarm_s"])
         inner = inner_loop(held.best_ns, command["sample_ns"])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
@@ -116,10 +121,16 @@ class Worker:
     def probe(self, command: dict[str, Any]) -> dict[str, Any]:
         """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
         found = driver_for(command["runtime"]).probe()
-        return {**found, "packages": installed(command["packages"])} if "packages" in command else found
+        if "packages" not in command:
+            return found
+        from .installed import installed
+
+        return {**found, "packages": installed(command["packages"])}
 
     def energy(self, command: dict[str, Any]) -> dict[str, Any]:
         """Which energy counters the machine has, and how often they move."""
+        from .energy import probe
+
         return probe(command["counters"])
 
     def supports(self, command: dict[str, Any]) -> dict[str, Any]:

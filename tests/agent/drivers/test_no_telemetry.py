@@ -25,10 +25,15 @@ def test_onnxruntime_is_imported_with_its_telemetry_off(tmp_path: Path) -> None:
     assert done.stdout.strip() == "1"
 
 
-def test_openvino_leaves_nothing_in_the_home(tmp_path: Path) -> None:
-    script = "from gnomon.agent.driver import driver_for; driver_for('openvino').probe()"
+def test_openvino_leaves_nothing_in_the_home_and_loads_no_converter(tmp_path: Path) -> None:
+    script = (
+        "import sys; from gnomon.agent.driver import driver_for; driver_for('openvino').probe(); "
+        "print([name for name in sys.modules if name.startswith('openvino.tools.ovc.')])"
+    )
     environment = {**os.environ, "HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
     assert list(tmp_path.iterdir()) == []
 
 

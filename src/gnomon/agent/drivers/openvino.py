@@ -15,9 +15,11 @@ def _openvino() -> Any:
     """The package, without its telemetry: a measured process calls no network and writes nothing into a home.
 
     Importing openvino imports its telemetry, which then makes an identity file in the user's home; without that
-    package it goes on with a stub of its own.
+    package it goes on with a stub of its own. Its converter of models is left out too: nothing is converted here, and
+    loading it took as long as the rest of the package.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
     import openvino
 
     return openvino
