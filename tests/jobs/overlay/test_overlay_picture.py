@@ -54,10 +54,11 @@ def test_there_are_two_pictures_of_a_layer_each_as_svg_and_png(tmp_path: Path) -
     assert "M, the sum of the losses" in told
 
 
-@pytest.mark.parametrize("kinds", [("svg",), ("png",), ("png", "svg")])
-def test_the_same_document_gives_the_same_bytes(tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    series = {"a": measured(2, 30), "b": measured(8, 150, 1)}
-    first, second = (layer_pictures(DOCUMENT, series, tmp_path / name, kinds) for name in ("a", "b"))
+def test_the_same_document_gives_the_same_bytes_in_any_order_of_kinds(tmp_path: Path) -> None:
+    series = {"a": measured(8, 150, 1)}
+    kinds = {"a": ("svg", "png"), "b": ("png", "svg")}
+    first, second = (sorted(layer_pictures(DOCUMENT, series, tmp_path / name, kinds[name])) for name in kinds)
+    assert len(first) == 4
     assert [Path(path).read_bytes() for path in first] == [Path(path).read_bytes() for path in second]
     for name in ("a.png", "b.png", "a.svg", "b.svg"):
         network_picture(analyze(), tmp_path / name)
@@ -88,7 +89,7 @@ def test_every_device_differs_without_colour_too() -> None:
     assert len({look.marker for look in LOOKS}) == len(LOOKS)
 
 
-@pytest.mark.parametrize(("devices", "count"), [(1, 1), (1, 5), (6, 61), (7, 2), (7, 101), (2, 60)])
+@pytest.mark.parametrize(("devices", "count"), [(1, 5), (6, 61), (7, 101), (2, 60)])
 def test_any_size_is_drawn(tmp_path: Path, devices: int, count: int) -> None:
     told = drawn(tmp_path, measured(devices, count))
     assert set(told) == {"times", "metric"}
@@ -125,7 +126,7 @@ def test_what_there_is_nothing_to_see_of_is_not_drawn(tmp_path: Path) -> None:
     assert layer_pictures(DOCUMENT, {}, tmp_path) == []
 
 
-@pytest.mark.parametrize("choice", [None, "", "unknown"])
+@pytest.mark.parametrize("choice", [None, "unknown"])
 def test_a_layer_without_a_choice_is_drawn_without_its_mark(tmp_path: Path, choice: str | None) -> None:
     told = drawn(tmp_path, {**measured(2, 10), "chosen": choice})
     assert "; no choice." in told["times"]
@@ -158,7 +159,8 @@ def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_layers_with_like_names_have_files_of_their_own(tmp_path: Path) -> None:
+def test_layers_with_like_names_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.report.plot.write", lambda draw, path: None)  # their names are all that is looked at
     names = ("a/b", "a:b", "A?b", "a_b")
     made = layer_pictures(DOCUMENT, {name: measured(2, 3) for name in names}, tmp_path, ("svg",))
     assert len({path.lower() for path in made}) == 2 * len(names)
@@ -263,7 +265,7 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path
     assert "no own best beside the overlay's choice" in " ".join(words)
 
 
-@pytest.mark.parametrize("count", [1, 13, 60, 130])
+@pytest.mark.parametrize("count", [1, 60, 130])
 def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
     rows = [net(f"d{k}", "own:" + f"d{k}", 1e-3) for k in range(count)]
     rows += [net(f"d{k}", "overlay", None if k == 7 else 1e-3 * (1 + k / 1000)) for k in range(count)]
