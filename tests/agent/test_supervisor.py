@@ -83,32 +83,33 @@ def of(events: Sequence[dict[str, Any]], key: str) -> list[str]:
 GOOD = ["opened", "block", "block", "block"]
 
 
+MISBEHAVED = {
+    "segv": ("crash", False, "SIGSEGV"),
+    "kill": ("memory", True, "SIGKILL"),
+    "real-time signal": ("crash", False, "signal"),
+    "exit": ("crash", False, "status 7"),
+    "value error": ("refused", False, "on purpose"),
+    "memory error": ("refused", False, "too little memory"),
+    "unexpected error": ("refused", False, "ZeroDivisionError: on purpose"),
+    "chatter": ("crash", False, "SIGABRT"),
+}
+"""How a candidate does, by its key: the kind of its failure, whether that may pass, and what is told."""
+
+
 @pytest.mark.parametrize("when", ["load", "run"])
-@pytest.mark.parametrize(
-    ("how", "kind", "transient", "told"),
-    [
-        ("segv", "crash", False, "SIGSEGV"),
-        ("kill", "memory", True, "SIGKILL"),
-        ("real-time signal", "crash", False, "signal"),
-        ("exit", "crash", False, "status 7"),
-        ("value error", "refused", False, "on purpose"),
-        ("memory error", "refused", False, "too little memory"),
-        ("unexpected error", "refused", False, "ZeroDivisionError: on purpose"),
-        ("chatter", "crash", False, "SIGABRT"),
-    ],
-)
-def test_who_misbehaves_is_told_and_the_others_go_on(
-    agent: Path, tmp_path: Path, when: str, how: str, kind: str, transient: bool, told: str
-) -> None:
-    events = supervise(agent, tmp_path, [candidate("bad", how=how, when=when), candidate("good")])
+def test_who_misbehaves_is_told_and_the_others_go_on(agent: Path, tmp_path: Path, when: str) -> None:
+    bad = [candidate(how, how=how, when=when) for how in MISBEHAVED]
+    events = supervise(agent, tmp_path, [*bad, candidate("good")])
     assert of(events, "good") == GOOD
-    assert of(events, "bad") == ["failure"]
-    failure = next(event for event in events if event["event"] == "failure")
-    assert (failure["stage"], failure["kind"], failure["transient"]) == ("load", kind, transient)
-    assert told in failure["message"]
-    assert len(failure["log_tail"]) <= 2000
-    if how == "chatter":
-        assert "last words" in failure["log_tail"]
+    failures = {event["candidate"]: event for event in events if event["event"] == "failure"}
+    assert failures.keys() == MISBEHAVED.keys()
+    for how, (kind, transient, told) in MISBEHAVED.items():
+        assert of(events, how) == ["failure"]
+        failure = failures[how]
+        assert (failure["stage"], failure["kind"], failure["transient"]) == ("load", kind, transient)
+        assert told in failure["message"]
+        assert len(failure["log_tail"]) <= 2000
+    assert "last words" in failures["chatter"]["log_tail"]
 
 
 @pytest.mark.parametrize("how", ["hang", "stop"])
