@@ -35,6 +35,8 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 
 
 _LIMIT_S = 120.0
+_probed: dict[tuple[type, str], Mapping[str, Any] | Failure] = {}
+"""What the runtime of a class of tests said: what is installed stays as it is, and asking takes a process."""
 
 
 class RuntimeContract:
@@ -49,7 +51,10 @@ class RuntimeContract:
     @pytest.fixture
     def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
         """What the agent finds of the runtime."""
-        answer = link.ask({"p": {"do": "probe", "runtime": adapter.name}}, timeout_s=_LIMIT_S)["p"]
+        asked = type(self), adapter.name
+        if asked not in _probed:
+            _probed[asked] = link.ask({"p": {"do": "probe", "runtime": adapter.name}}, timeout_s=_LIMIT_S)["p"]
+        answer = _probed[asked]
         if isinstance(answer, Failure):
             pytest.skip(f"{adapter.name}: {answer.message}")
         more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
