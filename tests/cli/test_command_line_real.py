@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gnomon.cli.main import run
+
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: no model can be made")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: nothing can be measured")
 
@@ -55,7 +57,9 @@ def call(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_place_writes_a_package_and_the_record_tells_of_it(folder: Path) -> None:
+def test_place_writes_a_package_and_the_record_tells_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -67,19 +71,23 @@ def test_place_writes_a_package_and_the_record_tells_of_it(folder: Path) -> None
     assert all((folder / picture).is_file() for picture in document["pictures"])
     assert "gnomon: profile (" in done.stderr
 
-    again = call(folder, "place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1")
-    assert again.returncode == 9
-    assert "exists already" in again.stderr
+    # What measures nothing needs no process of its own.
+    monkeypatch.chdir(folder)
+    for name, value in environment(folder).items():
+        monkeypatch.setenv(name, value)
+    assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]) == 9
+    assert "exists already" in capsys.readouterr().err
 
-    shown = call(folder, "runs", "show", "last", "--json")
-    assert json.loads(call(folder, "runs", "--json").stdout)["more"] is False
-    assert json.loads(shown.stdout)["row"]["campaign"]["kind"] == "place"
-    assert call(folder, "runs", "show", document["campaign"][:6]).stdout
-    lines = call(folder, "runs", "export", document["campaign"]).stdout.splitlines()
+    def told(*args: str) -> str:
+        assert run(["runs", *args]) == 0
+        return capsys.readouterr().out
+
+    assert json.loads(told("--json"))["more"] is False
+    assert json.loads(told("show", "last", "--json"))["row"]["campaign"]["kind"] == "place"
+    assert told("show", document["campaign"][:6])
+    lines = told("export", document["campaign"]).splitlines()
     assert {json.loads(line)["type"] for line in lines} == {"campaign", "run", "event"}
-    rows = list(
-        csv.DictReader(call(folder, "runs", "export", document["campaign"], "--format", "csv").stdout.splitlines())
-    )
+    rows = list(csv.DictReader(told("export", document["campaign"], "--format", "csv").splitlines()))
     assert rows
     assert all(float(row["wall_s"]) > 0 for row in rows)
 
@@ -124,7 +132,7 @@ def test_runtimes_tells_what_is_here(folder: Path) -> None:
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*COMMAND, "runtimes", *more], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([*COMMAND, "runs", *more], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 8
     assert done.stderr.startswith("error: nothing more can be written: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
