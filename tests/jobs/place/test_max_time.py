@@ -58,6 +58,7 @@ def test_nothing_measured_is_an_error_that_says_how_to_go_on(
             api.place(model, out=tmp_path / "out", **how(tmp_path))
     assert "goes on from the record" in told.value.hint
     assert not (tmp_path / "out").exists()
+    over_from("proof", monkeypatch)  # what follows is looked at below
     assert api.place(model, out=tmp_path / "out", **how(tmp_path)).resumed
 
 
