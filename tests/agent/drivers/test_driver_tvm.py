@@ -137,10 +137,18 @@ def check(path: Path, told: dict[str, Any]) -> None:
     assert told["same"]
 
 
-def test_values_and_the_nodes_of_each_kernel(tmp_path: Path) -> None:
+def check_threads(told: dict[str, Any], threads: int) -> None:
+    """They are as many as asked for and bound to no core."""
+    assert told["tasks"] == threads
+    assert told["affinity"] == [sorted(os.sched_getaffinity(0))] * threads
+
+
+def test_values_the_nodes_of_each_kernel_and_one_thread(tmp_path: Path) -> None:
     path = written(tmp_path, tvm_models.small_net())
-    told = ask(path, {"threads": 1})
+    told = ask(path, {"threads": 1}, timed=2000)
     check(path, told)
+    check_threads(told, 1)
+    assert told["cores"] < 1.05
     assert told["where"] == [{"operators": list(range(11)), "backend": "llvm"}]
     rows = told["operators"]
     # The second and the third convolution are told apart, and the clipping belongs to the first.
@@ -165,14 +173,8 @@ def test_other_models(tmp_path: Path, content: bytes, sources: list[list[int]] |
         assert found == sources
 
 
-def test_threads_are_as_many_as_asked_for_and_are_bound_to_no_core(tmp_path: Path) -> None:
-    path = written(tmp_path, tvm_models.small_net())
-    for threads in (1, 2):
-        told = ask(path, {"threads": threads}, timed=2000 if threads == 1 else 0)
-        assert told["tasks"] == threads
-        assert told["affinity"] == [sorted(os.sched_getaffinity(0))] * threads
-        if threads == 1:
-            assert told["cores"] < 1.05
+def test_two_threads(tmp_path: Path) -> None:
+    check_threads(ask(written(tmp_path, tvm_models.small_net()), {"threads": 2}), 2)
 
 
 def test_a_process_compiles_once_for_all_and_each_target_apart(tmp_path: Path, folder: Path) -> None:
