@@ -13,9 +13,16 @@ import pytest
 from tests.cli.placement_kit import placement, profiled
 from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
+from tests.jobs.place.fleet_kit import device
+from tests.jobs.place.test_fleet_text import EARLY, LATE, fleet
+from tests.jobs.space.studykit import LAYERS, study, synthetic
+from tests.jobs.space.test_space_select import accuracy, latency
 
 import gnomon
 from gnomon.api.table import fit_document
+from gnomon.jobs.space.validate import Validated
+from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.job import Built
 from gnomon.session.reference import Sensitivity
 
 MOST_LETTERS = 2000
@@ -78,6 +85,25 @@ def test_what_describes_a_space_and_an_estimator(tmp_path: Path) -> None:
     # A space of one's own is pickled if its blocks are, which are not these: they are closures.
     assert dataclasses.asdict(copy.deepcopy(estimator))
     assert len(repr(estimator)) < MOST_LETTERS
+
+
+def test_a_fleet() -> None:
+    placements = {"board": device("board", {"cpu": 70}, EARLY), "far": device("far", {"cpu": 80}, LATE)}
+    check(fleet(placements, "phone"))
+
+
+def test_a_table_that_was_built(tmp_path: Path) -> None:
+    _, table, _ = estimator_kit.kit(tmp_path)
+    built = Built(
+        table=read_table(table), path=table, measured=3, complaints=(), doubts=(), campaign="0123", seconds=1.0
+    )
+    check(built)
+
+
+def test_a_selection_and_what_validated_it(tmp_path: Path) -> None:
+    synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
+    check(gnomon.select_primitives(tmp_path / "p", rule="relative", output=tmp_path / "o.yaml"))
+    check(Validated(found={"latency": {"networks": 3}}))
 
 
 def test_an_analysis(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal, get_args
 
 from gnomon.errors import ProblemError, UsageError
@@ -130,14 +131,19 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
         Primitive(
             family=family,
             number=number,
-            block=block(kernel, expansion),
+            block=partial(block, kernel=kernel, expansion=expansion),
             meaning=f"{kernel}x{kernel}, expansion {expansion}",
         )
         for family, block, rows in (("Mobile", _mobile, mobile), ("Res", _res, res))
         for number, (kernel, expansion) in enumerate(rows)
     ]
     made += [
-        Primitive(family="VGG", number=number, block=_vgg(kernels), meaning=" ".join(f"{k}x{k}" for k in kernels))
+        Primitive(
+            family="VGG",
+            number=number,
+            block=partial(_vgg, kernels=kernels),
+            meaning=" ".join(f"{k}x{k}" for k in kernels),
+        )
         for number, kernels in enumerate(_VGG)
     ]
     return {one.name: one for one in made}
@@ -153,32 +159,23 @@ def _inner(x: Symbol, expansion: Fraction) -> int:
     return max(1, int(x.channels * expansion))
 
 
-def _mobile(kernel: int, expansion: Fraction) -> PrimitiveBlock:
-    def block(x: Symbol, channels: int, stride: int) -> Symbol:
-        y = x.conv(_inner(x, expansion), 1).batch_norm().relu()
-        y = y.conv(y.channels, kernel, stride=stride).batch_norm().relu()
-        y = y.conv(channels, 1).batch_norm()
-        return ((x + y) if stride == 1 and x.channels == channels else y).relu()
-
-    return block
+def _mobile(x: Symbol, channels: int, stride: int, *, kernel: int, expansion: Fraction) -> Symbol:
+    y = x.conv(_inner(x, expansion), 1).batch_norm().relu()
+    y = y.conv(y.channels, kernel, stride=stride).batch_norm().relu()
+    y = y.conv(channels, 1).batch_norm()
+    return ((x + y) if stride == 1 and x.channels == channels else y).relu()
 
 
-def _res(kernel: int, expansion: Fraction) -> PrimitiveBlock:
-    def block(x: Symbol, channels: int, stride: int) -> Symbol:
-        a = x.conv(_inner(x, expansion), 1).batch_norm().relu()
-        a = a.conv(a.channels, kernel, stride=stride).batch_norm().relu()
-        a = a.conv(channels, 1).batch_norm()
-        b = x.conv(x.channels, kernel, stride=stride).batch_norm().relu()
-        b = b.conv(channels, 1).batch_norm()
-        return (a + b).relu()
-
-    return block
+def _res(x: Symbol, channels: int, stride: int, *, kernel: int, expansion: Fraction) -> Symbol:
+    a = x.conv(_inner(x, expansion), 1).batch_norm().relu()
+    a = a.conv(a.channels, kernel, stride=stride).batch_norm().relu()
+    a = a.conv(channels, 1).batch_norm()
+    b = x.conv(x.channels, kernel, stride=stride).batch_norm().relu()
+    b = b.conv(channels, 1).batch_norm()
+    return (a + b).relu()
 
 
-def _vgg(kernels: Sequence[int]) -> PrimitiveBlock:
-    def block(x: Symbol, channels: int, stride: int) -> Symbol:
-        for kernel in kernels:
-            x = x.conv(channels, kernel).batch_norm().relu()
-        return x.max_pool(stride, stride=stride) if stride > 1 else x
-
-    return block
+def _vgg(x: Symbol, channels: int, stride: int, *, kernels: Sequence[int]) -> Symbol:
+    for kernel in kernels:
+        x = x.conv(channels, kernel).batch_norm().relu()
+    return x.max_pool(stride, stride=stride) if stride > 1 else x
