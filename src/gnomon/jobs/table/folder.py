@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -13,7 +12,7 @@ from gnomon.core.strict_json import Strict, shown
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.unit import unit_of
-from gnomon.system.files import Journal, read_journal
+from gnomon.system.files import Journal, read_journal, write_whole
 
 SCHEMA = 1
 MANIFEST, ROWS = "manifest.json", "rows.jsonl"
@@ -34,7 +33,8 @@ class TableFolder:
             raise UsageError(f"{path} is there and is no table", hint="Give --out another path.")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _write(path / MANIFEST, json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n")
+            text = json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n"
+            write_whole(text.encode(), path / MANIFEST)
             self._rows = Journal(path / ROWS)
         except OSError as error:
             raise _refused(path, error) from error
@@ -156,16 +156,6 @@ def _is_text(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that it is whole or as it was."""
-    beside = path.with_name(path.name + ".new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _refused(path: Path, error: OSError) -> RecordError:

@@ -18,7 +18,7 @@ from gnomon.devices.opening import opened
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.folder import TableFolder, is_table, read_table
-from gnomon.jobs.table.job import Built, TableRequest
+from gnomon.jobs.table.job import Built, TableRequest, check_same
 from gnomon.jobs.table.nets import NetsMeasured
 from gnomon.jobs.table.tool_bench import (
     Anchor,
@@ -27,7 +27,6 @@ from gnomon.jobs.table.tool_bench import (
     Toolkit,
     ToolOptions,
     Write,
-    check_same,
     first_anchor,
     known_anchor,
     options_document,

@@ -24,7 +24,7 @@ from gnomon.runtimes.snpe import Benched, BenchOrder, BenchTool, bench_tools
 from gnomon.session.request import Request
 from gnomon.session.targets import describe
 from gnomon.spaces.fuse import UNFUSED
-from gnomon.spaces.latency_table import STABLE, Manifest, unlike
+from gnomon.spaces.latency_table import STABLE, Manifest
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
 
@@ -392,15 +392,6 @@ def known_anchor(bench: ToolBench, space: SearchSpace, manifest: Manifest, seed:
             hint="Measure on the phone and the backend of the table, or build another table with --out.",
         )
     return Anchor(unit, unit_writer(unit, seed), level_of(manifest.anchor_calls_s, told.floor_s)), told.about
-
-
-def check_same(known: Manifest, now: Manifest, path: Path) -> None:
-    """MeasurementError where a table was measured otherwise than would be done now."""
-    if reasons := unlike(known, now):
-        raise MeasurementError(
-            f"{path} was measured otherwise (there and now): " + "; ".join(reasons),
-            hint="Give --out another path: rows of unlike contexts do not stand in one table.",
-        )
 
 
 def unit_writer(unit: Unit, seed: int) -> Write:
