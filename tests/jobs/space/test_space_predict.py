@@ -60,7 +60,7 @@ def test_without_noise_an_additive_truth_is_exact_whatever_way_is_taken() -> Non
 def test_noise_of_the_default_network_is_what_the_estimator_is_rid_of() -> None:
     """An additive prediction counts the default's error once for each swap beyond the first."""
     errors = []
-    for seed in range(8):
+    for seed in range(4):
         true = truth(seed)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 16, seed=seed)], 0.01, seed)
         default = known[CELLS.defaults]
@@ -118,7 +118,7 @@ def test_what_it_says_of_its_error_is_what_unseen_networks_show() -> None:
 
 def test_the_interval_of_the_additive_way_holds_as_often_as_it_says() -> None:
     held = []
-    for seed in range(20):
+    for seed in range(12):
         true = truth(seed, meeting=0.1)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 20, seed=seed)], 0.01, seed)
         told = fit_predictor(CELLS, known, way="additive").predict(unseen(known))

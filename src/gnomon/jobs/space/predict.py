@@ -190,14 +190,15 @@ def mixed_networks(cells: Cells, count: int, *, seed: int = 0, known: Sequence[A
         raise UsageError(f"{count} mixed networks cannot be chosen", hint="Ask for one or more.")
     counts = [len(ones) for ones in cells.choices]
     taken = {*_single(cells), *known}
+    wanted = min(count, math.prod(counts) - len(taken))
     found: list[Assignment] = []
-    for number in range(_MOST_TRIES):
+    for number in range(_MOST_TRIES if wanted > 0 else 0):
         drawn = balanced_design(counts, count, seed=seed + number)
         for net in (tuple(int(k) for k in row) for row in drawn):
-            if net not in taken and len(found) < count:
+            if net not in taken and len(found) < wanted:
                 taken.add(net)
                 found.append(net)
-        if len(found) == count:
+        if len(found) == wanted:
             break
     return found
 
