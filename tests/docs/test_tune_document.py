@@ -13,8 +13,8 @@ from tests.docs.documents import ROOT, blocks
 from tests.tuning.tvmkit import needs_tvm
 
 LITTLE_EFFORT = {
-    "--trials 32": "--trials 10",
-    "overlay collect": "overlay collect --best 3 --processes 2",
+    "--trials 32": "--trials 4",
+    "overlay collect": "overlay collect --best 2 --processes 1",
 }
 """What is changed so that it ends soon."""
 
