@@ -165,6 +165,8 @@ ROW: dict[str, Any] = {
         "runtimes": [],
         "pin": [4, 5],
         "governor": None,
+        "target": None,
+        "linker": None,
         "fetch": True,
     },
     "seconds": 1.0,
