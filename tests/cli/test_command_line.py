@@ -19,7 +19,7 @@ import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import cli, run
 from gnomon.errors import GnomonError, RuntimeMissingError
-from gnomon.jobs.solve.report import run_report
+from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
 from gnomon.session.request import Request
 

@@ -65,7 +65,7 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
     if as_json or above["json"]:
         write_json({**detail, "clock": clock})
     else:
-        from gnomon.jobs.solve.report import run_report
+        from gnomon.jobs.runs.report import run_report
         from gnomon.report.page import Page
 
         run_report({**detail, "clock": clock}, Page())
@@ -142,7 +142,7 @@ def _list(record: Path | None, as_json: bool, limit: int) -> None:
     if as_json:
         write_json(document)
     else:
-        from gnomon.jobs.solve.report import runs_report
+        from gnomon.jobs.runs.report import runs_report
         from gnomon.report.page import Page
 
         runs_report(document, Page())

@@ -17,7 +17,7 @@ def runtimes(as_json: bool) -> None:
     if as_json:
         write_json(document)
     else:
-        from gnomon.jobs.solve.report import runtimes_report
+        from gnomon.jobs.devices.report import runtimes_report
         from gnomon.report.page import Page
 
         runtimes_report(document, Page())

@@ -1,11 +1,11 @@
-"""The reports of `gnomon devices`, made from their JSON documents alone."""
+"""The reports of `gnomon devices` and `gnomon runtimes`, made from their JSON documents alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Column, Page
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 
@@ -122,3 +122,28 @@ def cleaned_report(document: dict[str, Any], page: Page) -> None:
     if jobs := document.get("jobs"):
         page.line(f"Searches that are there by themselves stay: {', '.join(jobs)}.")
         page.path("see them", f"gnomon unattended list --device {document['name']}")
+
+
+def runtimes_report(document: dict[str, Any], page: Page) -> None:
+    """What is installed, then what is not."""
+    here = [row for row in document["runtimes"] if row["installed"]]
+    page.headline(f"{len(here)} of {len(document['runtimes'])} known runtimes are installed here.")
+    heads = [
+        Column(title="runtime", number=False),
+        Column(title="version", number=False),
+        Column(title="models", number=False),
+        Column(title="backends", number=False),
+    ]
+    rows = [[r["name"], r["version"], ", ".join(r["formats"]), ", ".join(r["backends"])] for r in here]
+    if rows:
+        page.table(heads, rows)
+    gone = [row for row in document["runtimes"] if not row["installed"]]
+    if gone or document["broken"]:
+        page.heading("Missing")
+    for row in gone:
+        page.item(f"{row['name']} ({', '.join(row['formats'])} models): {row['reason']}", row["install"])
+    for row in document["broken"]:
+        page.item(f"{row['name']}: its adapter cannot be loaded: {row['reason']}")
+    found = document["device"]["fingerprint"]
+    machine = found.get("cpu_model") or found.get("machine")
+    page.line(f"Asked with {document['device']['interpreter']} on {machine}, {found.get('cores')} cores.")
