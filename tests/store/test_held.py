@@ -72,6 +72,28 @@ def test_a_live_campaign_of_another_process_is_not_taken_up(path: Path) -> None:
     assert not list(path.parent.glob("*.lock"))
 
 
+STARTING = """
+import os, sys, time
+from pathlib import Path
+from gnomon.store.sqlite import SqliteStore
+from gnomon.testing.store import sample_campaign
+store = SqliteStore.open(Path(sys.argv[1]))
+store.open_campaign(sample_campaign("a"))
+if os.fork() == 0:
+    time.sleep(0.3)
+    os._exit(0)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_one_killed_while_it_started_a_process_holds_nothing(path: Path) -> None:
+    """The process that was about to be another program has the lock for a moment more."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", STARTING, str(path)], check=False, timeout=60)
+    with SqliteStore.open(path) as store:
+        assert not list(store.query(CampaignQuery(held=True)))
+        assert unfinished(store) == "a"
+
+
 def test_what_a_store_holds_itself_is_its_own_to_take_up(path: Path) -> None:
     with SqliteStore.open(path) as store, SqliteStore.open(path) as other:
         store.open_campaign(sample_campaign("a"))

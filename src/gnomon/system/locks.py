@@ -18,6 +18,7 @@ from gnomon.errors import RecordError
 _PATIENCE_S = 2.0
 """Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
 `by_another` has a left file for a moment."""
+_ASKED_AGAIN_S = 0.01
 
 
 def lock_file(path: Path, *, mode: int = 0o600) -> int:
@@ -37,14 +38,15 @@ def lock_file(path: Path, *, mode: int = 0o600) -> int:
             if time.monotonic() > deadline:
                 os.close(handle)
                 raise
-            time.sleep(0.01)
+            time.sleep(_ASKED_AGAIN_S)
         os.close(handle)
 
 
 class HeldCampaigns:
     """The campaigns that one store holds: for each, the kernel's lock on a file beside the record.
 
-    A lock ends with its process, however that ends; what may stay is an empty file, which the next holder takes over.
+    A lock ends with its process, however that ends; what may stay is a file with the number of that process, which the
+    next holder takes over.
     """
 
     def __init__(self, record: Path) -> None:
@@ -57,13 +59,17 @@ class HeldCampaigns:
             return False
         path = self._path(campaign)
         try:
-            self._handles[campaign] = lock_file(path)
+            self._handles[campaign] = handle = lock_file(path)
+            os.truncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError as error:
             raise RecordError(
                 f"another gnomon that is running measures for the campaign {campaign!r}",
                 hint="Wait for it to end, or end it, then start again.",
             ) from error
         except OSError as error:
+            if campaign in self._handles:
+                self.give_up(campaign)
             raise RecordError(
                 f"the lock of a campaign cannot be made: {path}: {error.strerror}",
                 hint="Free space there, or make the folder of the record writable.",
@@ -78,10 +84,12 @@ class HeldCampaigns:
             handle = os.open(self._path(campaign), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return False  # nobody holds what has no file
+        deadline = time.monotonic() + _PATIENCE_S
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            while not _is_free(handle):
+                if _is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
+                    return True
+                time.sleep(_ASKED_AGAIN_S)
         finally:
             os.close(handle)
         return False
@@ -110,3 +118,23 @@ def _is_at(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
+
+
+def _is_free(handle: int) -> bool:
+    """Whether nobody holds the lock of the file."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(number: bytes) -> bool:
+    """Whether the process of that number lives. One that nobody can tell of (no number, another user's) does."""
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, PermissionError):
+        return True
+    return True

@@ -121,6 +121,16 @@ def test_a_graph_without_weight_is_one_block_or_more_but_never_an_error(cutter: 
     assert Blocks(places=(0, 3, 5)).count == 2
 
 
+@pytest.mark.parametrize("heavy", [0.9, 0.999, 1.0])
+@pytest.mark.parametrize("end", [0, -1])
+def test_a_graph_whose_time_is_one_node_s_is_cut_all_the_same(cutter: OnnxCutter, heavy: float, end: int) -> None:
+    """One disturbed sample can make a node of the profile look like that."""
+    weight = [1.0 - heavy] * len(cutter.order)
+    weight[end] = heavy * len(weight)
+    for most in (2, 3):
+        assert choose_blocks(cutter, weight, most).count >= 2
+
+
 @given(st.data())
 @settings(max_examples=30)
 def test_the_nodes_times_add_up_to_the_kernels(cutter: OnnxCutter, data: st.DataObject) -> None:

@@ -55,7 +55,8 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
 
     `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
     live tensor, or with as few as give two blocks for each one wanted, up to four. Places in `split` would cut
-    through a kernel, and are taken only where there is no other.
+    through a kernel, and are taken only where there is no other. Where one node has nearly all of the time, the cut
+    that is nearest to an equal share is taken.
     """
     total = max(float(sum(weight)), 1e-12)
     before = np.concatenate([[0.0], np.cumsum(weight)]) / total
@@ -64,6 +65,7 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
         candidates = [p for p in cutter.cut_points(live) if 0.02 < before[p] < 0.98]
         if len(candidates) >= 2 * most:
             break
+    candidates = candidates or list(cutter.cut_points(4))
     size = {p: sum(t.size_bytes or 0 for t in cutter.live(p)) for p in candidates}
     largest = max(size.values(), default=1) or 1
     places: list[int] = []
@@ -73,6 +75,8 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
         near = [p for p in near if p not in split] or near
         if near:
             places.append(min(near, key=lambda p: (abs(before[p] - wanted) * most + 0.5 * size[p] / largest, p)))
+    if not places and most > 1 and candidates:
+        places = [min(candidates, key=lambda p: (abs(before[p] - 0.5), p))]
     return Blocks(places=(0, *sorted(places), len(cutter.order)))
 
 
