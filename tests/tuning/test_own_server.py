@@ -6,11 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.bad_days.boardkit import Board, python_with, running_board
+from tests.bad_days.boardkit import Board, python_with, running_board, switch_off, switch_on
+from tests.devices.shell.sshkit import becomes
 from tests.tuning.conftest import TARGET, Kit
 from tests.tuning.test_tuning_bench import LOOP, failed, library, outputs, timed, vectors
 from tests.tuning.tvmkit import needs_tvm
@@ -18,7 +20,7 @@ from tests.tuning.tvmkit import needs_tvm
 from gnomon.core.overlay.records import TunedDevice
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
-from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.tuning import servers
 from gnomon.tuning.bench import Bench, once
 from gnomon.tuning.servers import OwnServer
@@ -61,13 +63,59 @@ def test_sessions_on_a_device_behind_ssh(board: Board, kit: Kit) -> None:
         bench.fresh()
         assert len({first, second, third, pid_there(bench, kit)}) == 4
         assert not {first, second, third} & set(board.processes())
-        # Whatever ends the server or the connection: both are there again for the next call.
+        # Whatever ends the server: it is there again for the next call.
         for pid in servers_on(board):
             os.kill(pid, signal.SIGKILL)
         assert pid_there(bench, kit) in board.processes()
-        board.server.kill_sessions()
-        assert pid_there(bench, kit) in board.processes()
         bench.fresh()
+    assert board.clean()
+
+
+def test_a_connection_that_is_lost_in_a_call_and_a_server_that_stands_still(
+    board: Board, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun"
+    asleep = library(kit, f'if (open("{begun}", O_CREAT | O_EXCL, 0600) >= 0) sleep(1000);')
+    with OwnServer(board.config(), kit.shop.guard, lambda sentence: None) as server:
+        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+
+        def lose() -> None:
+            assert becomes(begun.exists)
+            board.server.kill_sessions()
+
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(lose)
+            timed(bench.call(vectors(asleep), LOOP))
+            lost.result()
+        bench.fresh()
+        monkeypatch.setattr("gnomon.tuning.bench._CONNECT_S", 10.0)
+        stopped = servers_on(board)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        assert pid_there(bench, kit) in board.processes()
+        assert stopped and not set(stopped) & set(board.processes())
+        bench.fresh()
+    assert board.clean()
+
+
+def test_a_board_that_is_switched_off_and_one_where_tvm_hangs(
+    board: Board, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OwnServer(board.config(), kit.shop.guard, lambda sentence: None) as server:
+        switch_off(board)
+        assert becomes(lambda: not server._run or not server._run.alive)
+        with pytest.raises(DeviceError, match="refuses the connection") as away:
+            server.free(0.0)
+        assert away.value.transient
+        switch_on(board)
+        server.free(20.0)
+    (tmp_path / "tvm").mkdir()
+    (tmp_path / "tvm" / "__init__.py").write_text("import time\nprint(7, flush=True)\ntime.sleep(1000)\n")
+    monkeypatch.setattr(servers, "_HELLO_S", 1.0)
+    hanging = board.config(environment={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(DeviceError, match="on board says nothing for 1 s") as silent:
+        OwnServer(hanging, kit.shop.guard, lambda sentence: None).__enter__()
+    assert "import tvm" in silent.value.hint
     assert board.clean()
 
 

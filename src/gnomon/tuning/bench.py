@@ -106,8 +106,11 @@ class Timed:
 class Servers(Protocol):
     """Where sessions with a device are begun."""
 
-    def free(self, wait_s: float) -> FreeServer:
-        """A server that takes a session, waited for. DeviceError where there is none in time."""
+    def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
+        """A server that takes a session, waited for. DeviceError where there is none in time.
+
+        `again`: the one that was named last did not answer.
+        """
         ...
 
 
@@ -180,10 +183,11 @@ class Bench:
                 return
             self._lost_in_turn += 1
             if self._lost_in_turn >= 3:
-                where = "this machine" if free is None else f"the device {self.device.key!r} is listed and"
+                where = "this machine" if free is None else f"TVM's server on {self.device.key!r}"
                 raise DeviceError(
                     f"{where} does not answer: {said.message}",
-                    hint="Start its server again; what was measured is kept, and the same command goes on.",
+                    hint="See whether it runs, and whether its port is reached (ssh: AllowTcpForwarding of "
+                    "sshd_config); what was measured is kept, and the same command goes on.",
                     transient=True,
                 )
 
@@ -196,7 +200,7 @@ class Bench:
         if self._servers is None:
             return None
         left_s = self._ends_s - time.monotonic()
-        return self._servers.free(max(self._wait_s, left_s + _MARGIN_S))
+        return self._servers.free(max(self._wait_s, left_s + _MARGIN_S), again=self._lost_in_turn > 0)
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
         """Call it once to compare its outputs, then time it. DeviceError only where the device cannot be had."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import queue
 import secrets
 import threading
@@ -32,6 +33,7 @@ _PROGRAM = CHILDREN / "tvm" / "serve.py"
 _NEEDED = ("numpy", *(one for one in EXTRAS["tvm"] if one.startswith(("apache-tvm", "cloudpickle", "psutil"))))
 _LONG_S = 30 * 86400.0
 _POLL_S = 1.0
+_HELLO_S = 300.0
 _JOIN_S = 60.0
 
 Tell = Callable[[str], None]
@@ -75,9 +77,14 @@ class OwnServer:
     ) -> None:
         self._end()
 
-    def free(self, wait_s: float) -> FreeServer:
-        """Where it is reached. One that was lost is started again; DeviceError if that takes longer than `wait_s`."""
+    def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
+        """Where it is reached. One that was lost, or (`again`) does not answer, is started anew.
+
+        DeviceError if that takes longer than `wait_s`.
+        """
         until_s = time.monotonic() + wait_s
+        if again:
+            self._end()
         while self._run is None or not self._run.alive:
             self._end()
             try:
@@ -112,6 +119,7 @@ class _Run:
         self._config, self._key, self._tell = config, key, tell
         self._stop = threading.Event()
         self._said: queue.SimpleQueue[Hello | BaseException] = queue.SimpleQueue()
+        self._began_s = math.inf
         self._thread = threading.Thread(target=self._serve, name="gnomon-tvm-server", daemon=True)
         self._thread.start()
 
@@ -120,11 +128,18 @@ class _Run:
         return self._thread.is_alive()
 
     def hello(self) -> Hello:
-        """What it said first; raises what kept it from starting."""
-        said = self._said.get()
-        if isinstance(said, Hello):
-            return said
-        raise said
+        """What it said first; raises what kept it from starting, DeviceError if that is a program that hangs."""
+        while time.monotonic() < self._began_s + _HELLO_S:
+            with contextlib.suppress(queue.Empty):
+                said = self._said.get(timeout=_POLL_S)
+                if isinstance(said, Hello):
+                    return said
+                raise said
+        raise DeviceError(
+            f"TVM's server on {self._config.name} says nothing for {_HELLO_S:g} s",
+            hint="See whether this ends there: python3 -c 'import tvm'",
+            transient=True,
+        )
 
     def end(self) -> None:
         self._stop.set()
@@ -167,7 +182,7 @@ class _Run:
 
         def heard(line: str) -> None:
             nonlocal missing
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 told: Mapping[str, Any] = json.loads(line)
                 missing = str(told.get("missing", ""))
                 if not missing:
@@ -176,6 +191,7 @@ class _Run:
 
         # By its standard input: arguments are seen by every user of the device, and the key is in it.
         call = f"\nmain({self._key!r}, {list(self._config.pin)!r})\n"
+        self._began_s = time.monotonic()
         done = device.run(
             [python, "-"],
             env={
@@ -189,6 +205,7 @@ class _Run:
             timeout_s=_LONG_S,
             on_line=heard,
         )
+        self._began_s = math.inf  # what comes before it is tried again, as bringing TVM, has other clocks
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         return missing, lines[-1][:300] if lines else ""
 

@@ -473,8 +473,8 @@ class TrackedDevice:
     tracker: Tracker
     key: str
 
-    def free(self, wait_s: float) -> FreeServer:
-        """One of them that is free. DeviceError as of `Tracker.request`."""
+    def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
+        """One of them that is free, `again` or not: their owner starts them. DeviceError as of `Tracker.request`."""
         return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
 
     def require(self, wait_s: float) -> None:
