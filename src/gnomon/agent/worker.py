@@ -169,6 +169,8 @@ def _private_streams() -> tuple[TextIO, TextIO]:
 def work() -> int:
     """Answer commands until standard input ends."""
     die_with_parent()
+    # numpy compares outputs alone. Its threads, one a core, would spin while the runtime is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     source, sink = _private_streams()
     worker = Worker()
     for line in source:

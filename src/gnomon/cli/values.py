@@ -252,12 +252,14 @@ _MOST_BYTES = 1 << 30
 
 def read_problem_bytes(problem: str) -> bytes:
     """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
+    from gnomon.system.files import read_at_most
+
     try:
         if problem == "-":
-            found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+            found = read_at_most(sys.stdin.buffer, _MOST_BYTES)
         else:
             with Path(problem).open("rb") as file:
-                found = file.read(_MOST_BYTES + 1)
+                found = read_at_most(file, _MOST_BYTES)
     except OSError as error:
         raise ProblemError(
             f"the problem {problem} cannot be read: {error.strerror or error}", hint="Give a JSON file, or - for stdin."

@@ -20,6 +20,7 @@ from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
 from gnomon.formats.onert.config import ConfigCfg
 from gnomon.formats.onert.manifest import Manifest
+from gnomon.system.files import read_at_most
 
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
@@ -157,9 +158,15 @@ def read_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> byt
     """The content of a regular file of at most `max_bytes`. Raises ModelError."""
     with open_regular(path, max_bytes, too_large) as file:
         try:
-            data = file.read(max_bytes + 1)
-        except (OSError, MemoryError) as error:
-            raise ModelError(f"{path} cannot be read: {error}", hint="check the file and the memory") from error
+            data = read_at_most(file, max_bytes)
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror}", hint="check the file and its disk") from error
+        except MemoryError as error:
+            size = os.fstat(file.fileno()).st_size
+            raise ModelError(
+                f"{path} cannot be read: its {size} bytes are more than the memory that is left",
+                hint="free memory, or read it on a machine that has more",
+            ) from error
     if len(data) > max_bytes:
         raise ModelError(f"{path} grew while it was read", hint="let the writer of the file finish first")
     return data

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
+
+_CHUNK = 1 << 20
+
+
+def read_at_most(file: BinaryIO, most: int) -> bytes:
+    """What is left of an open file, and of one that is longer than `most` one byte more. OSError, MemoryError.
+
+    `read(n)` sets n bytes aside before it reads: for a large limit that is more memory than a small machine has.
+    """
+    there = 0
+    with suppress(io.UnsupportedOperation):  # a file in memory
+        there = os.fstat(file.fileno()).st_size
+    found = file.read(min(there, most) + 1)
+    while len(found) <= most and (more := file.read(min(_CHUNK, most + 1 - len(found)))):
+        found += more
+    return found
 
 
 def write_whole(content: bytes, path: Path) -> None:

@@ -171,8 +171,7 @@ def _skeleton(model: onnx.ModelProto) -> bytes:
 def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
     """The model with what inference tells; None where it raises an error of its own, as unlike types are to it."""
     hint = "the file is broken or hostile: check it with onnx.checker where it came from"
-    # The interpreter and its libraries map some memory of their own.
-    command = [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes + (2 << 30))]
+    command = [sys.executable, "-P", str(_CHILD), str(limits.max_memory_bytes)]
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=limits.max_infer_s, check=False)
     except subprocess.TimeoutExpired:

@@ -1,25 +1,61 @@
 """A program: infers the shapes of the ONNX model on its standard input and writes the model to its output.
 
 It runs as a process of its own because shape inference is C++ that a hostile file may crash. Its one argument
-is the limit of its address space in bytes. It ends with status 3 where inference refuses the model.
+is how many bytes of memory inference may take; it takes no more than a share of what the machine has left. It ends
+with status 3 where inference refuses the model.
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
+
+OWN_BYTES = 1 << 29
+"""Address space for the interpreter, its libraries, and what is computed with values of shapes."""
+SHARE = 0.75
+"""Of the memory that is left. More would bring the machine to end other programs."""
+A_BYTE = 64
+"""Address space for each byte of the model: it is held parsed, copied and written again."""
+
+
+def available_bytes() -> int | None:
+    """The memory that the kernel can give without swapping, if it tells."""
+    with suppress(OSError, ValueError, IndexError), Path("/proc/meminfo").open() as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def limit(address_space: int, given: tuple[int, int]) -> None:
+    """Set the limit in bytes, or the one that this process was given where that is lower."""
+    soft, hard = given
+    wanted = address_space if soft == resource.RLIM_INFINITY else min(address_space, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
 
 
 def main() -> None:
     """Reads, infers, writes."""
-    limit = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    most, available = int(sys.argv[1]), available_bytes()
+    if available is not None:
+        most = min(most, int(SHARE * available))
+    given = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    data = sys.stdin.buffer.read()
+    # Values of shapes are followed too, which takes a list as long as the longest vector: that has a limit of its own.
+    limit(OWN_BYTES + min(most, A_BYTE * len(data)), given)
     import onnx
 
-    model = onnx.ModelProto.FromString(sys.stdin.buffer.read())
+    model = onnx.ModelProto.FromString(data)
+    infer = onnx.shape_inference.infer_shapes
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        try:
+            inferred = infer(model, data_prop=True)
+        except MemoryError:
+            limit(OWN_BYTES + most, given)
+            inferred = infer(model, data_prop=False)
     except onnx.shape_inference.InferenceError as error:
         print(error, file=sys.stderr)
         raise SystemExit(3) from None
