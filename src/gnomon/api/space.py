@@ -112,8 +112,12 @@ def select_primitives(
     toolchain: str | None = None,
     options: ParetoOptions | None = None,
     output: PathLike | None = None,
+    blocks: Sequence[PathLike] = (),
 ) -> Selected:
-    """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError."""
+    """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError.
+
+    `blocks` are the files of own primitives that it was made with: they are Python, and are run only where given.
+    """
     from gnomon.jobs.space.select import SelectRequest
     from gnomon.jobs.space.select import select_primitives as select_job
     from gnomon.spaces.selection.pareto import ParetoOptions
@@ -125,18 +129,26 @@ def select_primitives(
         toolchain=toolchain,
         options=options or ParetoOptions(),
         output=None if output is None else Path(output),
+        blocks=tuple(map(str, blocks)),
     )
     return select_job(asked)
 
 
-def show_space(profile_dir: PathLike, *, method: str | None = None, pictures: PathLike | None = None) -> dict[str, Any]:
+def show_space(
+    profile_dir: PathLike,
+    *,
+    method: str | None = None,
+    pictures: PathLike | None = None,
+    blocks: Sequence[PathLike] = (),
+) -> dict[str, Any]:
     """What a profile says, as JSON values: rankings of a `method` of accuracies (None: the first) with their noise.
 
-    `pictures` is a folder that gets a picture of all there is to see. Raises GnomonError.
+    `pictures` is a folder that gets a picture of all there is to see. `blocks` are as `select_primitives` takes them.
+    Raises GnomonError.
     """
     from gnomon.jobs.space.look import look, looked_files
 
-    document = look(Path(profile_dir), method)
+    document = look(Path(profile_dir), method, tuple(map(str, blocks)))
     if pictures is not None:
         from gnomon.jobs.space.picture import draw_pictures
 
@@ -148,13 +160,15 @@ def validate_selection(
     profile_dir: PathLike,
     *,
     networks: int = 12,
+    blocks: Sequence[PathLike] = (),
     training: TrainingOptions | None = None,
     hooks: Hooks | None = None,
     **options: Unpack[Options],
 ) -> Validated:
     """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
 
-    So many `networks` of each; of `training` count epochs, seeds, and where is trained. Raises GnomonError.
+    So many `networks` of each; of `training` count epochs, seeds, and where is trained. `blocks` are as
+    `select_primitives` takes them. Raises GnomonError.
     """
     from gnomon.api.place import request_of
     from gnomon.jobs.space.validate import ValidateRequest
@@ -169,6 +183,7 @@ def validate_selection(
         profile=Path(profile_dir),
         request=request_of(os.devnull, options),
         networks=networks,
+        blocks=tuple(map(str, blocks)),
         download=None if download is None else Path(str(download)),
         **own,  # type: ignore[arg-type]
     )

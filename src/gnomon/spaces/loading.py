@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gnomon.core.space import Space
+from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
@@ -124,6 +125,26 @@ def load_space(text: str) -> SearchSpace:
             hint=f"Mend or remove the package that adds it ({entries[text].value}).",
         ) from error
     return _space(found, text)
+
+
+def space_of(path: Path, name: str, given: str | None) -> SearchSpace:
+    """The space that a file says it belongs to: a known one by that name, or `given`.
+
+    A file's word runs no Python: whose it is nobody knows. UsageError where the name is not a known one and none is
+    given, or another one is given.
+    """
+    if given is None and name not in known_spaces():
+        raise UsageError(
+            f"{path} is of the space {shown(name)}, which is none of the known ones",
+            hint="Say where it is, as in --space space.py:space: that Python is run.",
+        )
+    loaded = load_space(given or name)
+    if loaded.name != name:
+        raise UsageError(
+            f"{path} is of the space {shown(name)}, not of {loaded.name}",
+            hint="Give its own with --space, or leave --space out.",
+        )
+    return loaded
 
 
 def load_attribute(text: str) -> Any:

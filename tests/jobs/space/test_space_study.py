@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.jobs.space.studykit import SHAPE, study, synthetic, timed, trained
 
 from gnomon.api import space as api
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.folder import ProfileFolder
+from gnomon.jobs.space.folder import MANIFEST, ProfileFolder
 from gnomon.jobs.space.look import look
 from gnomon.jobs.space.study import Network, open_study
 
@@ -131,13 +132,13 @@ def own_profile(folder: Path) -> Path:
 
 
 def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
-    out = own_profile(tmp_path)
-    assert look(out)["families"]["Wide"]["default"] == "Wideblock_0"
+    out, own = own_profile(tmp_path), [tmp_path / "wide.py"]
+    assert look(out, blocks=own)["families"]["Wide"]["default"] == "Wideblock_0"
     source = f"npz:{tmp_path / 'images.npz'}"
     (tmp_path / "wide.py").write_text(OWN.format(factor=3))
     for use in (
-        lambda: api.select_primitives(out),
-        lambda: look(out),
+        lambda: api.select_primitives(out, blocks=own),
+        lambda: look(out, blocks=own),
         lambda: api.profile_space(
             tmp_path / "config.yaml", out, toolchains=(), training={"data": source, "method": None}
         ),
@@ -147,12 +148,31 @@ def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
         assert told.value.hint
     (out / "selection.json").write_text('{"toolchain": "onnxruntime", "method": "fair", "groups": [["VGGblock_0"]]}')
     with pytest.raises(UsageError, match="blocks are not those"):
-        api.validate_selection(out)
+        api.validate_selection(out, blocks=own)
     (tmp_path / "wide.py").write_text(OWN.format(factor=2))
-    look(out)
+    look(out, blocks=own)
     (tmp_path / "wide.py").unlink()
     with pytest.raises(UsageError, match=r"wide\.py"):
-        look(out)
+        look(out, blocks=own)
+
+
+@pytest.mark.parametrize("said_by", ["manifest", "config"])
+def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by: str) -> None:
+    """A profile may come from anybody: its word alone makes no file a program to run."""
+    out = own_profile(tmp_path)
+    (tmp_path / "wide.py").write_text(OWN.format(factor=2) + f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    manifest = json.loads((out / MANIFEST).read_text())
+    if said_by == "config":
+        manifest["question"]["blocks"] = []
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    (out / "selection.json").write_text('{"toolchain": "onnxruntime", "method": "fair", "groups": [["VGGblock_0"]]}')
+    for use in (look, api.show_space, api.select_primitives, api.validate_selection):
+        with pytest.raises(UsageError, match="run only where they are given") as told:
+            use(out)
+        assert "--blocks" in told.value.hint and "wide.py" in told.value.hint
+    assert not (tmp_path / "ran").exists()
+    look(out, blocks=[tmp_path / "wide.py"])
+    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
 
+from gnomon.api.table import check_table, merge_tables
 from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
+from gnomon.jobs.estimator.job import described
+from gnomon.jobs.table.exchange import export_sums, export_table
 from gnomon.jobs.table.folder import MANIFEST as MANIFEST_FILE
 from gnomon.jobs.table.folder import ROWS, TableFolder, is_table, read_table, write_table
 from gnomon.spaces.latency_table import Row, Table
@@ -251,3 +254,25 @@ def test_the_manifest_of_an_older_table_without_an_anchor_is_read(tmp_path: Path
     assert read_table(tmp_path / "t").manifest == replace(
         MANIFEST, anchor="", anchor_calls_s=(), created_at_s=0.0, gnomon_version=""
     )
+
+
+@pytest.mark.parametrize("named", ["evil.py:space", "{there}/evil.py:space", "/proc/self/cwd/evil.py:space"])
+def test_looking_at_a_table_runs_no_file_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """A table may come from anybody: only spaces that are given, shipped or installed are run."""
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    manifest = replace(MANIFEST, space=named.format(there=tmp_path))
+    write_table(Table(manifest=manifest, rows=(row(8, 1e-3),)), tmp_path / "t")
+    found = check_table(tmp_path / "t")
+    (told,) = [one for one in found["complaints"] if "none of the known ones" in one]
+    assert "--space" in told
+    (tmp_path / "nets.csv").write_text("0\n")
+    with pytest.raises(UsageError, match="none of the known ones"):
+        export_sums(tmp_path / "t", tmp_path / "nets.csv", tmp_path / "sums")
+    with pytest.raises(UsageError, match="none of the known ones"):
+        described(tmp_path / "t", None)
+    export_table(tmp_path / "t", tmp_path / "t.csv")
+    merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")
+    assert not (tmp_path / "ran").exists()

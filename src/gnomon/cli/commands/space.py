@@ -25,6 +25,12 @@ from gnomon.cli.values import ToolchainSettingValue
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_OWN_BLOCKS = click.option(
+    "--blocks",
+    multiple=True,
+    metavar="FILE.py",
+    help="A file of your own primitives that PROFILE was made with: it is run. May be repeated.",
+)
 _PROFILE = click.argument("profile_dir", type=_PATH, metavar="PROFILE")
 
 
@@ -140,6 +146,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     metavar="FILE",
     help="The config with the choice filled in.  [default: PROFILE/output.yaml]",
 )
+@_OWN_BLOCKS
 @click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg or .png.")
 @_JSON
 def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
@@ -155,6 +162,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
         toolchain=values["toolchain"],
         options=replace(options, inertia=values["inertia"]),
         output=values["output"],
+        blocks=values["blocks"],
     )
     document = chosen.document()
     if as_json:
@@ -167,7 +175,8 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
     if picture is not None:
         from gnomon.jobs.space.picture import selection_picture
 
-        selection_picture(api.show_space(profile_dir, method=document["method"]), document, picture)
+        shown = api.show_space(profile_dir, method=document["method"], blocks=values["blocks"])
+        selection_picture(shown, document, picture)
 
 
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")
@@ -181,6 +190,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
 )
 @click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
+@_OWN_BLOCKS
 @place_options
 @http_options
 @bench_options
@@ -190,13 +200,14 @@ def validate(profile_dir: Path, **values: Any) -> None:
     from gnomon.cli.progress import Show
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    networks, server = values.pop("networks"), server_of(values)
+    networks, blocks, server = values.pop("networks"), values.pop("blocks"), server_of(values)
     names = ("epochs", "seeds", "workers", "cluster", "training_device", "download")
     training = {name: values.pop(name) for name in names}
     with Show(quiet=quiet) as show:
         done = api.validate_selection(
             profile_dir,
             networks=networks,
+            blocks=blocks,
             training=training,  # type: ignore[arg-type]  # by name
             hooks=api.Hooks(server=server, watch=show.watch, tell=show.tell),
             **options_of(values),
@@ -214,12 +225,13 @@ def validate(profile_dir: Path, **values: Any) -> None:
 @_PROFILE
 @click.option("--accuracy", "method", type=click.Choice(METHODS), help="Whose accuracies.  [default: the first]")
 @click.option("--pictures", type=_PATH, metavar="DIR", help="Draw what there is to see into this folder.")
+@_OWN_BLOCKS
 @_JSON
-def show(profile_dir: Path, method: str | None, pictures: Path | None, as_json: bool) -> None:
+def show(profile_dir: Path, method: str | None, pictures: Path | None, blocks: tuple[str, ...], as_json: bool) -> None:
     """Say what PROFILE holds: rankings with their noise, latencies, and how well both can be believed."""
     from gnomon.api import space as api
 
-    _told(api.show_space(profile_dir, method=method, pictures=pictures), as_json)
+    _told(api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks), as_json)
 
 
 @space.command(short_help="The primitives that are known, and what they are made of.")

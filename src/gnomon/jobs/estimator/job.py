@@ -25,7 +25,7 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
-from gnomon.spaces.loading import SearchSpace, draw, known_spaces, load_space
+from gnomon.spaces.loading import SearchSpace, draw, load_space, space_of
 from gnomon.system.files import save_text
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
@@ -143,13 +143,7 @@ def described(table: Path | None, space: str | None) -> Described:
     if table is None:
         return _described(load_space(str(space)), (), None)
     found = read_table(table)
-    loaded = _space_of(table, found.manifest.space, space)
-    if loaded.name != found.manifest.space:
-        raise UsageError(
-            f"{table} is of the space {found.manifest.space}, not of {loaded.name}",
-            hint="Give the table of that space, or leave --space out.",
-        )
-    return _described(loaded, found.manifest.rules, found)
+    return _described(space_of(table, found.manifest.space, space), found.manifest.rules, found)
 
 
 def _described(space: SearchSpace, chains: Sequence[str], table: Table | None) -> Described:
@@ -166,16 +160,6 @@ def _described(space: SearchSpace, chains: Sequence[str], table: Table | None) -
             )
     columns = Columns(names=(OVERHEAD, *(unit.id for unit in tables.units)), kinds=(OVERHEAD, *kinds), prior_s=prices)
     return Described(space=space, tables=tables, columns=columns, table=table)
-
-
-def _space_of(path: Path, name: str, given: str | None) -> SearchSpace:
-    """The space that a file names, or where it is given. UsageError that says how to give it."""
-    if given is None and name not in known_spaces():
-        raise UsageError(
-            f"{path} is of the space {name!r}, which is none of the known ones",
-            hint="Say where it is, as in --space space.py:space.",
-        )
-    return load_space(given or name)
 
 
 def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -260,10 +244,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
         _STRICT.fail("$.space", "the name of a space, and a context, expected")
     if not isinstance(chains, list) or not all(isinstance(c, str) for c in chains):
         _STRICT.fail("$.rules", "a list of chains expected")
-    loaded = _space_of(path, name, space)
-    if loaded.name != name:
-        raise UsageError(f"{path} is of the space {name}, not of {loaded.name}", hint="Give its own with --space.")
-    found = _described(loaded, chains, None)
+    found = _described(space_of(path, name, space), chains, None)
     estimator = read_estimator(document.get("estimator") or {})
     if estimator.columns.names != found.columns.names:
         raise ProblemError(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.jobs.space.estimates import (
     compare_with_twin,
     latest,
@@ -42,8 +44,12 @@ _MOST = 1.001
 """All numbers that a picture takes from these files are shares, which rounding may leave a little above 1."""
 
 
-def study_of(path: Path) -> Study:
-    """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one."""
+def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
+    """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one.
+
+    `blocks` are the files of own primitives that it was made with: they are Python and are run, which the word of a
+    folder alone does not make them.
+    """
     question = _checked(read_question(path))
     try:
         text = (path / INPUT).read_bytes().decode("utf-8")  # its line ends as they are
@@ -54,12 +60,19 @@ def study_of(path: Path) -> Study:
             f"{path / INPUT} is not the config that the profile was made of any more",
             hint="Put it back as it was, or profile anew in another folder.",
         )
+    named = question["blocks"] or read_aw_nas_config(text)[0].gnomon.blocks
+    if named and not blocks:
+        given = " ".join(f"--blocks {shlex.quote(one)}" for one in named)
+        raise UsageError(
+            f"{path} was made with primitives of Python files, which are run only where they are given",
+            hint=f"If you know them: {given}",
+        )
     study = open_study(
         text,
         tuple(question["input_shape"][1:]),
         families=tuple(question["families"]),
         numbering=question["numbering"],
-        blocks=tuple(question["blocks"]),
+        blocks=tuple(map(str, blocks)),
     )
     if any(question.get(name) != value for name, value in study.question().items()):
         raise UsageError(
@@ -111,9 +124,9 @@ def _checked(question: dict[str, Any]) -> dict[str, Any]:
     return question
 
 
-def look(path: Path, method: str | None = None) -> dict[str, Any]:
-    """What a profile says, as JSON values."""
-    study = study_of(path)
+def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> dict[str, Any]:
+    """What a profile says, as JSON values; `blocks` as `study_of` takes them."""
+    study = study_of(path, blocks)
     accuracy, latency = read_rows(path, study)
     question = read_question(path)
     return {

@@ -49,7 +49,7 @@ class SelectRequest:
     """What to select by. `method` and `toolchain` say whose accuracies and latencies; None: the first there are.
 
     `options` are for the rule "pareto"; the other rules have theirs in the config. `output` is where the config with
-    the selection filled in goes (None: into the profile).
+    the selection filled in goes (None: into the profile). `blocks` are the files of own primitives of the profile.
     """
 
     profile: Path
@@ -58,6 +58,7 @@ class SelectRequest:
     toolchain: str | None = None
     options: ParetoOptions = field(default_factory=ParetoOptions)
     output: Path | None = None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,7 +107,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
     """
     if asked.rule not in RULES:
         raise UsageError(f"there is no rule {asked.rule!r}", hint=f"Rules: {', '.join(RULES)}.")
-    study = study_of(asked.profile)
+    study = study_of(asked.profile, asked.blocks)
     accuracies, latencies = read_rows(asked.profile, study)
     method = method_of(accuracies, asked.method)
     toolchain = toolchain_of(latencies, asked.toolchain)

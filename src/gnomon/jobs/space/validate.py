@@ -49,6 +49,7 @@ class ValidateRequest:
 
     They are trained for `epochs` (None: as the config says) from `seeds` seeds each, by `workers` processes or on a
     Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images to.
+    `blocks` are the files of own primitives of the profile.
     """
 
     profile: Path
@@ -60,6 +61,7 @@ class ValidateRequest:
     cluster: str | None = None
     training_device: str = "cpu"
     download: Path | None = None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ def validate_selection(
     UsageError where nothing was selected yet. Raises GnomonError.
     """
     selection = read_selection(asked.profile)
-    study = study_of(asked.profile)
+    study = study_of(asked.profile, asked.blocks)
     question = read_question(asked.profile)
     own = study.config.gnomon
     data = open_images(own, question["data"]["name"], classes=study.config.classes, download=asked.download)

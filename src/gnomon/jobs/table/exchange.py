@@ -28,7 +28,7 @@ from gnomon.formats.snpe.table import (
 )
 from gnomon.jobs.table.folder import context_document, read_table, write_table
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.spaces.loading import load_space
+from gnomon.spaces.loading import load_space, space_of
 from gnomon.spaces.uid import uid, unit_of_uid
 from gnomon.spaces.unit import Unit
 from gnomon.system.files import save_text
@@ -88,7 +88,9 @@ def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple
         raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
     table = read_table(path)
     _unfused(table)
-    names = _uids(load_space(space or table.manifest.space).name)
+    if space is not None:
+        space_of(path, table.manifest.space, space)
+    names = _uids(table.manifest.space)
     runtime = _runtime_of(table)
     entries = {names(row.unit): {runtime: _statistics(row, table)} for row in table.rows if row.status != "failed"}
     if not entries:
@@ -108,7 +110,7 @@ def export_sums(path: Path, nets: Path, out: Path, space: str | None = None) -> 
     """
     table = read_table(path)
     _unfused(table)
-    loaded = load_space(space or table.manifest.space)
+    loaded = space_of(path, table.manifest.space, space)
     try:
         rows = read_nets(nets.read_bytes(), loaded.space)
     except OSError as error:

@@ -16,7 +16,7 @@ from gnomon.formats.block_table import Block, BlockTable, scan_block_table
 from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Row, Table, complaints, differences, unlike
-from gnomon.spaces.loading import load_space
+from gnomon.spaces.loading import space_of
 
 
 def table_document(table: Table, path: Path, told: list[str]) -> dict[str, Any]:
@@ -63,18 +63,13 @@ def look(path: Path, space: str | None) -> dict[str, Any]:
     table = read_table(path)
     told: list[str] = []
     try:
-        loaded = load_space(space or table.manifest.space)
-        if loaded.name != table.manifest.space:
-            raise UsageError(
-                f"{path} is of the space {table.manifest.space}, not of {loaded.name}",
-                hint="Give the table of that space, or leave --space out.",
-            )
+        loaded = space_of(path, table.manifest.space, space)
         units = loaded.tables(rules(table.manifest.rules)).units
         told = complaints(table, units)
     except GnomonError as error:
         if space is not None:
             raise
-        told = [f"its space {table.manifest.space} cannot be loaded ({error.message})", *complaints(table, ())]
+        told = [f"{error.message}. {error.hint}", *complaints(table, ())]
     return table_document(table, path, told)
 
 
