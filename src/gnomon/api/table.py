@@ -43,9 +43,8 @@ def build_table(
     from gnomon.api.place import request_of
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
-    from gnomon.jobs.table.tool import build_with_tool
-    from gnomon.jobs.table.tool_bench import tool_of, tool_options
     from gnomon.runtimes.snpe import bench_tools
+    from gnomon.session.tool import tool_of, tool_runtime
     from gnomon.spaces.fuse import rules
     from gnomon.spaces.loading import load_space
 
@@ -59,8 +58,8 @@ def build_table(
     )
     tool = tool_of(asked.request)
     if tool is not None:
-        return build_with_tool(asked, tool, tool_options(settings or {}), watch=watch, tell=tell)
-    if settings:
+        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings or {}, tell))
+    elif settings:
         known = ", ".join(bench_tools())
         raise UsageError(
             f"{', '.join(settings)}: only tools that measure by themselves have settings", hint=f"Tools: {known}."
@@ -119,8 +118,7 @@ def measure_nets(
     from gnomon.api.place import request_of
     from gnomon.jobs.estimator.job import described, read_samples, save_nets
     from gnomon.jobs.table.nets import measure_nets as measure_job
-    from gnomon.jobs.table.tool import measure_nets_with_tool
-    from gnomon.jobs.table.tool_bench import tool_of
+    from gnomon.session.tool import tool_of
 
     found = described(Path(table), space)
     assert found.table is not None  # noqa: S101  # a table was given
@@ -131,10 +129,7 @@ def measure_nets(
         request = replace(request, runtimes=(named,))
     chosen = [row.assignment for row in rows]
     tool = tool_of(request)
-    if tool is not None:
-        made = measure_nets_with_tool(request, found.space, found.table, chosen, tool=tool, watch=watch, tell=tell)
-    else:
-        made = measure_job(request, found.space, found.table, chosen, watch=watch, tell=tell)
+    made = measure_job(request, found.space, found.table, chosen, tool=tool, watch=watch, tell=tell)
     if out is not None:
         save_nets(made.rows, found.space.space, Path(out), measured=True)
     return found, made

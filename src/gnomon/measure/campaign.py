@@ -51,7 +51,8 @@ class Candidate:
     outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
     calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
     `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
-    profiled ones.
+    profiled ones. A link that measures one after the other begins with the `anchor`, and blames what fails only where
+    that runs.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Candidate:
     calls_least: int = 5
     laggard: bool = False
     process: str | None = None
+    anchor: bool = False
 
     __repr__ = brief
 
@@ -389,6 +391,7 @@ class CampaignRunner(Known):
             "open": opening,
             "visits": blocks,
             **({"process": candidate.process} if candidate.process is not None else {}),
+            **({"anchor": True} if candidate.anchor else {}),
         }
 
     def _append(self, run: Run) -> None:

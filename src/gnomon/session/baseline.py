@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.stats import Block, median, quantile, summarise
-from gnomon.errors import MeasurementError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.models.units import write_unit
@@ -91,7 +91,8 @@ def timed(
     """What was measured of a model, at the speed at which the anchor took `reference_s` (by process).
 
     `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
-    that is nearest to it in time. Every `sitting` processes, as they follow in time, have a drift of their own.
+    that is nearest to it in time. Every `sitting` processes, as they follow in time, have a drift of their own. The
+    interval is wider by what a tool that measures by itself rounds.
     """
     if not measured.ok:
         at_s = max((run.started_at_s for run in measured.runs), default=0.0)
@@ -106,11 +107,12 @@ def timed(
     told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
     known = told.low_s > 0 and math.isfinite(told.high_s)
+    rounding = measured.fact("rounding_s") or 0.0
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
-        low_s=min(told.low_s, call_s) if known else None,
-        high_s=max(told.high_s, call_s) if known else None,
+        low_s=max(0.0, min(told.low_s, call_s) - rounding) if known else None,
+        high_s=max(told.high_s, call_s) + rounding if known else None,
         drift=call_s / median(list(levels.values())),
         processes=len(levels),
         samples={f"{b.process}/{b.block}": b.values_s for b in blocks(measured, clock)},
@@ -157,6 +159,9 @@ def _nearest(moments: Iterable[float], seen: Sequence[tuple[float, float]]) -> l
     return [level for _, level in sorted(found)]
 
 
+_ANCHORS = 5
+"""How many units are tried as the anchor: a converter may die on the first."""
+
 _MORE = 2
 """Processes of the empty graph and of the anchor's reference beyond those of units, which all rest on them."""
 
@@ -165,7 +170,8 @@ _MORE = 2
 class Gauge:
     """What all models are measured beside: the anchor, and the empty graph, whose time every call holds.
 
-    `reference_s` are the anchor's calls by process at the speed to which all times are brought.
+    `reference_s` are the anchor's calls by process at the speed to which all times are brought. `told` is what a tool
+    that measures by itself told of the device and of itself meanwhile.
     """
 
     unit: Unit
@@ -173,37 +179,61 @@ class Gauge:
     clock: Clock
     overhead_s: float
     reference_s: tuple[float, ...]
+    told: Mapping[str, str]
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
     """Measure the empty graph and the anchor: that of a table, with its speed as reference, else the middle unit.
 
-    What the record holds of an interrupted campaign is not measured again. MeasurementError where they do not run.
+    Where that does not run, the next ones by size are tried. A tool that measures by itself tells no call around the
+    layers, so that it runs no empty graph. What the record holds of an interrupted campaign is not measured again.
+    MeasurementError where they do not run.
     """
-    unit = _anchor_of(units, table)
-    first = placed_unit(bench, empty((1, 1, 1, 1)), "empty")
-    second = placed_unit(bench, unit, f"anchor-{unit.id}")
-    processes = bench.request.effort.processes_least + _MORE
-    effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
-    measured = bench.runner.measure("gauge", [first.candidate, second.candidate], effort)
-    for what, placed in (("empty graph", first), ("anchor", second)):
-        if not measured[placed.key].ok:
-            raise MeasurementError(
-                f"{bench.runtime.name} does not run the {what}: {describe(measured[placed.key].failure)}",
-                hint="Without it no time can be trusted. Try another runtime with --runtime.",
-            )
+    first = None if bench.tool else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
+    unit, second, measured = _first_that_runs(bench, _anchors_of(units, table), first)
     wall = table is not None and table.manifest.clock == "wall"
     clock: Clock = "wall" if wall else clock_of(bench, list(measured.values()))
     own = tuple(levels_of(measured[second.key], clock).values())
-    overhead = timed(measured[first.key], clock)
     known = table.manifest.anchor_calls_s if table is not None else ()
     return Gauge(
         unit=unit,
-        anchor=second.candidate,
+        anchor=replace(second.candidate, anchor=True),
         clock=clock,
-        overhead_s=overhead.call_s,
+        overhead_s=timed(measured[first.key], clock).call_s if first else 0.0,
         reference_s=tuple(known) or own,
+        told=measured[second.key].fact("told") or {},
     )
+
+
+def _first_that_runs(
+    bench: Bench, units: Sequence[Unit], first: Placed | None
+) -> tuple[Unit, Placed, dict[str, Measured]]:
+    """The first of the units that runs, measured beside the empty graph."""
+    processes = bench.request.effort.processes_least + _MORE
+    effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
+    name, reasons = bench.runtime.name, []
+    for unit in units:
+        try:
+            second = placed_unit(bench, unit, f"anchor-{unit.id}")
+        except DeviceError:
+            raise
+        except GnomonError as error:
+            reasons.append(f"{unit.label}: {error.message}")
+            continue
+        placed = [first, second] if first else [second]
+        measured = bench.runner.measure("gauge", [one.candidate for one in placed], effort)
+        if first and not measured[first.key].ok:
+            raise MeasurementError(
+                f"{name} does not run the empty graph: {describe(measured[first.key].failure)}", hint=_UNGAUGED
+            )
+        if measured[second.key].ok:
+            return unit, second, measured
+        reasons.append(f"{unit.label}: {describe(measured[second.key].failure)}")
+    said = f"runs none of {len(reasons)} units, such as" if len(reasons) > 1 else "does not run the anchor,"
+    raise MeasurementError(f"{name} {said} {reasons[0]}", hint=_UNGAUGED)
+
+
+_UNGAUGED = "Without it no time can be trusted. Try another runtime with --runtime, or another backend with --backend."
 
 
 def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
@@ -250,17 +280,19 @@ def shaky(one: Timed, processes: int) -> bool:
     return not one.reason and one.half_width > STABLE and one.processes <= processes
 
 
-def _anchor_of(units: Sequence[Unit], table: Table | None) -> Unit:
-    """The unit that a table has as its anchor, else the middle one by the numbers that it reads and makes."""
+def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
+    """The unit that a table has as its anchor, else the middle ones by the numbers that they read and make."""
     if table is not None and table.manifest.anchor:
         for unit in (*units, *(row.unit for row in table.rows)):
             if unit.id == table.manifest.anchor:
-                return unit
+                return [unit]
         raise MeasurementError(
             f"the table's anchor, the unit {table.manifest.anchor}, is neither in the table nor in the space",
             hint="Build a new table: give --out another path.",
         )
-    return by_size(units)[len(units) // 2]
+    ordered, middle = by_size(units), len(units) // 2
+    near = sorted(range(len(ordered)), key=lambda k: abs(k - middle))
+    return [ordered[k] for k in near[:_ANCHORS]]
 
 
 def by_size(units: Sequence[Unit]) -> list[Unit]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip
+from gnomon.session.tool import ToolLink, ToolRuntime
 from gnomon.spaces.unit import Net
 from gnomon.store.sqlite import SqliteStore
 from gnomon.system.process import guarded_folder
@@ -64,10 +66,15 @@ class Bench:
     push: Callable[[Path, str], str]
     link: AgentLink
     runner: CampaignRunner
-    runtime: Runtime
+    runtime: Runtime | ToolRuntime
     probe: Probe
     configuration: Configuration
     missing: Sequence[Missing]
+
+    @property
+    def tool(self) -> ToolRuntime | None:
+        """The tool that measures by itself, where it is one and no runtime."""
+        return self.runtime if isinstance(self.runtime, ToolRuntime) else None
 
     def place(self, key: str, path: Path) -> Placed:
         """Bring an ONNX model to the device, converted where the runtime loads another format.
@@ -126,6 +133,7 @@ def open_bench(
     subject: str,
     question: Mapping[str, Any],
     goes_on: bool = False,
+    tool: ToolRuntime | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Iterator[Bench]:
@@ -133,26 +141,33 @@ def open_bench(
 
     `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
     same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
-    one that is named, or the only one there is.
+    one that is named, or the only one there is; or `tool`, whose models stay on this machine.
     Raises GnomonError.
     """
     with ExitStack() as stack:
-        runtimes = chosen_runtimes(request.runtimes, "onnx")
+        runtimes = () if tool else chosen_runtimes(request.runtimes, "onnx")
         store = stack.enter_context(SqliteStore.open(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         link = stack.enter_context(
-            link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device))
+            ToolLink(device, tool)
+            if tool
+            else link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device))
         )
-        probes, missing = equip(link, runtimes, request.device, tell)
-        runtime = _only(runtimes, probes, missing)
-        configuration = _configuration(runtime, probes[runtime.name], request)
-        request = replace(request, runtimes=(runtime.name,))
+        missing: list[Missing] = []
+        if tool:
+            probe, configuration = tool.tool.probe(), tool.configuration
+        else:
+            probes, missing = equip(link, runtimes, request.device, tell)
+            runtime = _only(runtimes, probes, missing)
+            probe, configuration = probes[runtime.name], _configuration(runtime, probes[runtime.name], request)
+        loads = tool or runtime
+        request = replace(request, runtimes=(loads.name,))
         runner = CampaignRunner(
             link,
             store,
             Question(
                 kind=kind,
-                context=_context(request, subject, link, runtime, probes[runtime.name]),
+                context=_context(request, subject, link, loads.name, probe),
                 details={
                     **question,
                     "configurations": [configuration.name],
@@ -164,15 +179,16 @@ def open_bench(
             watch=watch,
             fresh=request.fresh,
         )
+        folder = stack.enter_context(guarded_folder("gnomon-bench-"))
         bench = Bench(
             request=request,
-            folder=stack.enter_context(guarded_folder("gnomon-bench-")),
+            folder=folder,
             device=link.info,
-            push=device.push,
+            push=_staying_in(folder) if tool else device.push,
             link=link,
             runner=runner,
-            runtime=runtime,
-            probe=probes[runtime.name],
+            runtime=loads,
+            probe=probe,
             configuration=configuration,
             missing=missing,
         )
@@ -225,11 +241,15 @@ def _keyed(push: Callable[[Path, str], str], key: str) -> Callable[[Path, str], 
     return lambda path, name: push(path, f"{key}-{name}")
 
 
-def _context(request: Request, subject: str, link: AgentLink, runtime: Runtime, probe: Probe) -> Context:
+def _staying_in(folder: Path) -> Callable[[Path, str], str]:
+    return lambda path, name: str(shutil.copytree(path, folder / name) if path.is_dir() else path)
+
+
+def _context(request: Request, subject: str, link: AgentLink, runtime: str, probe: Probe) -> Context:
     """What must be equal for runs to be compared."""
     return Context(
         device=link.info.fingerprint,
-        versions={runtime.name: probe.version},
+        versions={runtime: probe.version},
         model_digest=hashlib.sha256(subject.encode()).hexdigest(),
         model_name=subject,
         options={"threads": request.wish.threads, "backends": list(request.wish.backends)},

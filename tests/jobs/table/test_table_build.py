@@ -21,7 +21,7 @@ from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.job import Built, build_table
 from gnomon.runtimes.base import Wish
-from gnomon.session.baseline import placed_unit
+from gnomon.session.baseline import by_size, placed_unit
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table
 
@@ -153,6 +153,13 @@ def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None
         build(home, tmp_path / "t", environment=environment)
     assert refused.value.hint
     assert not (tmp_path / "t").exists()
+
+
+def test_an_anchor_that_does_not_run_has_the_next_one_in_its_place(home: Path, tmp_path: Path) -> None:
+    middle = by_size(units_of(home))[3]
+    found = build(home, tmp_path / "t", environment=spoilt(tmp_path, refused=f"anchor-{middle.id}"))
+    assert found.table.manifest.anchor in {unit.id for unit in units_of(home)} - {middle.id}
+    assert not found.table.failed
 
 
 def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fails_none(

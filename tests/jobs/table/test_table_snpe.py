@@ -19,6 +19,7 @@ from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.progress import Progress
+from gnomon.runtimes.snpe import BenchOrder, Snpe
 
 pytestmark = pytest.mark.devices
 
@@ -97,6 +98,38 @@ def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_repla
     gnomon("table", "import", "t.csv", "--space", space, "--out", "back")
     assert read_table(Path("back")).times_s == pytest.approx(table.times_s, rel=1e-4)
     assert f"Devices:{mobile.serial}" in Path("t.meta").read_text().replace('"', "")
+
+
+def test_the_record_knows_a_table_and_goes_on_with_it(
+    space: str,
+    mobile: Phone,
+    gnomon: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measured: list[Path] = []
+    whole = Snpe.measure
+
+    def measure(self: Snpe, device: Device, model: Path, order: BenchOrder) -> Any:
+        if len(measured) == 5:
+            raise KeyboardInterrupt
+        measured.append(model)
+        return whole(self, device, model, order)
+
+    monkeypatch.setattr(Snpe, "measure", measure)
+    words = ("table", "build", space.replace(":space", ":bare"), "--out", "t", "--runtime", "snpe")
+    assert run([*words, "--device", f"adb://{mobile.serial}", *QUICK, "--quiet"]) == 130
+    (listed,) = gnomon("runs", "list")["campaigns"]
+    assert (listed["campaign"]["kind"], listed["finished"], listed["runs"]) == ("table", False, 5)
+    monkeypatch.setattr(Snpe, "measure", whole)
+    assert run(["runs", "resume", "last"]) == 0
+    capsys.readouterr()
+    (listed,) = gnomon("runs", "list")["campaigns"]
+    assert listed["finished"]
+    assert listed["decision"]["chosen"] == "t"
+    shown = gnomon("runs", "show", "last")
+    assert {one["runs"] for one in shown["candidates"] if one["candidate"].startswith("unit-")} <= {1, 2}
+    assert len(read_table(Path("t")).rows) == 2
 
 
 def test_a_phone_that_leaves_in_the_middle_is_waited_for(space: str, mobile: Phone) -> None:

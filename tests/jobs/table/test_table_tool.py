@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.jobs.table.tool_kit import ABOUT, US, MadeUp, asked, tiny
+from tests.jobs.table.tool_kit import ABOUT, US, MadeUp, asked, build_with_tool, tiny
 
 from gnomon.errors import DeviceError, MeasurementError, UsageError
 from gnomon.formats.snpe.meta import read_snpe_meta
 from gnomon.formats.snpe.table import SnpeTable, write_snpe_csv, write_snpe_json
+from gnomon.jobs.runs.job import list_campaigns
 from gnomon.jobs.table.exchange import export_table, import_table
 from gnomon.jobs.table.folder import read_table
-from gnomon.jobs.table.tool import build_with_tool, measure_nets_with_tool
-from gnomon.jobs.table.tool_bench import ToolOptions, level_of, options_document, tool_of, tool_options
-from gnomon.jobs.table.tool_fusion import layer_groups
+from gnomon.jobs.table.fusion import layer_groups
+from gnomon.jobs.table.nets import measure_nets
+from gnomon.session.tool import ToolLink, said_of, tool_of, tool_runtime
 from gnomon.spaces import UNFUSED
 from gnomon.spaces.latency_table import Table, complaints
 from gnomon.spaces.uid import uid
+from gnomon.store.base import RunQuery
+from gnomon.store.sqlite import SqliteStore
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 
-QUICK = ToolOptions(runs=1, inputs=1, benches=3, anchor=2)
+QUICK = {"runs": "1", "inputs": "1", "benches": "3", "anchor": "2"}
 UNITS = tiny().tables(UNFUSED).units
+BENCHES = 5 + 3 * -(-len(UNITS) // 2) + 3 * len(UNITS)
+"""Those of the anchor at the begin, of the anchor beside each two units, and of the units."""
 
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setattr(ToolLink, "state", lambda self: {})
     return tmp_path / "tiny.table"
 
 
@@ -56,8 +65,13 @@ def test_each_unit_gets_a_row_of_separate_benches(out: Path) -> None:
     assert manifest.context["device"]["ro.product.model"] == "XQ-AS42"
     assert manifest.context["version"] == "1.33.1.608"
     assert {order.backends for order in tool.orders} == {("GPU",)}
-    # The anchor first, then a round of it for each two units.
-    assert len(tool.measured) == 3 + 3 * -(-len(UNITS) // 2) + 3 * len(UNITS)
+    # The anchor first, two benches more than others have, then a round of it for each two units.
+    assert len(tool.measured) == BENCHES
+    with SqliteStore.open(out.with_name("record.sqlite")) as store:
+        runs = list(store.query(RunQuery(campaign=built.campaign)))
+    assert len(runs) == BENCHES
+    assert all(run.facts["told"] == ABOUT and run.facts["layers"] for run in runs)
+    assert {run.samples.inner for run in runs if run.samples} == {1}
 
 
 def test_a_build_that_is_killed_goes_on_with_what_it_lacks(out: Path) -> None:
@@ -80,6 +94,33 @@ def test_a_build_that_is_killed_goes_on_with_what_it_lacks(out: Path) -> None:
     assert build_with_tool(asked(out, again=True), again, QUICK).measured == len(UNITS)
 
 
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.jobs.table.tool_kit import MadeUp, asked, build_with_tool
+from gnomon.session.tool import ToolLink
+ToolLink.state = lambda self: {}
+tool = MadeUp()
+tool.before = lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == 12 else None
+build_with_tool(asked(Path(sys.argv[1])), tool, {"runs": "1", "inputs": "1", "benches": "3", "anchor": "2"})
+"""
+
+
+def test_a_kill_loses_no_bench_of_a_unit(out: Path) -> None:
+    died = subprocess.run([sys.executable, "-c", _KILLED, str(out)], check=False, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert not read_table(out).rows, "the first two units were under way"
+    with SqliteStore.open(out.with_name("record.sqlite")) as store:
+        (row,) = list_campaigns(store)
+    assert (row.campaign.kind, row.finished, row.running, row.runs) == ("table", False, False, 12)
+    tool = MadeUp()
+    built = build_with_tool(asked(out), tool, QUICK)
+    assert built.campaign == row.campaign.id
+    assert len(tool.measured) <= BENCHES - 12 + 3, "three more are the anchor's"
+    assert not complaints(built.table, UNITS)
+    assert "unwatched" in {doubt.kind for doubt in built.doubts}
+
+
 def test_a_phone_that_leaves_and_returns_costs_no_bench_twice(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnomon.session.request._FIRST_PAUSE_S", 0.0)
     tool = MadeUp()
@@ -96,8 +137,8 @@ def test_a_phone_that_leaves_and_returns_costs_no_bench_twice(out: Path, monkeyp
     assert any("is back" in sentence for sentence in told)
     assert built.measured == len(UNITS)
     assert not complaints(built.table, UNITS)
-    # The units once each, the anchor's level, its rounds, and two more: at the return, and in the round broken off.
-    assert len(tool.measured) <= 3 + 3 * -(-len(UNITS) // 2) + 3 * len(UNITS) + 2
+    # The units once each, the anchor's level, its rounds, and three more beside what was left of the part broken off.
+    assert len(tool.measured) <= BENCHES + 3
 
 
 def test_a_converter_that_dies_on_one_unit_is_one_failed_row(out: Path) -> None:
@@ -117,15 +158,17 @@ def test_what_breaks_for_all_is_no_failure_of_the_units(out: Path) -> None:
     tool = MadeUp()
     tool.bad = lambda operators: "no room on the phone" if len(tool.measured) > 14 else ""
     with pytest.raises(MeasurementError, match=r"the anchor any more.*no room"):
-        build_with_tool(asked(out), tool, replace(QUICK, anchor=1))
+        build_with_tool(asked(out), tool, {**QUICK, "anchor": "1"})
     kept = read_table(out)
     assert len(kept.rows) >= 1
-    assert build_with_tool(asked(out), MadeUp(), QUICK).measured == len(UNITS) - len(kept.rows)
+    built = build_with_tool(asked(out), MadeUp(), {**QUICK, "anchor": "1"})
+    assert built.measured == len(UNITS) - len(kept.rows)
+    assert not built.table.failed
 
 
 def test_a_phone_that_slows_down_is_seen_by_the_anchor(out: Path) -> None:
     steady = build_with_tool(asked(out), MadeUp(), QUICK).table
-    for begin, drifts in ((12, {1.0, 0.5}), (10, {0.5})):  # between two rounds, and within one
+    for begin, drifts in ((14, {1.0, 0.5}), (10, {0.5})):  # between two rounds, and within one
         slowing = MadeUp()
         slowing.speed = lambda number, begin=begin: 1.0 if number < begin else 2.0  # type: ignore[misc]
         table = build_with_tool(asked(out.with_name(f"slow-{begin}")), slowing, QUICK).table
@@ -137,11 +180,9 @@ def test_a_phone_that_slows_down_is_seen_by_the_anchor(out: Path) -> None:
     assert times_us(resumed) == pytest.approx(times_us(steady), rel=0.02), "the table's own anchor counts"
 
 
-def test_one_bench_has_no_interval(out: Path) -> None:
-    table = build_with_tool(asked(out), MadeUp(), replace(QUICK, benches=1)).table
-    assert {row.status for row in table.rows} == {"unstable"}
-    assert {(row.low_s, row.high_s) for row in table.rows} == {(None, None)}
-    assert any("of unknown precision" in told for told in complaints(table, UNITS))
+def test_one_bench_has_no_interval_so_that_none_is_left_with_it(out: Path) -> None:
+    table = build_with_tool(asked(out), MadeUp(), {**QUICK, "benches": "1"}).table
+    assert {(row.status, row.processes) for row in table.rows} == {("ok", 2)}
 
 
 def test_benches_that_disagree_are_unstable(out: Path) -> None:
@@ -149,10 +190,6 @@ def test_benches_that_disagree_are_unstable(out: Path) -> None:
     tool.speed = lambda number: (1.0, 1.3, 1.0, 1.15, 0.9)[number % 5]
     rows = build_with_tool(asked(out), tool, QUICK).table.rows
     assert {row.processes for row in rows if row.status == "unstable"} == {6}, "they had a second chance"
-    level = level_of([1e-4, 1.02e-4, 3e-4], 5e-7)
-    assert level.time_s == 1.02e-4, "a threefold outlier moves the middle of three little"
-    assert level.low_s is not None
-    assert level.low_s < 1e-4
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["by names", "by times"])
@@ -212,28 +249,28 @@ def test_the_replaced_tools_files_are_written_letter_for_letter(out: Path, tmp_p
 
 
 def test_whole_nets_are_measured_as_the_table_was(out: Path) -> None:
-    table = build_with_tool(asked(out, fuse=None), MadeUp(), replace(QUICK, settings={"perf_profile": "burst"})).table
+    table = build_with_tool(asked(out, fuse=None), MadeUp(), {**QUICK, "perf_profile": "burst"}).table
     tool = MadeUp()
     tool.speed = lambda number: 2.0
     request = asked(out).request
-    found = measure_nets_with_tool(request, tiny(), table, [(0, 0), (1, 0)], tool=tool)
+    found = measure_nets(request, tiny(), table, [(0, 0), (1, 0)], tool=tool)
     assert [row.latency_s for row in found.rows] == pytest.approx([2 * 240e-6] * 2, rel=0.01)
     assert not found.unlike
     assert not found.failures
     assert {(o.runs, o.settings["perf_profile"]) for o in tool.orders} == {(1, "burst")}
     tool = MadeUp(lambda operators: "too large" if len(operators) > 3 else "")
     with pytest.raises(MeasurementError, match=r"no net ran.*too large"):
-        measure_nets_with_tool(request, tiny(), table, [(0, 0)], tool=tool)
+        measure_nets(request, tiny(), table, [(0, 0)], tool=tool)
     other = replace(table, manifest=replace(table.manifest, context={"runtime": "onnxruntime"}))
     with pytest.raises(UsageError, match="not measured by madeup"):
-        measure_nets_with_tool(request, tiny(), other, [(0, 0)], tool=tool)
+        measure_nets(request, tiny(), other, [(0, 0)], tool=tool)
 
 
 def test_unlike_tables_stay_apart(out: Path) -> None:
     build_with_tool(asked(out), MadeUp(), QUICK)
     for options, told in (
-        (replace(QUICK, settings={"perf_profile": "burst"}), "protocol"),
-        (replace(QUICK, runs=7), "protocol"),
+        ({**QUICK, "perf_profile": "burst"}, "protocol"),
+        ({**QUICK, "runs": "7"}, "protocol"),
     ):
         with pytest.raises(MeasurementError, match=f"measured otherwise.*{told}"):
             build_with_tool(asked(out), MadeUp(), options)
@@ -248,12 +285,15 @@ def test_options_are_checked_before_anything_starts(out: Path) -> None:
             build_with_tool(asked(out, backends=backends), tool, QUICK)
     assert not tool.measured
     said = {"runs": "20", "benches": "2", "perf_profile": "burst"}
-    assert tool_options(said) == ToolOptions(runs=20, benches=2, settings={"perf_profile": "burst"})
-    assert options_document(tool_options(said).document()) == {**said, "inputs": "10"}
+    request = asked(out).request
+    made = tool_runtime(tool, request, said)
+    assert (made.order.runs, made.order.inputs, made.benches, made.anchor) == (20, 10, 2, 8)
+    assert made.order.settings == {"perf_profile": "burst"}
+    assert said_of(made.protocol) == {**said, "inputs": "10"}
+    assert tool_runtime(tool, request, {"timeout": "3000"}).order.timeout_s == 3000
     for wrong in ({"runs": "0"}, {"runs": "many"}, {"timeout": "-1"}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            tool_options(wrong)
-    request = asked(out).request
+            tool_runtime(tool, request, wrong)
     assert tool_of(replace(request, runtimes=("onnxruntime",))) is None
     assert tool_of(replace(request, runtimes=("snpe",))) is not None
     with pytest.raises(UsageError, match="one runtime"):

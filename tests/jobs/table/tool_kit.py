@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
-from gnomon.jobs.table.job import TableRequest
+from gnomon.jobs.table.job import Built, TableRequest, build_table
 from gnomon.runtimes.base import Probe, Wish
 from gnomon.runtimes.snpe import Benched, BenchOrder
 from gnomon.session.request import THIS_MACHINE, Request
+from gnomon.session.tool import tool_runtime
 from gnomon.spaces import BlockSpace, Choice, rules
 from gnomon.spaces.unit import Symbol
 
@@ -94,9 +96,22 @@ def asked(
 ) -> TableRequest:
     """A request for a table of the tiny space on this machine."""
     return TableRequest(
-        request=Request(model=Path(), device=THIS_MACHINE, wish=Wish(threads=1, backends=backends), wait_s=100.0),
+        request=Request(
+            model=Path(),
+            device=THIS_MACHINE,
+            wish=Wish(threads=1, backends=backends),
+            wait_s=100.0,
+            record=out.with_name("record.sqlite"),
+        ),
         space=tiny(),
         out=out,
         rules=None if fuse is None else rules(fuse),
         again=again,
     )
+
+
+def build_with_tool(
+    request: TableRequest, tool: MadeUp, said: Mapping[str, str], *, tell: Callable[[str], None] | None = None
+) -> Built:
+    """A table of the tiny space, measured by a tool."""
+    return build_table(replace(request, tool=tool_runtime(tool, request.request, said, tell)), tell=tell)

@@ -1,20 +1,25 @@
-"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/table.md."""
+"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/table.md.
+
+By a runtime, or by a tool that measures by itself (docs/snpe.md).
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gnomon
 from gnomon.core.brief import brief
+from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.jobs.table.look import table_document
+from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
@@ -22,7 +27,8 @@ from gnomon.session import replay as recall
 from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench import Bench, Placed, open_bench
 from gnomon.session.request import Request, patiently
-from gnomon.spaces.fuse import FusionRules
+from gnomon.session.tool import ToolRuntime
+from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, Table, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
@@ -48,7 +54,7 @@ class TableRequest:
 
     `rules` are chains that run as one, as the user says; None asks the runtime. `again` measures also what the table
     holds already; without it a table of the same context is completed. `effort` is what a unit is worth; the timeout
-    is the request's.
+    is the request's. A `tool` that measures by itself stands in the place of a runtime, and has its own effort.
     """
 
     request: Request
@@ -57,6 +63,7 @@ class TableRequest:
     rules: FusionRules | None = None
     again: bool = False
     effort: Effort = EFFORT
+    tool: ToolRuntime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +93,26 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callab
 
     What is written stays, whatever ends the build: the same command goes on. Raises GnomonError.
     """
-    return patiently(lambda request: _build(replace(asked, request=request), watch, tell), asked.request, tell)
+    seen: set[Unit] = set()
+    return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
 
-def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None] | None) -> Built:
+def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]) -> Built:
+    """`seen` are the units that got a row, also before the device left."""
     start = time.monotonic()
-    steps = Steps("units", watch)
+    steps = Steps("units", told[0])
+    if asked.tool is not None:
+        asked = replace(asked, effort=asked.tool.effort)
     request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
-    question = {"space": asked.space.name, "protocol": _protocol(asked.effort), "again": asked.again}
+    question = {"space": asked.space.name, "protocol": _protocol(asked.tool, asked.effort), "again": asked.again}
     with open_bench(
-        request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=tell
+        request,
+        kind="table",
+        subject=asked.space.name,
+        question=question,
+        tool=asked.tool,
+        watch=steps,
+        tell=told[1],
     ) as bench:
         known = read_table(asked.out) if is_table(asked.out) else None
         if known is not None:
@@ -106,9 +123,10 @@ def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None]
             set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
         )
         todo = [unit for unit in units if unit not in have]
-        measured, files = 0, (asked.out / MANIFEST, asked.out / ROWS)
+        files = asked.out / MANIFEST, asked.out / ROWS
         if todo or known is None:
-            gauge = gauge_of(bench, units, known)
+            # Tables of tools had an anchor of a single operator once, also where that runs within a chain.
+            gauge = gauge_of(bench, units if known is None else (*units, *asked.space.tables(UNFUSED).units), known)
             manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
             if known is not None:
                 check_same(known.manifest, manifest, asked.out)
@@ -119,16 +137,16 @@ def _build(asked: TableRequest, watch: Watch | None, tell: Callable[[str], None]
                 steps.expect(len(todo))
                 for row in _rows(bench, gauge, todo, steps):
                     folder.append(row)
+                    seen.add(row.unit)
             finally:
                 folder.close()
-            measured = len(todo)
         bench.runner.note_files(*files, whole=True)
         bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
         table = read_table(asked.out)
         return Built(
             table=table,
             path=asked.out,
-            measured=measured,
+            measured=len(seen),
             complaints=tuple(complaints(table, units)),
             doubts=tuple(worst(bench.runner.environments)),
             campaign=bench.runner.campaign.id,
@@ -157,7 +175,7 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
         here = [unit for unit in part if unit in placed]
         found = measure_beside_gauge(bench, gauge, "units", [placed[unit] for unit in here])
         for unit in here:
-            row = row_of(unit, found[placed[unit].key])
+            row = _row(bench, unit, placed[unit], found)
             if row.status == "unstable" and row.processes <= once:
                 shaky.append(unit)
             yield row
@@ -165,7 +183,11 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
     for part in _parts(shaky, bench):
         found = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
         for unit in part:
-            yield row_of(unit, found[placed[unit].key])
+            yield _row(bench, unit, placed[unit], found)
+
+
+def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
+    return replace(row_of(unit, found[placed.key]), reported=reported_of(bench.runner.known(placed.key)))
 
 
 def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
@@ -197,8 +219,27 @@ def row_of(unit: Unit, one: Timed) -> Row:
     )
 
 
-def context_of(bench: Bench, effort: Effort = EFFORT) -> dict[str, Any]:
-    """What must be equal for rows to stand in one table."""
+def reported_of(measured: Measured) -> dict[str, float]:
+    """The figures of a tool that measures by itself, over its benches: the least of the minima, the median of the
+    averages, the largest of the maxima.
+    """
+    told = [run.facts["reported"] for run in measured.runs if "reported" in run.facts]
+    if not measured.ok or not told:
+        return {}
+    made = {}
+    for name in told[0]:
+        values = sorted(one[name] for one in told if name in one)
+        if len(values) == len(told):
+            # The median of an odd number of figures is one of them, written as the tool wrote it.
+            middle = values[len(values) // 2] if len(values) % 2 else median(values)
+            made[name] = {"Min_Time": values[0], "Max_Time": values[-1]}.get(name.rpartition("/")[2], middle)
+    return made
+
+
+def context_of(bench: Bench, effort: Effort = EFFORT, told: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
+    if bench.tool is not None:
+        return _context_of_tool(bench, bench.tool, told or {})
     return context_document(
         {
             "device": _device_of(bench),
@@ -209,7 +250,25 @@ def context_of(bench: Bench, effort: Effort = EFFORT) -> dict[str, Any]:
             "options": dict(bench.configuration.options),
             "environment": dict(bench.configuration.environment),
             "dtype": bench.configuration.precision,
-            "protocol": _protocol(effort),
+            "protocol": _protocol(None, effort),
+        }
+    )
+
+
+def _context_of_tool(bench: Bench, tool: ToolRuntime, told: Mapping[str, str]) -> dict[str, Any]:
+    fingerprint = bench.device.fingerprint
+    facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
+    version = next((value for key, value in told.items() if "SDK version" in key), "")
+    return context_document(
+        {
+            "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
+            "runtime": tool.name,
+            "backend": tool.backend,
+            "version": version or bench.probe.version,
+            "configuration": bench.configuration.name,
+            "dtype": bench.configuration.precision,
+            "key": "/".join(tool.tool.lookup),
+            "protocol": tool.protocol,
         }
     )
 
@@ -232,13 +291,14 @@ def _manifest(
 ) -> Manifest:
     return Manifest(
         space=asked.space.name,
-        context=context_of(bench, asked.effort),
+        context=context_of(bench, asked.effort, gauge.told),
         clock=gauge.clock,
         overhead_s=gauge.overhead_s,
         anchor=gauge.unit.id,
         anchor_calls_s=gauge.reference_s,
         rules=rules,
         evidence=tuple(evidence),
+        notes=tuple(f"{key}:{value}" for key, value in gauge.told.items()),
         created_at_s=time.time(),
         gnomon_version=gnomon.__version__,
     )
@@ -246,7 +306,12 @@ def _manifest(
 
 def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
     """MeasurementError, before anything is measured, for a table of another space or context."""
-    now = replace(known, space=asked.space.name, context=context_of(bench, asked.effort))
+    # What a tool that measures by itself tells is not known before it has measured something.
+    there = known.context.get("device") or {}
+    context = context_of(bench, asked.effort, {key: value for key, value in there.items() if key.startswith("ro.")})
+    if bench.tool is not None:
+        context["version"] = known.context.get("version")
+    now = replace(known, space=asked.space.name, context=context)
     if asked.rules is not None:
         now = replace(now, rules=tuple(asked.rules.document()))
     check_same(known, now, asked.out)
@@ -262,5 +327,7 @@ def check_same(known: Manifest, now: Manifest, path: Path) -> None:
         )
 
 
-def _protocol(effort: Effort) -> dict[str, Any]:
+def _protocol(tool: ToolRuntime | None, effort: Effort) -> dict[str, Any]:
+    if tool is not None:
+        return tool.protocol
     return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}

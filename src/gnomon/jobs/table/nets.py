@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnomon.core.brief import brief
-from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.job import EFFORT, context_of
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
+from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench import Bench, Placed, net_digest, open_bench
 from gnomon.session.request import Request, patiently
-from gnomon.spaces.fuse import rules
+from gnomon.session.tool import ToolRuntime, said_of, tool_runtime
+from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace
 
@@ -63,29 +65,59 @@ def measure_nets(
     table: Table,
     nets: Sequence[tuple[int, ...]],
     *,
+    tool: BenchTool | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> NetsMeasured:
     """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
 
-    MeasurementError where none runs; other GnomonErrors for the device and the runtime.
+    By a `tool` they are measured on the backend and by the settings of its table. MeasurementError where none runs,
+    UsageError for a table that no such tool made; other GnomonErrors for the device and the runtime.
     """
-    return patiently(lambda again: _measure(again, space, table, nets, (watch, tell)), request, tell)
+    asked = _Asked(
+        space=space,
+        table=table,
+        nets=nets,
+        tool=None if tool is None else _as_the_table(tool, request, table, tell),
+        watch=watch,
+        tell=tell,
+    )
+    return patiently(lambda again: _measure(again, asked), request, tell)
 
 
-def _measure(
-    request: Request,
-    space: SearchSpace,
-    table: Table,
-    nets: Sequence[tuple[int, ...]],
-    told: tuple[Watch | None, Callable[[str], None] | None],
-) -> NetsMeasured:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    space: SearchSpace
+    table: Table
+    nets: Sequence[tuple[int, ...]]
+    tool: ToolRuntime | None
+    watch: Watch | None
+    tell: Callable[[str], None] | None
+
+
+def _as_the_table(tool: BenchTool, request: Request, table: Table, tell: Callable[[str], None] | None) -> ToolRuntime:
+    context = table.manifest.context
+    if context.get("runtime") != tool.name:
+        raise UsageError(
+            f"the table was not measured by {tool.name}, so that nets measured by it would not fit",
+            hint=f"Build one: gnomon table build {table.manifest.space} --runtime {tool.name}.",
+        )
+    if not request.wish.backends:
+        request = replace(request, wish=replace(request.wish, backends=(str(context.get("backend")),)))
+    return tool_runtime(tool, request, said_of(context.get("protocol", {})), tell)
+
+
+def _measure(request: Request, asked: _Asked) -> NetsMeasured:
     start = time.monotonic()
-    steps = Steps("nets", told[0])
-    request = replace(request, effort=replace(NET_EFFORT, timeout_s=request.effort.timeout_s))
+    space, table, nets, steps = asked.space, asked.table, asked.nets, Steps("nets", asked.watch)
+    effort = NET_EFFORT if asked.tool is None else asked.tool.effort
+    request = replace(request, effort=replace(effort, timeout_s=request.effort.timeout_s))
     question = {"space": space.name, "anchor": table.manifest.anchor}
-    with open_bench(request, kind="nets", subject=space.name, question=question, watch=steps, tell=told[1]) as bench:
-        gauge = gauge_of(bench, space.tables(rules(table.manifest.rules)).units, table)
+    with open_bench(
+        request, kind="nets", subject=space.name, question=question, tool=asked.tool, watch=steps, tell=asked.tell
+    ) as bench:
+        units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
+        gauge = gauge_of(bench, tuple(units), table)
         steps.expect(len(nets))
         rows: dict[int, NetRow] = {}
         failures: list[tuple[int, str]] = []
@@ -114,7 +146,7 @@ def _measure(
         return NetsMeasured(
             rows=tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets)),
             failures=tuple(failures),
-            unlike=tuple(_unlike(bench, table, gauge.clock)),
+            unlike=tuple(_unlike(bench, table, gauge)),
             clock=gauge.clock,
             doubts=tuple(worst(bench.runner.environments)),
             seconds=time.monotonic() - start,
@@ -142,9 +174,9 @@ def _row(net: tuple[int, ...], one: Timed) -> NetRow:
     return NetRow(assignment=tuple(net), latency_s=one.call_s, low_s=one.low_s, high_s=one.high_s)
 
 
-def _unlike(bench: Bench, table: Table, clock: Clock) -> list[str]:
+def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
     """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
-    told = different(table.manifest.context, context_of(bench))
-    if clock != table.manifest.clock:
-        told.append(f"clock: {table.manifest.clock} and {clock}")
+    told = different(table.manifest.context, context_of(bench, told=gauge.told))
+    if gauge.clock != table.manifest.clock:
+        told.append(f"clock: {table.manifest.clock} and {gauge.clock}")
     return told
