@@ -79,21 +79,29 @@ def _aligned(size: int) -> Array:
 
 
 def fill(buffers: Buffers, feeds: dict[str, Any], seed: int, *, varied: bool = False) -> None:
-    """Write the inputs: an array file where one is named, else values drawn from `seed`.
+    """Write the inputs: an array file or values where they are named, else numbers drawn from `seed`.
 
-    Floating inputs are standard normal, integer inputs 0 or 1 (a valid index, length or mask nearly everywhere).
+    A feed is ``{"file": path}``, ``{"values": [..]}``, ``{"least": a, "most": b}`` (drawn from there, both ends
+    included), or ``{}``: floating inputs are standard normal then, integer inputs 0 or 1, text
+    "0" or "1".
     `varied` writes what `vary` makes of a file's values. Raises InputError, having written no part of that input.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
         target = buffers[name]
         rng = np.random.default_rng([seed, position])
         if target.dtype == object:
-            if not feed.get("file"):
-                raise InputError(f"input {name!r} holds text: give it by a .npy file of strings")
-            np.copyto(target, _strings(name, feed["file"], target))
+            given = feed.get("file")
+            np.copyto(target, _strings(name, given, target) if given else rng.integers(0, 2, target.shape).astype(str))
         elif feed.get("file"):
             value = _converted(name, feed["file"], target)
             np.copyto(target, vary(value, rng) if varied else value)
+        elif "values" in feed:
+            np.copyto(target, np.asarray(feed["values"]).reshape(target.shape).astype(target.dtype))
+        elif "least" in feed and target.dtype.kind in "fc":
+            np.copyto(target, rng.uniform(feed["least"], feed["most"], target.shape).astype(target.dtype))
+        elif "least" in feed:
+            drawn = rng.integers(math.ceil(feed["least"]), math.floor(feed["most"]) + 1, target.shape)
+            np.copyto(target, drawn.astype(target.dtype))
         elif target.dtype.kind == "f":
             drawn = np.asarray(rng.standard_normal(target.shape), np.float32)
             np.copyto(target, drawn.astype(target.dtype))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
-from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, Limits, Model, model_errors, open_regular, read_regular
+from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, Feed, Limits, Model, model_errors, open_regular, read_regular
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
@@ -73,6 +74,33 @@ def _load_file(path: Path, limits: Limits) -> Model:
         size_bytes=len(data),
         subgraphs=flat.subgraphs,
     )
+
+
+def plausible_feeds(model: Model) -> dict[str, Feed]:
+    """What to feed those inputs of a model that cannot be fed just any numbers, as docs/agent.md says. ModelError."""
+    if model.graph.format == "onnx":
+        from gnomon.models.onnx.feeds import onnx_feeds
+
+        return onnx_feeds(model)
+    return {} if model.graph.format == "ncnn" else _rows_of_tables(model.graph)
+
+
+_TABLES = {"EMBEDDING_LOOKUP": (1, 0), "GATHER": (0, 1)}
+"""Of operators of TFLite and Circle: the operand that is a table, and the one that holds numbers of its rows."""
+
+
+def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
+    """Numbers of rows within the tables that are looked up; tables are constants, whose first axis has the rows."""
+    computed = {tensor for op in graph.operators for tensor in op.outputs}
+    found: dict[str, Feed] = {}
+    for op in graph.operators:
+        if op.type not in _TABLES or len(op.inputs) < 2:
+            continue
+        table, rows = (op.inputs[place] for place in _TABLES[op.type])
+        shape = graph.tensors[table].shape
+        if rows in graph.inputs and table not in computed | {*graph.inputs} and shape and shape[0] > 0:
+            found[graph.tensors[rows].name] = {"least": 0, "most": shape[0] - 1}
+    return found
 
 
 _MADE_FROM = {"onnx": frozenset({"ncnn"})}

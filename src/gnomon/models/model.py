@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
@@ -26,6 +26,10 @@ NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 """Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
+
+
+Feed = dict[str, Any]
+"""How an input is fed: `{"values": [..]}` these, `{"least": a, "most": b}` drawn from there; docs/agent.md has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

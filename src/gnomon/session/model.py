@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnomon.core.graph import Tensor
+from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
-from gnomon.models.load import convert, load, reachable
-from gnomon.models.model import Model, dynamic_inputs
+from gnomon.models.load import convert, load, plausible_feeds, reachable
+from gnomon.models.model import Feed, Model, dynamic_inputs
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -26,7 +26,7 @@ class ReadModel:
 
     `own` is the user's file itself, by which results are judged: the same path where nothing needed to be fixed.
     `assumed` are the shapes of inputs whose first dimension was open and is taken to be 1; `shapes` are these and those
-    that were given.
+    that were given. `feeds` say how inputs are drawn that cannot be just any numbers.
     """
 
     model: Model
@@ -34,6 +34,7 @@ class ReadModel:
     own: Path
     assumed: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
+    feeds: Mapping[str, Feed]
 
     def unfixed(self, stack: ExitStack) -> tuple[Model, Path] | None:
         """The model without its shapes fixed in the file, for runtimes that refuse that; None where there is no such.
@@ -80,7 +81,8 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)
-    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes)
+    feeds = {name: feed for name, feed in plausible_feeds(model).items() if name not in request.feeds}
+    return ReadModel(model=model, source=source, own=own, assumed=assumed, shapes=shapes, feeds=feeds)
 
 
 def _assumed(inputs: Iterable[Tensor]) -> dict[str, tuple[int, ...]]:
@@ -201,19 +203,17 @@ def models_for(
 
 
 def check_feeds(request: Request, placed: PlacedModel) -> None:
-    """UsageError where an input is fed that the model has not, or one is not fed that cannot be drawn at random."""
+    """UsageError where an input is fed that the model has not, or whose file is not there."""
     for name, path in request.feeds.items():
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
         if not path.is_file():
             raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.")
-    for index in placed.graph.inputs:
-        tensor = placed.graph.tensors[index]
-        if tensor.dtype == "string" and tensor.name not in request.feeds:
-            raise UsageError(
-                f"the input {tensor.name!r} holds text, which cannot be drawn at random",
-                hint=f"Save an array of strings with numpy.save and give it: --input {tensor.name}=FILE.npy",
-            )
+
+
+def texts_of(graph: Graph) -> list[str]:
+    """The inputs that hold text."""
+    return [graph.tensors[index].name for index in graph.inputs if graph.tensors[index].dtype == "string"]
 
 
 def _check_type(tensor: Tensor) -> None:

@@ -22,12 +22,12 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Model
+from gnomon.models.model import Feed, Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.session import replay as recall
 from gnomon.session.kernels import Sources
-from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model
+from gnomon.session.model import ReadModel, check_feeds, models_for, place_model, read_model, texts_of
 from gnomon.session.request import Request, device_met, link_to, machine_of
 from gnomon.session.targets import NOTE as ENERGY_NOTE
 from gnomon.session.targets import (
@@ -72,6 +72,7 @@ class Lab:
     probes: Mapping[str, Probe]
     targets: tuple[Target, ...]
     missing: list[Missing]
+    drawn: Mapping[str, Feed] = field(default_factory=dict)
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
@@ -100,7 +101,7 @@ class Lab:
                 "shape": None if tensor.shape is None else list(tensor.shape),
                 "dtype": tensor.dtype,
             }
-        feeds: dict[str, dict[str, Any]] = {name: {} for name in self.placed.inputs}
+        feeds: dict[str, dict[str, Any]] = {name: self.drawn.get(name, {}) for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
             feeds[name] = {"file": self.push(path, path.name)}
         return {
@@ -138,6 +139,7 @@ def open_lab(
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
         lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
+        lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         try:
             with device_met():
                 yield lab
@@ -167,6 +169,14 @@ def _assumption(name: str, shape: tuple[int, ...]) -> Doubt:
         kind="assumed-shape",
         message=f"the file leaves the first dimension of input {name!r} open; it was taken as 1: {written}",
         hint=f"Another batch is given by --shape {name}=N{written.removeprefix('1')}.",
+    )
+
+
+def _drawn_text(name: str) -> Doubt:
+    return Doubt(
+        kind="drawn-text",
+        message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
+        hint=f"Save an array of strings with numpy.save and give it: --input {name}=FILE.npy",
     )
 
 
@@ -209,6 +219,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         "effort": protocol_of(request.effort),
         "settings": recall.settings_of(request.device),
         "converted": converted,
+        **({"drawn": read.feeds} if read.feeds else {}),
     }
     context = _context(request, model, link, probes)
     runner = CampaignRunner(
@@ -238,6 +249,7 @@ def _live(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], stac
         probes=probes,
         targets=targets,
         missing=missing,
+        drawn=read.feeds,
         doubts=_too_many_threads(request, link.info),
         counters=counters,
     )
@@ -346,6 +358,7 @@ def _recorded(request: Request, read: ReadModel, runtimes: tuple[Runtime, ...], 
         probes=recalled.probes,
         targets=targets,
         missing=missing,
+        drawn=read.feeds,
         doubts=_too_many_threads(request, recalled.device),
         counters=runner.last(ENERGY_NOTE),
     )

@@ -71,7 +71,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
     """
     with _staged(destination, overwrite=overwrite) as folder:
         job = json.loads(json.dumps(contender.candidate.job))
-        job["feeds"] = {name: {} for name in job["feeds"]}
+        job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
             segment.update(own)

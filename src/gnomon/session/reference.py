@@ -67,8 +67,7 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> dict
             ways.append((label, runtime.segment(placed, configuration, {})))
         for label, segment in ways:
             job = lab.job([segment])
-            job["feeds"] = {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
-            job["feeds"] |= {name: {} for name in placed.inputs if name not in job["feeds"]}
+            job["feeds"] |= {name: {"file": str(path.absolute())} for name, path in lab.request.feeds.items()}
             found, failure = compute_reference(link, job, runner.seeds, timeout_s=timeout_s)
             if found is not None:
                 fetched = lab.folder / REFERENCE

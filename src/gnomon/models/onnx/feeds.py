@@ -1,0 +1,439 @@
+"""Inputs that mean something to the operators that read them: indices within their table, shapes that fit, divisors.
+
+A network of floating inputs alone takes any numbers. Others end in an error for most: an index outside of its table, a
+shape that has another size, a division by 0. What an operator asks of its operands is told by its specification
+(https://onnx.ai/onnx/operators); what fits is told by the shapes of its other operands and of its results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.graph import Graph
+from gnomon.models.model import Feed, Limits, Model
+from gnomon.models.onnx.file import onnx_package, read_onnx
+
+if TYPE_CHECKING:
+    import onnx
+
+Shape = tuple[int, ...]
+
+_KEEPS_VALUES = {"Cast", "Identity"}
+_MOVES_VALUES = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+_WORDS = ("mask", "shape", "size")
+_MOST_VALUES = 1 << 10
+_MOST_RANK = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """A node that reads an input of the model at a place; `size` is how many elements the input has."""
+
+    node: onnx.NodeProto
+    place: int
+    size: int
+    whole: bool
+    shapes: Mapping[str, Shape | None]
+    constants: Mapping[str, onnx.TensorProto]
+
+    def shape(self, place: int) -> Shape | None:
+        """The shape of an operand, where it is fixed."""
+        name = self.node.input[place] if place < len(self.node.input) else ""
+        return _fixed(self.shapes.get(name))
+
+    @property
+    def data(self) -> Shape | None:
+        """The shape of the first operand."""
+        return self.shape(0)
+
+    @property
+    def result(self) -> Shape | None:
+        """The shape of the first result."""
+        return _fixed(self.shapes.get(self.node.output[0])) if self.node.output else None
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """The value of an attribute."""
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return onnx_package().helper.get_attribute_value(attribute)
+        return default
+
+    def axes(self, place: int, rank: int) -> list[int]:
+        """The axes that a constant operand names, else the first so many: an input that names axes is fed these."""
+        name = self.node.input[place] if place < len(self.node.input) else ""
+        if name in self.constants:
+            found = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
+            return [int(axis) % max(rank, 1) for axis in found]
+        return list(range(rank))
+
+
+def onnx_feeds(model: Model, limits: Limits | None = None) -> dict[str, Feed]:
+    """What to feed the inputs of an ONNX model that cannot be fed just any numbers. Raises ModelError."""
+    graph = model.graph
+    types = {op.type for op in graph.operators}
+    names = [graph.tensors[index].name for index in graph.inputs]
+    if not types & _RULES.keys() and not any(word in name.lower() for word in _WORDS for name in names):
+        return {}
+    return _feeds(read_onnx(model.path, limits or Limits()).model.graph, graph)
+
+
+def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
+    readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
+    for node in source.node:
+        for place, name in enumerate(node.input):
+            readers.setdefault(name, []).append((node, place))
+    shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
+    constants = {tensor.name: tensor for tensor in source.initializer}
+    found: dict[str, Feed] = {}
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        shape = _fixed(tensor.shape)
+        if shape is None or tensor.dtype == "string":
+            continue
+        floating = tensor.dtype.startswith(("float", "complex"))
+        wanted: list[Feed] = []
+        for node, place, whole in _read_by(tensor.name, readers):
+            rule = _RULES.get(node.op_type, {}).get(place)
+            if rule is None or (floating and node.op_type in _OF_INTEGERS):
+                continue
+            use = _Use(node=node, place=place, size=math.prod(shape), whole=whole, shapes=shapes, constants=constants)
+            feed = rule(use)
+            if feed is not None and _fits(feed, use):
+                wanted.append(feed)
+        made = _agreed(wanted)
+        if made is None and not floating:
+            others = [graph.tensors[other].shape for other in graph.inputs if other != index]
+            made = _by_name(tensor.name.lower(), shape, others)
+        if made is not None:
+            found[tensor.name] = made
+    return found
+
+
+def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
+    """What whole numbers are fed whose readers do not tell: a mask of ones, a shape with the others' batch."""
+    if "mask" in name:
+        return {"least": 1, "most": 1}
+    if len(shape) == 1 and 0 < shape[0] <= _MOST_RANK and ("shape" in name or "size" in name):
+        batch = next((other[0] for other in others if other), 1)
+        return _exactly([max(batch, 1)] + [2] * (shape[0] - 1))
+    return None
+
+
+def _read_by(
+    name: str, readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]
+) -> Iterator[tuple[onnx.NodeProto, int, bool]]:
+    """Each node that reads the values of a tensor, and where; whether they come in their order and number."""
+    left, seen = [(name, True)], {name}
+    while left:
+        tensor, whole = left.pop()
+        for node, place in readers.get(tensor, ()):
+            yield node, place, whole
+            moved = place == 0 and node.op_type in _MOVES_VALUES
+            if (node.op_type in _KEEPS_VALUES or moved) and node.output and node.output[0] not in seen:
+                seen.add(node.output[0])
+                left.append((node.output[0], whole and not moved))
+
+
+def _fits(feed: Feed, use: _Use) -> bool:
+    if "values" in feed:
+        return use.whole and len(feed["values"]) == use.size <= _MOST_VALUES
+    return bool(feed["least"] <= feed["most"])
+
+
+def _agreed(wanted: Sequence[Feed]) -> Feed | None:
+    """What suits all readers: the first exact values, else what lies in all ranges, else the first range."""
+    exact = next((feed for feed in wanted if "values" in feed), None)
+    if exact is not None or not wanted:
+        return exact
+    least, most = max(feed["least"] for feed in wanted), min(feed["most"] for feed in wanted)
+    return {"least": least, "most": most} if least <= most else wanted[0]
+
+
+def _fixed(shape: Shape | None) -> Shape | None:
+    return None if shape is None or -1 in shape or len(shape) > _MOST_RANK else shape
+
+
+_Rule = Callable[[_Use], Feed | None]
+
+
+def _exactly(values: Sequence[float] | None) -> Feed | None:
+    return None if values is None else {"values": list(values)}
+
+
+def _below(size: int) -> Feed:
+    return {"least": 0, "most": max(size - 1, 0)}
+
+
+def _along(use: _Use, default: int = 0) -> Feed | None:
+    """Indices along an axis of the first operand."""
+    data, axis = use.data, use.attribute("axis", default)
+    return _below(data[axis]) if data and -len(data) <= axis < len(data) else None
+
+
+def _tuples(use: _Use) -> Feed | None:
+    """Indices of several axes at once, in the last axis of the operand."""
+    data, indices = use.data, use.shape(1)
+    if not data or not indices:
+        return None
+    first = use.attribute("batch_dims", 0)
+    return _below(min(data[first : first + indices[-1]], default=1))
+
+
+def _rows(place: int) -> _Rule:
+    """Indices of the rows of another operand."""
+
+    def rule(use: _Use) -> Feed | None:
+        table = use.shape(place)
+        return _below(table[0]) if table else None
+
+    return rule
+
+
+def _result(use: _Use) -> Feed:
+    return _exactly(use.result) or _exactly([1] * use.size) or {}
+
+
+def _reshape(use: _Use) -> Feed | None:
+    return _exactly(use.result) or _exactly([1] * (use.size - 1) + [-1] * min(use.size, 1))
+
+
+def _tile(use: _Use) -> Feed | None:
+    data, result = use.data, use.result
+    if not data or not result or len(data) != len(result) or 0 in data:
+        return _exactly([1] * use.size)
+    return _exactly([b // a for a, b in zip(data, result, strict=True)])
+
+
+def _ends(use: _Use) -> Feed | None:
+    shape = use.result or use.data
+    if shape is None:
+        return None
+    axes = use.axes(3, len(shape))[: use.size]
+    return _exactly([shape[axis] for axis in axes if axis < len(shape)])
+
+
+def _first_axes(use: _Use) -> Feed | None:
+    return _exactly(range(use.size))
+
+
+def _squeezed(use: _Use) -> Feed | None:
+    return _missing_axes(use.data, use.result, use.size)
+
+
+def _unsqueezed(use: _Use) -> Feed | None:
+    return _missing_axes(use.result, use.data, use.size) or _exactly(range(use.size))
+
+
+def _missing_axes(more: Shape | None, less: Shape | None, count: int) -> Feed | None:
+    """The axes of size 1 without which one shape is the other."""
+    if more is None:
+        return None
+    ones = [axis for axis, size in enumerate(more) if size == 1]
+    for chosen in combinations(ones, count):
+        if less is None or tuple(size for axis, size in enumerate(more) if axis not in chosen) == less:
+            return _exactly(chosen)
+    return None
+
+
+def _reduced(use: _Use) -> Feed | None:
+    data, result = use.data, use.result
+    if data is None or result is None or use.size > len(data):
+        return _exactly(range(use.size))
+    for chosen in combinations(range(len(data)), use.size):
+        kept = tuple(1 if axis in chosen else size for axis, size in enumerate(data))
+        without = tuple(size for axis, size in enumerate(data) if axis not in chosen)
+        if result == (kept if use.attribute("keepdims", 1) else without):
+            return _exactly(chosen)
+    return None
+
+
+def _split(use: _Use) -> Feed | None:
+    data, axis = use.data, use.attribute("axis", 0)
+    if not data or not -len(data) <= axis < len(data):
+        return None
+    results = [_fixed(use.shapes.get(name)) for name in use.node.output]
+    sizes = [shape[axis] for shape in results if shape is not None and len(shape) == len(data)]
+    if len(sizes) == use.size and sum(sizes) == data[axis]:
+        return _exactly(sizes)
+    if use.node.op_type == "SplitToSequence" and use.shape(1) == ():
+        return _exactly([1])
+    parts = max(use.size, 1)
+    return _exactly([data[axis] // parts + (k < data[axis] % parts) for k in range(use.size)])
+
+
+def _pads(use: _Use) -> Feed | None:
+    data, result = use.data, use.result
+    if data is None or result is None or len(data) != len(result):
+        return _exactly([0] * use.size)
+    axes = use.axes(3, len(data))[: use.size // 2]
+    more = [result[axis] - data[axis] for axis in axes]
+    return _exactly([n // 2 for n in more] + [n - n // 2 for n in more])
+
+
+def _scales(use: _Use) -> Feed | None:
+    data, result = use.data, use.result
+    if not data or not result or len(data) != len(result) or 0 in data:
+        return _exactly([1.0] * use.size)
+    axes = use.attribute("axes", range(len(data)))
+    return _exactly([result[axis] / data[axis] for axis in axes])
+
+
+def _resized(use: _Use) -> Feed | None:
+    if len(use.node.input) == 2:  # before version 11
+        return _scales(use)
+    return _exactly([0.0] * (use.size // 2) + [1.0] * (use.size - use.size // 2))
+
+
+def _sizes(use: _Use) -> Feed | None:
+    shape = use.result or use.data
+    return None if shape is None else _exactly([shape[axis] for axis in use.attribute("axes", range(len(shape)))])
+
+
+def _grid(use: _Use) -> Feed | None:
+    theta, result = use.data, use.result
+    return _exactly([theta[0], 1, *result[1:-1]]) if theta and result else None
+
+
+def _blocks(use: _Use) -> Feed | None:
+    """The shape of the blocks of Col2Im: as many elements as the columns have, in as many places as there are."""
+    data, result = use.data, use.result
+    if not data or not result or len(data) != 3 or not result[1]:
+        return None
+    elements, image = data[1] // result[1], result[2:]
+    count = len(image)
+    strides, dilations = use.attribute("strides", [1] * count), use.attribute("dilations", [1] * count)
+    pads = use.attribute("pads", [0] * (2 * count))
+    divisors = [n for n in range(1, min(elements, _MOST_VALUES) + 1) if elements % n == 0]
+    for block in product(divisors, repeat=min(count, 4)):
+        places = [
+            (size + pads[k] + pads[k + count] - dilations[k] * (block[k] - 1) - 1) // strides[k] + 1
+            for k, size in enumerate(image[: len(block)])
+        ]
+        if math.prod(block) == elements and math.prod(places) == data[2]:
+            return _exactly(block)
+    return None
+
+
+def _image(use: _Use) -> Feed | None:
+    return _exactly(use.result[2:]) if use.result else None
+
+
+def _unpooled(use: _Use) -> Feed | None:
+    shape = use.result or use.data
+    return None if shape is None else _below(math.prod(shape))
+
+
+def _count_at(default_axis: int, otherwise: int) -> _Rule:
+    """How many elements the result has along an axis."""
+
+    def rule(use: _Use) -> Feed | None:
+        result, axis = use.result, use.attribute("axis", default_axis)
+        known = result is not None and -len(result) <= axis < len(result)
+        return _exactly([result[axis] if result is not None and known else otherwise])
+
+    return rule
+
+
+def _length(use: _Use) -> Feed | None:
+    """Lengths of sequences: those of the first operand's time axis at most."""
+    data, axis = use.data, use.attribute("time_axis", 1 if use.attribute("layout", 0) else 0)
+    return {"least": 1, "most": max(data[axis], 1)} if data and axis < len(data) else None
+
+
+def _transform_length(use: _Use) -> Feed | None:
+    data = use.data
+    return None if not data or len(data) < 2 else _exactly([data[use.attribute("axis", -2)]])
+
+
+def _frame(use: _Use) -> Feed | None:
+    window, data = use.shape(2), use.data
+    size = window[0] if window else (data[1] if data and len(data) > 1 else None)
+    return None if size is None else _exactly([size])
+
+
+def _mel(place: int) -> _Rule:
+    def rule(use: _Use) -> Feed | None:
+        bins, mels = use.result if use.result and len(use.result) == 2 else (9, 8)
+        return _exactly([(mels, 2 * (bins - 1), 8192, 0.0, 4096.0)[place]])
+
+    return rule
+
+
+def _one(value: float) -> _Rule:
+    return lambda use: _exactly([value])
+
+
+def _each(value: float) -> _Rule:
+    return lambda use: _exactly([value] * use.size)
+
+
+def _between(least: float, most: float) -> _Rule:
+    return lambda use: {"least": least, "most": most}
+
+
+_SCALE = _between(0.01, 0.1)
+_POSITIVE = _between(0.5, 1.5)
+_RECURRENT: dict[int, _Rule] = {4: _length}
+_OF_INTEGERS = {"Div", "Mod"}
+_RULES: dict[str, dict[int, _Rule]] = {
+    "AffineGrid": {1: _grid},
+    "BatchNormalization": {4: _POSITIVE},
+    "BlackmanWindow": {0: _count_at(0, 8)},
+    "CenterCropPad": {1: _sizes},
+    "Col2Im": {1: _image, 2: _blocks},
+    "ConstantOfShape": {0: _result},
+    "CumProd": {1: _one(0)},
+    "CumSum": {1: _one(0)},
+    "DFT": {1: _transform_length, 2: _one(1)},
+    "DequantizeLinear": {1: _SCALE},
+    "Div": {1: _between(1, 8)},
+    "Dropout": {1: _one(0.5)},
+    "EmbedLayerNormalization": {0: _rows(2), 1: _rows(4)},
+    "Expand": {1: _result},
+    "GRU": _RECURRENT,
+    "Gather": {1: _along},
+    "GatherElements": {1: _along},
+    "GatherND": {1: _tuples},
+    "HammingWindow": {0: _count_at(0, 8)},
+    "HannWindow": {0: _count_at(0, 8)},
+    "LSTM": _RECURRENT,
+    "Log": {0: _POSITIVE},
+    "Loop": {0: _one(2), 1: _one(1)},
+    "MaxUnpool": {1: _unpooled, 2: _result},
+    "MelWeightMatrix": {place: _mel(place) for place in range(5)},
+    "Mod": {1: _between(1, 8)},
+    "NonMaxSuppression": {2: _one(2), 3: _one(0.5), 4: _one(0.0)},
+    "OneHot": {1: _count_at(-1, 2)},
+    "Pad": {1: _pads, 3: _first_axes},
+    "QLinearConv": {1: _SCALE, 4: _SCALE, 6: _SCALE},
+    "QLinearMatMul": {1: _SCALE, 4: _SCALE, 6: _SCALE},
+    "QuantizeLinear": {1: _SCALE},
+    "RNN": _RECURRENT,
+    "Range": {0: _one(0), 1: _count_at(0, 4), 2: _one(1)},
+    **{
+        f"Reduce{kind}": {1: _reduced}
+        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+    "Reshape": {1: _reshape},
+    "Resize": {1: _resized, 2: _scales, 3: _sizes},
+    "ReverseSequence": {1: _length},
+    "RoiAlign": {2: lambda use: _below(use.data[0]) if use.data else None},
+    "STFT": {1: _one(1), 3: _frame},
+    "Scatter": {1: _along},
+    "ScatterElements": {1: _along},
+    "ScatterND": {1: _tuples},
+    "Slice": {1: _each(0), 2: _ends, 3: _first_axes, 4: _each(1)},
+    "Split": {1: _split},
+    "SplitToSequence": {1: _split},
+    "Sqrt": {0: _POSITIVE},
+    "Squeeze": {1: _squeezed},
+    "Tile": {1: _tile},
+    "TopK": {1: _count_at(-1, 1)},
+    "Unsqueeze": {1: _unsqueezed},
+    "Upsample": {1: _scales},
+}
+"""Of each operator: the operands that cannot be just any numbers, by their place, and what they are fed."""
