@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -81,10 +82,11 @@ class _Columns:
 
 def _columns(header: Sequence[str], space: Space) -> _Columns:
     """Where each slot and each time stands."""
-    twice = sorted({name for name in header if header.count(name) > 1 and name})
+    counts = Counter(header)
+    twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
         raise ProblemError(f"the column {twice[0]!r} is there twice", hint=_HINT)
-    missing = [slot.name for slot in space.slots if slot.name not in header]
+    missing = [slot.name for slot in space.slots if slot.name not in counts]
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise ProblemError(f"the nets lack columns of slots: {shown}", hint=_HINT)

@@ -33,6 +33,7 @@ from gnomon.errors import ProblemError, RuntimeMissingError
 Plain = None | bool | int | float | str
 
 _KINDS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
+_MOST_OF_A_NUMBER = 400
 _ALMOST = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+", re.ASCII)
 
 
@@ -55,6 +56,8 @@ def _loader() -> Any:
 
 def plain(text: str) -> Plain:
     """The value of an unquoted scalar. What is no null, truth value or number is a text; dates are left texts too."""
+    if len(text) > _MOST_OF_A_NUMBER:  # PyYAML adds up a number of base 60 digit by digit
+        return text
     loader, node = _loader(), pyyaml().ScalarNode
     tag = loader.resolve(node, text, (True, False))
     if tag not in _KINDS:

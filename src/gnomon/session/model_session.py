@@ -55,8 +55,8 @@ class Lab:
     `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, by which results are
     judged; `source` is what runtimes load. `push` brings a file or folder to the device. `link` is None
     where nothing is measured: the runner then answers from the record. `counters` are those of energy, where that is
-    asked for. `missing` and `doubts` are added to by the job
-    as it finds out.
+    asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file tells other
+    shapes of its outputs than they have.
     """
 
     request: Request
@@ -76,6 +76,7 @@ class Lab:
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
+    open_outputs: bool = False
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: where they are quantised, by two of their steps at least."""
@@ -97,8 +98,9 @@ class Lab:
         tensors: dict[str, dict[str, Any]] = {}
         for index in (*graph.inputs, *graph.outputs):
             tensor = graph.tensors[index]
+            left_open = tensor.shape is None or (self.open_outputs and index not in graph.inputs)
             tensors[tensor.name] = {
-                "shape": None if tensor.shape is None else list(tensor.shape),
+                "shape": None if left_open else list(tensor.shape or ()),
                 "dtype": tensor.dtype,
             }
         feeds: dict[str, dict[str, Any]] = {name: self.drawn.get(name, {}) for name in self.placed.inputs}

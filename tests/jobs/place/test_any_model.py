@@ -111,6 +111,25 @@ def test_an_output_whose_size_depends_on_values_is_measured(placed: Placed) -> N
 
 
 @pytest.mark.slow
+def test_an_output_whose_shape_the_file_tells_wrongly_is_measured_as_it_is(placed: Placed) -> None:
+    proto = model(
+        [node("Slice", ["x", "starts", "ends"], ["y"])],
+        [value("x", [4, 8])],
+        [value("y", [3, 8])],
+        {
+            "starts": np.array([0]),
+            "ends": np.array([2]),
+        },
+    )
+    found = placed(proto)
+    assert found.verified.ok
+    assert [d.kind for d in found.doubts if d.kind == "other-shapes"] == ["other-shapes"]
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
+    for made, expected in outputs(found, proto, {"x": x}):
+        np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.slow
 def test_contrib_operators_are_measured_whole(placed: Placed) -> None:
     nodes = [
         node("FusedMatMul", ["x", "w"], ["m"], domain="com.microsoft", alpha=0.5),

@@ -30,6 +30,7 @@ _FILES = (
     "/sys/class/kgsl/kgsl-3d*/gpu_model",
     "/sys/class/thermal/thermal_zone*/type",
 )
+_MOST_OF_LDD = 1000
 _LIBRARIES = "/lib/ld-musl-* /lib/libc.so.6 /lib/*/libc.so.6 /lib64/libc.so.6 /usr/lib*/libc.so.6"
 
 
@@ -83,6 +84,7 @@ def _count(ranges: str) -> int | None:
 
 def _libc(path: str, ldd: str) -> str | None:
     """The C library as Python names it: "glibc 2.36", "musl"."""
+    ldd = ldd[:_MOST_OF_LDD]  # a pattern is tried from each letter
     version = re.search(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)", ldd)
     if "musl" in path or ldd.startswith("musl"):
         return f"musl {version[1]}" if version else "musl"

@@ -58,9 +58,13 @@ class SnpeTable:
         return tuple(dict.fromkeys(runtime for by_runtime in self.entries.values() for runtime in by_runtime))
 
 
+_MOST_RUNTIMES = 64
+
+
 def gaps(entries: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Pairs of a unit and a runtime that other units have and it lacks, in the table's order."""
-    runtimes = dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime)
+    named = dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime)
+    runtimes = list(named)[:_MOST_RUNTIMES]  # a file where each unit has runtimes of its own has no end of gaps
     return tuple((unit, runtime) for unit, has in entries.items() for runtime in runtimes if runtime not in has)
 
 
@@ -238,8 +242,11 @@ def scan_nnabla_csv(text: str | bytes) -> tuple[NnablaTable, Complaints]:
             complaints.tell(line_of(line), wrong)
         else:
             found.setdefault(unit, {})[runtime] = value
+    begins: dict[str, int] = {}
+    for (unit, _), line in first.items():
+        begins.setdefault(unit, line)
     for unit, runtime in gaps(found):
-        complaints.tell(line_of(min(line for (name, _), line in first.items() if name == unit)), missing(runtime))
+        complaints.tell(line_of(begins[unit]), missing(runtime))
     _none(found, complaints)
     return NnablaTable(entries=found), complaints
 
