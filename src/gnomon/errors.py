@@ -3,7 +3,7 @@
 ::
 
     GnomonError                 every error of gnomon; has a hint, the next step
-    |-- UsageError              an argument or an option that cannot be meant: correct the command
+    |-- UsageError              an argument or an option that is invalid: correct the command
     |-- ModelError              a model file that is broken, hostile or of an unknown kind
     |-- ProblemError            a placement problem that is malformed; names the JSON path
     |   `-- InfeasibleError     a well-formed problem without any allowed assignment; names the slot

@@ -228,7 +228,7 @@ def test_search_finds_nets_and_writes_them(bench: Bench) -> None:
 def test_a_bound_that_is_none(bench: Bench, bound: str) -> None:
     result = run("predict", bench.estimator, bench.held, "--bound", bound)
     assert result.exit_code == 2
-    assert "is no latency above 0" in result.output
+    assert "is not a latency above 0" in result.output
 
 
 def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> None:

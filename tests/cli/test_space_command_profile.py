@@ -129,7 +129,7 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "halving", ("select", made / "p", "--accuracy", "halving")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "contradict", ("select", made / "p", "--threshold", "0.5", "--most-share", "0.5")),
-        (2, "is no profile", ("validate", tmp_path / "x")),
+        (2, "is not a profile", ("validate", tmp_path / "x")),
         (2, "no profile", ("show", tmp_path)),
     ]
     for code, told, args in cases:

@@ -190,7 +190,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def ask(*words: str) -> None:
-    assert run(list(words)) == 70  # what was raised is no error of gnomon's
+    assert run(list(words)) == 70  # what was raised is not an error of gnomon's
 
 
 def test_options_reach_the_library(asked: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def test_files_of_spreadsheets_are_read() -> None:
         ("first,second,latency_s,latency_ms\n", "two columns of latency"),
         ("first,second\na\n", "line 2: 1 columns"),
         ("first,second\nz,skip\n", "line 2"),
-        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is no latency"),
+        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a latency"),
         ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
         ("first,second,latency_s\na,skip,-1\n", "leave out what failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),

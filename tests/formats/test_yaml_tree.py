@@ -46,7 +46,7 @@ def test_places_are_offsets_in_the_text() -> None:
         ("{a: 1, 'a': 2}", r"the key 'a' is there already"),
         ("--- 1\n--- 2\n", r"line 2: a second document"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", r"%TAG"),
-        ("? [a]\n: b\n", r"line 1: a key that is no plain word"),
+        ("? [a]\n: b\n", r"line 1: a key that is not a plain word"),
         ("a: *b\n", r"line 1: the alias 'b' of nothing"),
         ("a: &a [*a]\n", r"line 1: the alias 'a' of nothing"),
         ("a: [1, 2\nb: 3\n", r"line \d: no YAML"),

@@ -175,7 +175,7 @@ def place(
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
-    Without `measure` it decides anew from what the record holds, and nothing is proven that was not before. Raises
+    Without `measure` it decides again from what the record holds, and nothing is proven that was not before. Raises
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import place as place_job

@@ -37,7 +37,7 @@ def build_table(
     """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
 
     `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
-    call completes a table that was interrupted; `again` measures all of it anew. `settings` are for a tool that
+    call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
     measures by itself, such as snpe (docs/snpe.md). Raises GnomonError.
     """
     from gnomon.api.place import request_of

@@ -145,7 +145,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         metavar="FILE",
         help="The record of runs.  [default: the user's own]",
     ),
-    _option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
+    _option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on."),
     _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
     _option("--quiet", is_flag=True, help="No progress."),
 )

@@ -240,7 +240,7 @@ def _environment(value: object) -> dict[str, str]:
         raise _Wrong(("", f"it has more than {_MOST_ITEMS} items"))
     for key, text in value.items():
         if not _VARIABLE.fullmatch(key):
-            problems.append((f".{shown(key)}", "this is no name of an environment variable"))
+            problems.append((f".{shown(key)}", "this is not a name of an environment variable"))
         elif not isinstance(text, str):
             problems.append((f".{key}", f"a text is wanted, not {kind_of(text)}"))
         elif "\0" in text or len(text) > 32 * _LONGEST_TEXT:
@@ -393,7 +393,7 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
-        raise UsageError(f"{path} is no TOML: {what}", hint="Correct the file; docs/devices.md shows one.") from error
+        raise UsageError(f"{path} is not TOML: {what}", hint="Correct the file; docs/devices.md shows one.") from error
     problems: list[Problem] = [(shown(k), "there is no such key; known is devices") for k in document if k != "devices"]
     tables = document.get("devices", {})
     found: dict[str, DeviceConfig] = {}
@@ -436,7 +436,7 @@ def _read(path: Path) -> str | None:
         raise _unusable(path, "read", "it is a folder")
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "read", "it is no regular file")
+            raise _unusable(path, "read", "it is not a regular file")
         if status.st_mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} can be written by every user, and it decides which programs gnomon starts",

@@ -1,7 +1,7 @@
 """JSON lines of other programs, read line by line: all that is wrong is told at once, each with its line.
 
 A program that is killed while it writes leaves a last line that ends too early. Such a line was never complete, and is
-left out; any other line that is no JSON is told. NaN and Infinity, which JSON does not know but many writers write,
+left out; any other line that is not JSON is told. NaN and Infinity, which JSON does not know but many writers write,
 are read as such: whether they can stand where they do is their reader's question.
 """
 

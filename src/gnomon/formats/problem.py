@@ -163,7 +163,7 @@ class _Reader:
         if not data and not empty:
             self.say(path, "a name must not be empty")
         elif not data.isascii() and any("\ud800" <= letter <= "\udfff" for letter in data):
-            self.say(path, "half a surrogate pair is no text")
+            self.say(path, "half a surrogate pair is not text")
         return str(data)
 
     def names(self, found: Sequence[str], path: str, key: str = "") -> None:

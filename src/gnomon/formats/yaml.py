@@ -134,14 +134,14 @@ def yaml_text(text: str | bytes, what: str, hint: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ProblemError(f"the {what} is no UTF-8 text (byte {error.start})", hint=hint) from error
+        raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
 
 
 def read_yaml(text: str, what: str, hint: str) -> YamlNode:
     """The tree of the one document of a text (without a byte order mark).
 
-    ProblemError, with the line, for what is no YAML, has several documents, tags, a key twice or one that is no scalar,
-    is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
+    ProblemError, with the line, for what is not YAML, has several documents, tags, a key twice or one that is not a
+    scalar, is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
     """
     builder = _Builder(what=what, hint=hint)
     for event in _events(text, builder):
@@ -254,7 +254,7 @@ class _Builder:
             into.items.append(node)
         elif into.key is None:
             if node.kind != "scalar":
-                self.fail(node.line, "a key that is no plain word, text or number")
+                self.fail(node.line, "a key that is not a plain word, text or number")
             if node.value in into.entries:
                 before = into.entries[node.value][0].line
                 self.fail(node.line, f"the key {shown(node.text)} is there already, in line {before}")
@@ -292,7 +292,7 @@ class YamlPlace:
         self.complaints.tell(f"{self.path} (line {self.line})", sentence)
 
     def entry(self, key: str) -> YamlPlace:
-        """The value of a key; nothing, where there is none or this is no mapping."""
+        """The value of a key; nothing, where there is none or this is not a mapping."""
         found = self.node.entries.get(key) if self.node is not None else None
         path = f"{self.path}.{key}" if self.path != "$" else key
         if found is None:
@@ -320,7 +320,7 @@ class YamlPlace:
                 self.complaints.tell(f"{self.path} (line {name.line})", f"there is no key {shown(name.text)}; {meant}")
 
     def items(self, *, least: int = 0) -> Iterator[YamlPlace]:
-        """The items of a list; none, told, where this is no list or has too few."""
+        """The items of a list; none, told, where this is not a list or has too few."""
         if self.node is None or self.node.kind != "list":
             self._expected("a list")
             return

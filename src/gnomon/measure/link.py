@@ -138,7 +138,7 @@ def event_of(line: str) -> Event:
 def senseless(line: str) -> AgentError:
     """The error for a line that cannot be meant."""
     return AgentError(
-        f"the agent wrote a line that is no event: {line[:200]!r}", hint="Please report this, with the line."
+        f"the agent wrote a line that is not an event: {line[:200]!r}", hint="Please report this, with the line."
     )
 
 

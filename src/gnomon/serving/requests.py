@@ -161,7 +161,7 @@ class _Taken:
                 self.complaints.tell("parts", f"{wanted} is missing")
         name = self.name.decode("utf-8", "replace").strip()
         if KERNEL_NAME in self.seen and (not name or not name.isprintable() or "\ufffd" in name):
-            self.complaints.tell(KERNEL_NAME, f"{shown(name)} is no name of printable letters in UTF-8")
+            self.complaints.tell(KERNEL_NAME, f"{shown(name)} is not a name of printable letters in UTF-8")
         if FILE in self.seen and not self.size and not self.complaints.told:
             self.complaints.tell(FILE, "it is empty")
         self.complaints.raise_any()

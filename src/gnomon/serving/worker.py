@@ -247,7 +247,7 @@ def _checked(model: Path) -> Path:
     with model.open("rb") as file:
         head = file.read(8)
     if head[4:8] in FLAT_MAGICS or head.startswith(NCNN_MAGIC):
-        raise ModelError("it is no ONNX model, but TFLite, Circle or ncnn", hint=_OTHER_FORMATS)
+        raise ModelError("it is not an ONNX model, but TFLite, Circle or ncnn", hint=_OTHER_FORMATS)
     return model
 
 

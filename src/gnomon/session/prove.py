@@ -247,7 +247,7 @@ def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[
 
 
 def _may_be_as_fast(proved: Proved) -> bool:
-    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is no tie."""
+    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is not a tie."""
     compared = proved.against_best
     return compared is not None and compared.verdict == "tie" and compared.ratio < _FAR
 

@@ -45,10 +45,12 @@ class Row:
         if self.status == "failed" and not self.reason:
             raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
         if self.status != "failed" and (self.call_s is None or not (math.isfinite(self.call_s) and self.call_s > 0)):
-            raise ProblemError(f"{self.unit.label}: {self.call_s} is no time of a call", hint="A failure has a status.")
+            raise ProblemError(
+                f"{self.unit.label}: {self.call_s} is not a time of a call", hint="A failure has a status."
+            )
         ends = [n for n in (self.low_s, self.call_s, self.high_s) if n is not None]
         if any(n is not None and not (math.isfinite(n) and n >= 0) for n in numbers) or ends != sorted(ends):
-            raise ProblemError(f"{self.unit.label}: the interval is no interval of times", hint="Correct the row.")
+            raise ProblemError(f"{self.unit.label}: the interval is not an interval of times", hint="Correct the row.")
 
     @property
     def relative_half_width(self) -> float:

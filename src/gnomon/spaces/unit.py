@@ -193,7 +193,7 @@ class Net:
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
                 raise ProblemError(f"node {index} reads what is not there yet", hint="Put nodes in running order.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
-                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it anew.")
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it again.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
             raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
 
@@ -263,7 +263,7 @@ def live(net: Net) -> Net:
 
 
 def _needed(inputs: tuple[Shape, ...], nodes: list[Node], output: int) -> Net:
-    """Only the nodes that the output needs, numbered anew."""
+    """Only the nodes that the output needs, numbered again."""
     wanted: set[int] = set()
     waiting = [output]
     while waiting:

@@ -178,7 +178,7 @@ class ChildProcess:
         except EOFError:
             kind, why = "crash", self._ending()
         except (ValueError, RecursionError):
-            kind, why = "wrong-output", "the program answered with what is no JSON"
+            kind, why = "wrong-output", "the program answered with what is not JSON"
         self.kill()
         return self._failure(stage, kind, why, log)
 

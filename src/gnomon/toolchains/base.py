@@ -128,7 +128,7 @@ def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
     models = {job.model.absolute() for job in jobs}
     for job in jobs:
         if not _KEY.fullmatch(job.key) or job.key.endswith("."):
-            told.append(f"{ascii(job.key)[:60]} is no plain name")
+            told.append(f"{ascii(job.key)[:60]} is not a plain name")
             continue
         told += [f"{job.key} stands for two jobs"] * (job.key in seen)
         seen.add(job.key)

@@ -115,7 +115,7 @@ def _classes(images: Path, options: EvaluationOptions) -> NDArray[np.int64]:
     if options.runtime not in ("onnxruntime", "openvino"):
         raise UsageError(f"no model is evaluated by {options.runtime!r}", hint="Use onnxruntime or openvino.")
     if not all(math.isfinite(value) for value in (*options.mean, *options.std)) or min(options.std, default=0) <= 0:
-        raise UsageError("a mean or a standard deviation is no number, or not above 0", hint="Give those of pixels.")
+        raise UsageError("a mean or a standard deviation is not a number, or not above 0", hint="Give those of pixels.")
     try:
         if images.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{images} has more than {_MOST_BYTES >> 30} GiB", hint="Give fewer images.")

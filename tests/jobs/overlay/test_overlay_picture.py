@@ -278,7 +278,7 @@ def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
 
 
 def test_another_suffix_or_kind_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"n\.gif is no picture"):
+    with pytest.raises(UsageError, match=r"n\.gif is not a picture"):
         network_picture(analyze(), tmp_path / "n.gif")
     with pytest.raises(UsageError, match="unknown kind gif"):
         layer_pictures(DOCUMENT, {"conv": measured(2, 3)}, tmp_path / "a", ("svg", "gif"))

@@ -127,7 +127,7 @@ def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request
     ("change", "word"),
     [
         ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile tells prices of energy"),
-        ({"counters": ("intel-rapl:0",)}, "energy is no objective"),
+        ({"counters": ("intel-rapl:0",)}, "energy is not an objective"),
         ({"under": {"energy": 2e-3}}, "no objective here"),
     ],
 )

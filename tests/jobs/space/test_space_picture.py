@@ -150,7 +150,7 @@ def test_many_cell_groups_have_no_numbers(tmp_path: Path) -> None:
 
 
 def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"c\.gif is no picture"):
+    with pytest.raises(UsageError, match=r"c\.gif is not a picture"):
         selection_picture(profile(), selection(), tmp_path / "c.gif")
     assert not list(tmp_path.iterdir())
 

@@ -74,7 +74,7 @@ from gnomon.cli.values import Seconds
     metavar="FILE",
     help="The record of runs.  [default: the user's own]",
 )
-@click.option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on.")
+@click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:

@@ -131,7 +131,7 @@ def tvm_json(value: Any) -> str:
         return str(int(value))  # of what is true and false, too
     if isinstance(value, float):
         if value - value != 0:
-            raise ValueError(f"{value} is no number of JSON")
+            raise ValueError(f"{value} is not a number of JSON")
         return f"{value:.20g}"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_quoted(name)}:{tvm_json(item)}" for name, item in value.items()) + "}"

@@ -51,7 +51,7 @@ class Wanted:
         if not (math.isfinite(self.bound_s) and self.bound_s > 0):
             raise UsageError(f"the bound is {self.bound_s} s", hint="Give a time above 0.")
         if not 0 < self.confidence < 1:
-            raise UsageError(f"the confidence {self.confidence} is no probability", hint="Give 0.9, for instance.")
+            raise UsageError(f"the confidence {self.confidence} is not a probability", hint="Give 0.9, for instance.")
         if self.nets < 1:
             raise UsageError(f"{self.nets} nets are wanted", hint="Ask for 1 or more.")
 

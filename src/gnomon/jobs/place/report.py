@@ -321,7 +321,7 @@ def _headline(columns: list[dict[str, Any]], clock: str) -> str:
 
 
 def _is_near(found: dict[str, Any]) -> bool:
-    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is no tie for that."""
+    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is not a tie for that."""
     return bool(found["verdict"] == "tie" and found["ratio"] < 1.5)
 
 

@@ -228,7 +228,7 @@ def _check_numbers(asked: ProfileRequest) -> None:
     found = {name: getattr(asked, name) for name in least}
     wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
     if wrong:
-        raise UsageError(f"numbers cannot be meant: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
+        raise UsageError(f"numbers is invalid: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:
@@ -238,7 +238,7 @@ def read_config(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
 
 
 def workers_of(asked: int) -> int:

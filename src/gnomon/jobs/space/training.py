@@ -212,7 +212,7 @@ def _distributed() -> Any:
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
     if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is no scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
+        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)

@@ -6,7 +6,7 @@ The runs of a job's record into the record of this machine.
 
 Nothing is made comparable that was not: a campaign comes as it is, with its key, which is made of the device's
 fingerprint, the versions, the model, the options and the protocol. Only how its device is called and reached is told
-anew, as the job knew it as its own machine.
+again, as the job knew it as its own machine.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class Evidence:
             )
         if not (np.isfinite(values).all() and np.isfinite(errors).all() and (errors >= 0).all()):
             raise ProblemError(
-                "a value is not finite, or a standard error is no number from 0",
+                "a value is not finite, or a standard error is not a number from 0",
                 hint="Leave out networks that were not measured, and give 0 for what is known exactly.",
             )
         object.__setattr__(self, "assignments", rows.astype(np.intp))

@@ -187,7 +187,7 @@ def _p(shuffled: Floats, seen: float) -> float:
 
 
 def _median(sample: _Sample, side: bool, rounds: int, rng: np.random.Generator) -> Median:
-    """The weighted median of one space, and its interval: networks are drawn anew within each bin."""
+    """The weighted median of one space, and its interval: networks are drawn again within each bin."""
     own = np.flatnonzero(sample.is_reduced == side)
     weights, place = sample.weights(side)[own], sample.place[own]
     errors = sample.errors[own]

@@ -26,7 +26,7 @@ from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
 _PARTS = ("train", "validation", "test")
-_HINT = "Pack the data set anew."
+_HINT = "Pack the data set again."
 _KEPT = 2  # data sets that a process keeps unpacked
 
 
@@ -167,7 +167,7 @@ def unpack(content: bytes) -> Dataset:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             found = archive.infolist()
             if {one.filename for one in found} != {f"{name}.npy" for name in names} or len(found) != len(names):
-                raise ProblemError("this archive is no data set", hint=_HINT)
+                raise ProblemError("this archive is not a data set", hint=_HINT)
             if any(one.compress_type != zipfile.ZIP_STORED for one in found):
                 raise ProblemError("a packed data set is not compressed, and this one is", hint=_HINT)
             arrays = {name: _array(archive.read(f"{name}.npy")) for name in names}
