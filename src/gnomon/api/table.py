@@ -300,7 +300,7 @@ def search_nets(
 
 
 def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator's file; `space` says where its space is, where it is no shipped one. Raises GnomonError."""
+    """Read an estimator's file; `space` says where its space is, where it is not a shipped one. Raises GnomonError."""
     from gnomon.jobs.estimator.job import load_estimator as load
 
     return load(Path(path), space)

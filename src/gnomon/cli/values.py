@@ -230,7 +230,7 @@ class BoundValue(click.ParamType[tuple[str, float]]):
         match = _NUMBER.fullmatch(text.strip())
         if not name or match is None or match[2] not in _VALUES_UNITS:
             known = ", ".join(unit for unit in _VALUES_UNITS if unit)
-            self.fail(f"{value!r} is no bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
+            self.fail(f"{value!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
         number = float(match[1]) * _VALUES_UNITS[match[2]]
         if not math.isfinite(number):
             self.fail(f"{value!r} is not finite", param, ctx)

@@ -79,7 +79,7 @@ def parse_address(text: str) -> Address:
     if bare and bare["kind"] not in (LOCAL, TVM):
         return Address(kind=bare["kind"])
     if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
-        raise UsageError(f"{shown} is not an address of a device", hint=_FORMS)
+        raise UsageError(f"{shown} is not the address of a device", hint=_FORMS)
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(

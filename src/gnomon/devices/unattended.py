@@ -112,7 +112,7 @@ def _state(held: bool, started: Message, ended: Message, progress: Message) -> t
     if not started:
         return "stopped", "it was never started"
     if started.get("boot") != boot():
-        return "vanished", "the device was started again"
+        return "vanished", "the device was restarted"
     return "vanished", "its process was killed, or had no room to say how it ended"
 
 

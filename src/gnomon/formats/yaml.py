@@ -54,7 +54,7 @@ def _loader() -> Any:
 
 
 def plain(text: str) -> Plain:
-    """The value of an unquoted scalar. What is no null, truth value or number is a text; dates are left texts too."""
+    """The value of an unquoted scalar. What is not null, a truth value or a number is a text; dates are texts too."""
     loader, node = _loader(), pyyaml().ScalarNode
     tag = loader.resolve(node, text, (True, False))
     if tag not in _KINDS:
@@ -163,7 +163,7 @@ def _events(text: str, builder: _Builder) -> Iterator[Any]:
         except Exception as error:  # its own errors are many, and hostile texts find others
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             told = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
-            builder.fail(mark.line + 1 if mark else 1, f"no YAML: {shown(str(told))[1:-1]}")
+            builder.fail(mark.line + 1 if mark else 1, f"not YAML: {shown(str(told))[1:-1]}")
         yield event
 
 
@@ -310,7 +310,7 @@ class YamlPlace:
         return self.node.kind == "mapping"
 
     def only(self, known: Sequence[str]) -> None:
-        """Tell every key of a mapping that is not one of these, and which one may be meant."""
+        """Tell every key of a mapping that is not one of these, and which one may have been meant."""
         if self.node is None:
             return
         for key, (name, _) in self.node.entries.items():

@@ -55,7 +55,7 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
 
     What the package's config already holds stays, comments and order too; a key of `settings` replaces its
     value in place. Raises PackageError where `dest` exists (unless `overwrite`), overlaps the source, or
-    cannot be written, where `model` is no TFLite or Circle model, or where a setting cannot be written.
+    cannot be written, where `model` is not a TFLite or Circle model, or where a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(

@@ -360,7 +360,7 @@ def benched(result: BenchResult, backends: tuple[str, ...]) -> Benched:
     failures = dict(result.failures)
     for backend in backends:
         if not any(_is_of(name, backend) for name in (*result.times, *failures)):
-            failures[backend] = "snpe-bench told nothing of this runtime"
+            failures[backend] = "snpe-bench reported nothing for this runtime"
     return Benched(
         times_s=_seconds(result.times),
         figures=result.times,

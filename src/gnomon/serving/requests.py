@@ -270,7 +270,7 @@ class Reception:
         """Why a request is not looked at any further; None for one that is."""
         path = asked.path if asked.path.endswith("/") else asked.path + "/"
         if asked.path != HEALTH and path != self._settings.path:
-            hint = f"Models are sent to {self._settings.path}; {HEALTH} tells of the server."
+            hint = f"Models are sent to {self._settings.path}; {HEALTH} describes the server."
             return error_answer(404, "nothing is under this path", hint, as_json=asked.as_json)
         allowed = "GET" if asked.path == HEALTH else "POST"
         if asked.method != allowed:

@@ -97,7 +97,7 @@ Outcome = Found | Refused | Failed | TimedOut
 
 
 def outcome_of(text: str) -> Outcome:
-    """What the program's standard output says. ProblemError where it is no answer."""
+    """What the program's standard output says. ProblemError where it is not an answer."""
     answer = _ANSWER.object(_ANSWER.parse(text), "$")
     if REFUSED in answer:
         return Refused(**answer[REFUSED])

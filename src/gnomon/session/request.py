@@ -169,6 +169,6 @@ def _stayed_away(request: Request, lost: DeviceError) -> DeviceError:
     """The error for a device that did not come back in time."""
     return DeviceError(
         f"{lost.message}, and {request.device.name} did not come back within {request.wait_s:.0f} s",
-        hint="Start the command again when it is back: what was measured is kept. --wait SECONDS waits longer.",
+        hint="Start it again when it is back: what was measured is kept. --reconnect-timeout SECONDS waits longer.",
         transient=True,
     )

@@ -304,7 +304,7 @@ def _told(missing: Missing, error: GnomonError | None) -> Missing:
     """A missing runtime with why it could not be brought."""
     if error is None:
         return missing
-    return replace(missing, reason=f"{missing.reason}, and cannot be brought: {error.message}", hint=error.hint)
+    return replace(missing, reason=f"{missing.reason}, and cannot be installed: {error.message}", hint=error.hint)
 
 
 NOTE = "energy"

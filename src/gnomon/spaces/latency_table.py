@@ -66,7 +66,7 @@ class Manifest:
 
     `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
-    `overhead_s` is what a call of the empty graph takes. `anchor` is the id of the unit that others were measured
+    `overhead_s` is what a call of the no-op model takes. `anchor` is the id of the unit that others were measured
     beside, `anchor_calls_s` what it took when the table was begun, by process. `notes` are lines of other tools' files
     that are kept for them.
     """
@@ -148,7 +148,7 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
         told.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
     below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
     if below:
-        told.append(f"{len(below)} units take no more than the empty graph, such as {below[0].unit.label}")
+        told.append(f"{len(below)} units take no longer than the no-op model, such as {below[0].unit.label}")
     return told
 
 

@@ -104,7 +104,7 @@ def load_space(text: str) -> SearchSpace:
     """The space of that name, or what ``file.py:attribute`` names: a space, or a function that makes one.
 
     A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
-    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is no space.
+    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
     """
     path, separator, attribute = text.rpartition(":")
     if separator and path.endswith(".py"):

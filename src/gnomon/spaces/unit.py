@@ -42,7 +42,7 @@ class Unit:
         _known("data type", self.dtype, _DTYPES)
         _known("layout", self.layout, _LAYOUTS)
         if not self.layers:
-            raise ProblemError("a unit needs a layer", hint="For the empty graph use the layer Identity.")
+            raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(one.kind).arity for one in self.layers) - len(self.layers) + 1:
             raise ProblemError(
                 f"{len(self.inputs)} inputs do not fit the chain {self.chain}", hint="Give the shape of each input."
@@ -113,7 +113,7 @@ def shapes(unit: Unit) -> tuple[Shape, ...]:
 
 
 def empty(shape: Shape, dtype: str = "float32") -> Unit:
-    """The empty graph: it hands an input of this shape on. What it takes is the overhead of a call."""
+    """The no-op model: it hands an input of this shape on. What it takes is the overhead of a call."""
     return single(layer("Identity"), (shape,), dtype)
 
 

@@ -68,7 +68,7 @@ def evaluate(
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
     Yields an evaluation a model as soon as it is ready; what goes wrong with one is its failure. UsageError for images
-    that cannot be meant, RuntimeMissingError where no child program can be started.
+    that is invalid, RuntimeMissingError where no child program can be started.
     """
     options = options or EvaluationOptions()
     classes = _classes(images, options)

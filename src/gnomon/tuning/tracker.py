@@ -285,7 +285,7 @@ class TrackerWire:
         return taken
 
     def _fill(self, count: int, until_s: float) -> None:
-        """Read until so many bytes are here. The clock is for all of them: one byte a second is no sign of life."""
+        """Read until so many bytes are here. The clock is for all of them: one byte a second is not a sign of life."""
         while len(self._buffer) < count:
             with self._clocked(until_s):
                 chunk = self._link.recv(min(_CHUNK_BYTES, count - len(self._buffer)))
@@ -502,12 +502,12 @@ def tracker_at(text: str | None, environment: Mapping[str, str] = os.environ) ->
     given = "" if text is None else text.strip()
     match = _FORM.fullmatch(given)
     if match is None:
-        raise UsageError(f"{shown(text)} is not an address of a tracker", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker", hint=_HINT)
     six, host, port = match["six"], match["host"], match["port"]
     if port and ":" in port:
-        raise UsageError(f"{shown(text)} is not an address of a tracker: that of IPv6 is in brackets", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker: that of IPv6 is in brackets", hint=_HINT)
     if match["colon"] and not port:
-        raise UsageError(f"{shown(text)} is not an address of a tracker: no port follows the colon", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker: no port follows the colon", hint=_HINT)
     if six is None and not host:
         host = environment.get(HOST_VARIABLE, "").strip()
         six = host if ":" in host else None
@@ -525,10 +525,10 @@ def _host(six: str | None, host: str) -> str:
         try:
             ipaddress.IPv6Address(six)
         except ValueError:
-            raise UsageError(f"{shown(six)} is not an address of IPv6", hint=_HINT) from None
+            raise UsageError(f"{shown(six)} is not an IPv6 address", hint=_HINT) from None
         return six
     if not _NAME.fullmatch(host):
-        raise UsageError(f"{shown(host)} is not a name or address of a host", hint=_HINT)
+        raise UsageError(f"{shown(host)} is not the name or address of a host", hint=_HINT)
     return host
 
 

@@ -248,7 +248,7 @@ def test_a_damaged_wheel_is_one_clear_error(tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("text", ["", "-r file", "--index-url=x", "a b", "x" * 5000 + "!"])
 def test_what_is_no_requirement_is_told(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no requirement"):
+    with pytest.raises(UsageError, match="not a requirement"):
         provide([text], ARM, home=tmp_path, fetch=False)
 
 

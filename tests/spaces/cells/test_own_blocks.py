@@ -54,7 +54,7 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
         (HEAD + "primitives = []\n", "0 primitives"),
         (HEAD + "primitives = 3\n", "is not a list of primitives"),
         (HEAD + "primitives = [wide]\n", "is not a list of primitives"),
-        (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "no name of a primitive"),
+        (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "not the name of a primitive"),
         (
             HEAD + "primitives = [Primitive(family='VGG', number=3, block=wide)]\n",
             r"VGGblock_3 is there twice: in the published ones and in .*blocks.py",

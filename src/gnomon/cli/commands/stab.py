@@ -58,7 +58,7 @@ from gnomon.cli.values import Seconds
     "--processes",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+    help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
 )
 @click.option(
     "--budget",

@@ -337,6 +337,6 @@ def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
                 shutil.copy2(real, target)
     except OSError as error:
         raise RuntimeMissingError(
-            f"the installed files of {name} cannot be brought together in {folder}: {error.strerror or error}",
+            f"the installed files of {name} cannot be put together in {folder}: {error.strerror or error}",
             hint="Free space there, or set GNOMON_HOME to another folder.",
         ) from error

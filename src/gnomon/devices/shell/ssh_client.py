@@ -92,7 +92,7 @@ class SshSettings:
         for what, value in (("host", self.host), ("user", self.user)):
             if value is not None and (not value or value[0] == "-" or not value.isprintable() or " " in value):
                 raise UsageError(
-                    f"{value[:80]!r} is no {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
+                    f"{value[:80]!r} is not a {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
                 )
         if self.port is not None and not 1 <= self.port <= 65535:
             raise UsageError(f"{self.port} is not a port", hint="Give one from 1 to 65535; SSH's own is 22.")

@@ -166,7 +166,7 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
 
 
 def family_of(name: str) -> str | None:
-    """The family of a primitive's published name, such as Mobile of Mobileblock_3; None for what is no such name."""
+    """The family of a primitive's published name, such as Mobile of Mobileblock_3; None for what is not such a name."""
     match = _PRIMITIVE.fullmatch(name)
     return None if match is None else match["family"]
 

@@ -41,13 +41,13 @@ class TracedOperator:
 
 
 def read_chrome_trace(text: bytes) -> tuple[TracedOperator, ...]:
-    """The operators of subgraph 0, by index and backend. ProblemError for what is no such trace."""
+    """The operators of subgraph 0, by index and backend. ProblemError for what is not such a trace."""
     if len(text) > MOST_BYTES:
         _fail(f"{len(text)} bytes, and no more than {MOST_BYTES} are read")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        _fail(f"no JSON: {str(error)[:100]}")
+        _fail(f"not JSON: {str(error)[:100]}")
     events = data.get("traceEvents") if isinstance(data, dict) else None
     if not isinstance(events, list):
         _fail("no list of traceEvents")
@@ -170,7 +170,7 @@ def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
     session, subgraph = (None if part is None else int(part) for part in match.group(1, 2))
     time = _spread(entry, path)
     if any(not is_text(part) for part in (backend, match[4])):
-        _FILE.fail(path, "half a surrogate pair is not text")
+        _FILE.fail(path, "half a surrogate pair is not valid text")
     return TraceOperator(
         index=int(match[3]), type=match[4], backend=backend, time=time, subgraph=subgraph, session=session
     )

@@ -280,7 +280,7 @@ def _rows(text: str | bytes, complaints: Complaints) -> Iterator[tuple[int, list
                 yield start, row
             start = reader.line_num + 1
     except csv.Error as error:
-        complaints.tell(line_of(start), f"no csv: {error}")
+        complaints.tell(line_of(start), f"not csv: {error}")
 
 
 def _number(text: str) -> Number | None:

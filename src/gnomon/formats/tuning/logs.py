@@ -167,7 +167,7 @@ def shape_text(shape: Any) -> str:
 
 
 def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | None:
-    """Times, failure and the time of day; None for what is no result."""
+    """Times, failure and the time of day; None for what is not a result."""
     if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
         return None
     times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0

@@ -142,7 +142,7 @@ def is_json(value: Any) -> bool:
 KIND = "tuning records"
 VERSION = 1
 
-_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/tune.md tells what is in it."
+_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}|", re.ASCII)

@@ -162,7 +162,7 @@ def _csv(data: bytes) -> dict[str, dict[str, float]]:
     try:
         lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ProblemError(f"the scores are no csv: {error}", hint=_CSV_HINT) from error
+        raise ProblemError(f"the scores are not csv: {error}", hint=_CSV_HINT) from error
     header = [name.strip() for name in lines[0]] if lines else []
     if any(header.count(name) != 1 for name in ("slot", "choice", "score")):
         raise ProblemError("the scores lack a column: slot, choice or score", hint=_CSV_HINT)

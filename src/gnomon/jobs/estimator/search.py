@@ -128,7 +128,7 @@ class _Judge:
             raise InfeasibleError(
                 f"none of {len(self.known)} nets meets {self.wanted.bound_s:.4g} s with a probability of"
                 f" {self.wanted.confidence:g}; the fastest is expected to take {fastest:.4g} s",
-                hint="Give a larger bound or a lower confidence, or fit to more nets near the bound for less doubt.",
+                hint="Give a larger bound or a lower confidence, or fit to more nets near the bound.",
             )
         meeting.sort(key=lambda one: (-one[1][1], one[1][2], one[0]))
         chosen = np.array([net for net, _ in meeting[: self.wanted.nets]], dtype=np.int64)

@@ -418,7 +418,7 @@ def enough(points: Sequence[Point]) -> Point | None:
 
 
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
-    """UsageError for a choice that cannot be meant, before anything is measured."""
+    """UsageError for an invalid choice, before anything is measured."""
     if pick is not None and under:
         raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
     if pick is not None and pick < 1:

@@ -234,7 +234,7 @@ def prove_common(
 ) -> CommonProof:
     """Measure an option on every device that has a placement, beside that device's choice, all at the same time.
 
-    Where the choice is a chain of segments, which would have to be cut again, the best single contender stands in
+    Where the choice is a chain of segments, which would have to be cut again, the best single backend stands in
     for it, and how the two compared when the choice was proven. A device that fails is told of in `failed`.
     """
     placements = fleet.placements

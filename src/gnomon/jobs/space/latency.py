@@ -76,7 +76,7 @@ class FilesRequest:
 class FilesMeasured:
     """What networks took by key, in the order in which they were given; one that failed has its reason.
 
-    `overhead_s` is a call of the empty graph, which every call holds. `seconds` are those of the wall by part of the
+    `overhead_s` is a call of the no-op model, which every call holds. `seconds` are those of the wall by part of the
     work: "open", "read", "gauge", "measure".
     """
 

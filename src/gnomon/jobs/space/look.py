@@ -77,7 +77,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     if any(question.get(name) != value for name, value in study.question().items()):
         raise UsageError(
             f"the blocks are not those that {path} was made of any more",
-            hint="Put the file of blocks back as it was, or profile again in another folder.",
+            hint="Restore the file of blocks as it was, or profile again in another folder.",
         )
     return study
 

@@ -317,7 +317,9 @@ class Trainer:
             steps.step(1)
         if by_key and all(row.reason for row in known.values()):
             reasons = "; ".join(dict.fromkeys(row.reason for row in known.values()))
-            raise MeasurementError(f"no network could be trained ({reasons[:400]})", hint="Correct what is told.")
+            raise MeasurementError(
+                f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
+            )
         return {key: known[key] for key in by_key}
 
     def _job(self, one: Training) -> TrainJob:

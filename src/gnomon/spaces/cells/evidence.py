@@ -37,7 +37,7 @@ class DrawnNetworks:
         errors, latencies = (np.asarray(one, dtype=np.float64) for one in (self.errors, self.latencies))
         if errors.ndim != 1 or errors.shape != latencies.shape or len(errors) < _LEAST:
             raise ProblemError(
-                f"errors of shape {errors.shape} and latencies of shape {latencies.shape} do not tell a distribution",
+                f"errors of shape {errors.shape} and latencies of shape {latencies.shape} do not make a distribution",
                 hint=f"Give one of each a network, and at least {_LEAST} networks.",
             )
         if not (np.isfinite(errors).all() and np.isfinite(latencies).all() and (latencies > 0).all()):

@@ -174,7 +174,7 @@ def unpack(content: bytes) -> Dataset:
         head = json.loads(arrays["head"].tobytes())
         name, classes = head["name"], head["classes"]
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ProblemError(f"this is no packed data set: {error}", hint=_HINT) from error
+        raise ProblemError(f"this is not a packed data set: {error}", hint=_HINT) from error
     if type(name) is not str or type(classes) is not int:
         raise ProblemError("a packed data set has a name and a number of classes", hint=_HINT)
     parts = {part: Images(x=arrays[f"{part}_x"], y=arrays[f"{part}_y"]) for part in _PARTS}
