@@ -61,7 +61,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--governor",
         metavar="NAME",
-        help="Set this frequency governor while measuring; what it was before is put back.",
+        help="Set this frequency governor while measuring; the previous one is restored.",
     ),
     _option(
         "--reconnect-timeout",
@@ -144,7 +144,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--record",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The record of runs.  [default: the user's own]",
+        help="The results database.  [default: the user's own]",
     ),
     _option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on."),
     _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),

@@ -105,7 +105,7 @@ Found = TypeVar("Found")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
-"""How often a device may vanish in one job before it is too shaky to measure on."""
+"""How often a device may disconnect in one job before it is too unreliable to measure on."""
 
 
 @contextmanager

@@ -196,7 +196,7 @@ class ToolLink(ProgramLink):
         if isinstance(found, Failure):
             return found
         if not found.times_s:
-            silent = Failure(stage="run", kind="refused", transient=False, message=f"{tool.name} told nothing")
+            silent = Failure(stage="run", kind="refused", transient=False, message=f"{tool.name} reported nothing")
             return next(iter(found.failures.values()), silent)
         key, statistic = tool.lookup
         value = _own(found, found.times_s).get(key, {}).get(statistic, 0.0)

@@ -124,7 +124,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
 @click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Tell the probability of staying below it.")
+@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
 @_JSON
 def predict_(out: Path | None, as_json: bool, **values: Any) -> None:

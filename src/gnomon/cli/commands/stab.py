@@ -30,7 +30,7 @@ from gnomon.cli.values import Seconds
     show_default=True,
     help="Threads of the runtime.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell each step, and show every operator.")
+@click.option("-v", "--verbose", is_flag=True, help="Report each step, and show every operator.")
 @click.option(
     "--no-profile",
     "profile",
@@ -72,7 +72,7 @@ from gnomon.cli.values import Seconds
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The record of runs.  [default: the user's own]",
+    help="The results database.  [default: the user's own]",
 )
 @click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")

@@ -64,7 +64,7 @@ def list_(device: str, as_json: bool) -> None:
     jobs_report(document, Page())
 
 
-@unattended.command(short_help="Tell how far a job is, and the last lines of its log.")
+@unattended.command(short_help="Show a job's state and the last lines of its log.")
 @_ID
 @_DEVICE
 @_JSON

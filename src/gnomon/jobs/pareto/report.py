@@ -153,7 +153,7 @@ def _front(document: dict[str, Any], page: Page) -> None:
     if document["sessions"] > 1:
         page.line(
             f"Measured in {document['sessions']} sessions, as not all fit at once. One point ran in each, and by it "
-            "all are brought to one speed; points of different sessions are compared less precisely.",
+            "all are scaled to one speed; points of different sessions are compared less precisely.",
             indent=1,
             style="dim",
         )

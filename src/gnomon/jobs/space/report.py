@@ -337,7 +337,7 @@ _AGREE = (
 """What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
 
 _NOISE = 0.4
-"""Below it an order is told to be mostly noise."""
+"""Below it an order is reported as mostly noise."""
 
 
 def profile_report(document: Mapping[str, Any], page: Page) -> None:

@@ -61,8 +61,8 @@ def _units(rows: list[dict[str, Any]], page: Page) -> None:
     shown = [row for row in rows if row["status"] != "failed"][:_ROWS]
     columns = [
         Column(title="unit", number=False, most=60),
-        Column(title="adds"),
-        Column(title="a call"),
+        Column(title="net latency"),
+        Column(title="gross latency"),
         Column(title="known within"),
         Column(title="", number=False),
     ]
