@@ -359,7 +359,7 @@ def test_wheels_for_another_processor_come_from_the_index(tmp_path: Path) -> Non
     try:
         folder = provide(["onert>=0.1.0"], ARM, home=tmp_path, fetch=True, tell=told.append)
     except RuntimeMissingError as error:
-        if "cannot be reached" in error.message or "not to be had" in error.message:
+        if "cannot be reached" in error.message or "not available" in error.message:
             pytest.skip(f"the package index: {error.message}")
         raise
     libraries = [p for p in folder.rglob("*.so*") if p.is_file()]

@@ -131,7 +131,7 @@ def provide(
     found = _Search(target=target, wheels=home / "wheels", fetch=fetch, tell=say).solve(requirements)
     folder, new = _laid(found, home / "site")
     if new:
-        say(f"brings {_told(found, requirements)} for {target}")
+        say(f"installs {_told(found, requirements)} for {target}")
     return folder
 
 
