@@ -148,11 +148,15 @@ class ProfileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """What a profile holds now; `seconds` are those of the wall by part of the work, this time."""
+    """What a profile holds now; `seconds` are those of the wall by part of the work, this time.
+
+    `blocks` are the files of own primitives that it was made with.
+    """
 
     out: Path
     study: Study
     folder: Path
+    blocks: tuple[str, ...]
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
 
@@ -162,7 +166,7 @@ class Profiled:
         """As JSON values for reports."""
         from gnomon.jobs.space.look import look
 
-        return {**look(self.out), "seconds": dict(self.seconds), "notes": list(self.notes)}
+        return {**look(self.out, blocks=self.blocks), "seconds": dict(self.seconds), "notes": list(self.notes)}
 
 
 def profile_space(
@@ -221,7 +225,14 @@ def profile_space(
         notes = write_tables(folder, study)
     finally:
         folder.close()
-    return Profiled(out=asked.out, study=study, folder=folder.path, notes=(*config.warnings, *notes), seconds=seconds)
+    return Profiled(
+        out=asked.out,
+        study=study,
+        folder=folder.path,
+        blocks=blocks,
+        notes=(*config.warnings, *notes),
+        seconds=seconds,
+    )
 
 
 def _check_numbers(asked: ProfileRequest) -> None:
