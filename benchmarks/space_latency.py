@@ -1,11 +1,11 @@
 """Latencies of a cell space: how long the table takes, how well it is known, and how well mixes are predicted.
 
 Families of five primitives, five cell groups of one layer each, widths 8 to 128 (--widths), input (1, 1, 32, 32): the
-default network and its single swaps, 21 a family, are written, quantised where asked for, and measured; that is the
-table, whose wall time is told in parts. Then --mixed networks a family are measured, balanced over the primitives, for
-the estimator to be fitted to, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for each family are
-the errors (mean, median, 90th percentile, Kendall's tau) of the additive model, of both estimators, and of the one that
-was chosen by cross-validation without a look at the unseen ones.
+default network and its one-change variants, 21 a family, are written, quantised where asked for, and measured; that
+is the table, whose wall time is told in parts. Then --mixed networks a family are measured, balanced over the
+primitives, for the estimator to be fitted to, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for
+each family are the errors (mean, median, 90th percentile, Kendall's tau) of the additive model, of both estimators,
+and of the one that was chosen by cross-validation without a look at the unseen ones.
 
 Figures asked for: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95 % intervals of 5 %
 or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once more and compares.

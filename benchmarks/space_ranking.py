@@ -1,10 +1,10 @@
 """How well accuracies got cheaply order networks as fair training does: Kendall's tau within each family.
 
-The reference trains every single swap from nothing, from several seeds, and takes the mean over them of what is right
-of the test part. Held against it, by what is right of the validation part: the published protocol, one training of each
-single swap, and a balanced design of as many networks; the latter two also as what is believed after all of a family's
-trainings were seen together. Costs are shares of the reference's images trained on. What the reference itself is worth
-shows in the tau of its halves.
+The reference trains every one-change variant from nothing, from several seeds, and takes the mean over them of what
+is right of the test part. Held against it, by what is right of the validation part: the published protocol, one
+training of each one-change variant, and a balanced design of as many networks; the latter two also as what is
+believed after all of a family's trainings were seen together. Costs are shares of the reference's images trained on.
+What the reference itself is worth shows in the tau of its halves.
 
     python benchmarks/space_ranking.py --images npz:silhouettes.npz --folder /tmp/ranking
 """

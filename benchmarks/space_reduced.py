@@ -3,7 +3,7 @@
 The truth: each network is trained from nothing from several seeds, its accuracy the mean over them of what is right of
 the test part, its latency measured on ONNX Runtime in float32. A selection sees none of that: it sees profiles, each
 with a balanced design trained from seeds of its own and judged by the validation part, and with the latencies of single
-swaps and 12 mixed networks a family measured anew, as `gnomon space profile` gets them.
+swaps and 12 mixed networks a family measured again, as `gnomon space profile` gets them.
 
 Told for each selection: the share of networks kept; the share of the true hypervolume (latency and error; reference:
 the worst of all networks in both) that kept networks reach; that of random reduced spaces of as many primitives a

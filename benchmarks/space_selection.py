@@ -187,7 +187,7 @@ def random_tables(seed: int) -> tuple[NetworkTables, PublishedRule]:
 
 
 def identical(seed: int) -> tuple[bool, bool, bool]:
-    """Whether the published rule is as read anew, and whether units change the relative and the Pareto rule."""
+    """Whether the published rule is as read again, and whether units change the relative and the Pareto rule."""
     given, rule = random_tables(seed)
     try:
         found: list[list[str]] | None = [list(names) for names in select_published(given, rule).groups]

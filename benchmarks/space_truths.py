@@ -1,4 +1,4 @@
-"""Made-up cell spaces of which everything is known, and what measuring their single swaps gives.
+"""Made-up cell spaces of which everything is known, and what measuring their one-change variants gives.
 
 Families of blocks that get slower from first to last and somewhat more accurate with it; each group has its own share
 of the latency and its own influence on accuracy; each block in each group departs from both. Effects add up: latency as
@@ -80,7 +80,7 @@ def truth(seed: int, *, spread: float = 0.03, family_share: float = 0.5) -> Trut
 
 
 def swaps(default: Ints) -> tuple[Ints, Ints, Ints]:
-    """The default of each family and its single swaps: networks (N, groups), their family (N,), defaults' places."""
+    """The default of each family and its one-change variants: networks (N, groups), family (N,), default places."""
     networks: list[list[int]] = []
     family: list[int] = []
     defaults: list[int] = []

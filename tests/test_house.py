@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,30 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 UNSAFE = {"pickle", "dill", "shelve", "marshal", "joblib", "requests", "urllib.request", "http.client", "ftplib"}
 LIGHT = {"PYTHONPATH": str(ROOT / "src")}
 HEAVY = {"numpy", "highspy", "click", "rich", "onnx", "sqlite3", "subprocess", "logging", "importlib.metadata"}
+
+_THING = "address|backend|file|folder|host|integer|mapping|model|name|number|object|option|path|port|shape|table|text"
+RETIRED = {
+    r"\banew\b": "again",
+    r"\bto be had\b": "available",
+    r"\bbe meant\b": "valid, invalid",
+    r"\blest\b": "so that .. not",
+    r"\bcomes? to an end\b": "terminate",
+    rf"(?<!here )\bis no (\w+ )?({_THING})\b(?! \w+er)": "is not a",
+    r"\btold nothing\b": "reported nothing",
+    r"\btells no\b": "reports no",
+    r"\bown account\b": "as reported by the runtime",
+    r"\boutputs off by\b": "max abs error",
+    r"\bbest single (one|way|contender)\b": "best single backend",
+    r"\b(perhaps|surely) behind\b": "possibly dominated, dominated",
+    r"\bempty graph\b": "no-op model",
+    r"\bundisturbed calls?\b|\blower fifth\b": "the fastest 20 % of the calls",
+    r"\bceiling of noise\b": "measurement-noise limit",
+    r"\bsingle swaps?\b": "one-change variant",
+    r"\bin worlds\b": "posterior samples",
+    r"\bvirtual machines took\b": "CPU steal",
+    r"\bwaiting included\b": "without waiting",
+}
+"""Phrases that readers did not understand, as patterns, and what to write instead; docs/glossary.md has the words."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -100,6 +125,21 @@ def silent_skips(module: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: a skip without a reason"
 
 
+def retired(text: str) -> Iterator[str]:
+    """The phrases in a text that have been replaced, each with what to write instead."""
+    words = " ".join(text.split())
+    for phrase, instead in RETIRED.items():
+        for found in re.finditer(phrase, words):
+            yield f"{found[0]!r}: write {instead!r}, in {words[max(0, found.start() - 40) : found.end() + 40]!r}"
+
+
+def retired_in_strings(module: ast.Module) -> Iterator[str]:
+    """The same of all strings of a module, documentation included, each with its line."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from (f"line {node.lineno}: {found}" for found in retired(node.value))
+
+
 def offences(paths: list[Path], check: Callable[[ast.Module], Iterator[str]]) -> list[str]:
     """What the check finds in all files, each with its file."""
     return [f"{name_of(path)}: {found}" for path in paths for found in check(tree(path))]
@@ -120,6 +160,12 @@ def test_nothing_forbidden_is_done() -> None:
 
 def test_skips_say_what_is_missing() -> None:
     assert offences(TESTS, silent_skips) == []
+
+
+def test_retired_phrases_stay_retired() -> None:
+    documents = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    texts = [f"{name_of(path)}: {found}" for path in documents for found in retired(path.read_text(encoding="utf-8"))]
+    assert offences(PACKAGE, retired_in_strings) + texts == []
 
 
 def test_the_agents_files_are_read_in_one_place() -> None:
@@ -176,6 +222,20 @@ def test_the_check_finds_what_is_forbidden(code: str) -> None:
 )
 def test_the_check_finds_silent_skips(code: str, found: int) -> None:
     assert len(list(silent_skips(ast.parse(code)))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("'x' is no number", 1),
+        ("it is no regular\nfile", 1),
+        ("Measure it anew, lest it be wrong.", 2),
+        ("There is no file here, and the table is no larger.", 0),
+        ("'x' is not a number: measure again", 0),
+    ],
+)
+def test_the_check_finds_retired_phrases(text: str, found: int) -> None:
+    assert len(list(retired(text))) == found
 
 
 def test_the_check_finds_missing_docstrings() -> None:

@@ -3,14 +3,14 @@
 ::
 
     GnomonError                 every error of gnomon; has a hint, the next step
-    |-- UsageError              an argument or an option that cannot be meant: correct the command
+    |-- UsageError              an argument or an option that is invalid: correct the command
     |-- ModelError              a model file that is broken, hostile or of an unknown kind
     |-- ProblemError            a placement problem that is malformed; names the JSON path
     |   `-- InfeasibleError     a well-formed problem without any allowed assignment; names the slot
     |-- RuntimeMissingError     a runtime is not installed or cannot load: the hint is the install line
     |-- DeviceError             the device, or the way to it, failed; `transient` says whether to try again
     |-- AgentError              the agent on the device broke its protocol: a defect of gnomon
-    |-- MeasurementError        every candidate failed or was refused, so there is nothing to decide on
+    |-- MeasurementError        every configuration failed or was refused, so there is nothing to decide on
     |-- RecordError             the record of runs cannot be read or written
     `-- PackageError            a deployable package cannot be read or written
 
@@ -35,7 +35,7 @@ class GnomonError(Exception):
 
 
 class UsageError(GnomonError):
-    """An argument or option has a value that cannot be meant."""
+    """An argument or option has an invalid value."""
 
     exit_code = 2
 
@@ -85,7 +85,7 @@ class AgentError(GnomonError):
 
 
 class MeasurementError(GnomonError):
-    """Nothing is left to decide on: every candidate failed or was refused."""
+    """Nothing is left to decide on: every configuration failed or was refused."""
 
     exit_code = 7
 

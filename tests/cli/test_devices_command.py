@@ -184,7 +184,7 @@ board (ssh://odroid@board:2222): ready
    Energy: CPU (scmi_sensors/CPU), moving every 1.00 ms; 3.25 W just then.
    Beside them: xe/pkg (pkg).
  - onert 0.1.0: cpu, ruy
- - litert: brought when it is needed (a 1 and 2 packages that it needs)
+ - litert: installed when it is needed (a 1 and 2 packages that it needs)
  - ncnn: no
    -> do
 

@@ -91,7 +91,7 @@ def test_fit_says_how_good_it_is_on_nets_held_out(bench: Bench) -> None:
     )
     assert "An estimator of small, from 14 nets and 19 of 19 units priced." in text
     assert "How good it is (10 folds of 14 nets, each held out once)" in text
-    assert "ceiling of noise" in text
+    assert "measurement-noise limit" in text
 
 
 def test_a_table_of_another_device_is_suspected(bench: Bench) -> None:
@@ -188,7 +188,7 @@ def test_explain_adds_up(bench: Bench) -> None:
     assert sum(part["share"] for part in made["parts"]) == pytest.approx(1.0)
     assert sum(part["time_s"] for part in made["parts"]) == pytest.approx(made["latency_s"])
     assert any("Conv" in part["unit"] for part in made["parts"])
-    assert "of the doubt" in told("explain", bench.estimator, bench.held, "--space", bench.space)
+    assert "of the uncertainty" in told("explain", bench.estimator, bench.held, "--space", bench.space)
 
 
 def test_export_writes_a_file_of_python(bench: Bench) -> None:
@@ -228,7 +228,7 @@ def test_search_finds_nets_and_writes_them(bench: Bench) -> None:
 def test_a_bound_that_is_none(bench: Bench, bound: str) -> None:
     result = run("predict", bench.estimator, bench.held, "--bound", bound)
     assert result.exit_code == 2
-    assert "is no latency above 0" in result.output
+    assert "is not a latency above 0" in result.output
 
 
 def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> None:

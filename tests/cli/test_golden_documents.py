@@ -1,7 +1,7 @@
 """What every command that measures nothing answers, as it was: documents, written files, exit codes, option names.
 
 It guards moves of code between modules, which may change nothing of this. `GNOMON_GOLDEN=write` in the environment
-writes the files of tests/cli/golden anew; the difference is then to be read before it is committed. Numbers may differ
+writes the files of tests/cli/golden again; the difference is then to be read before it is committed. Numbers may differ
 by a millionth, as libraries of linear algebra do; places, versions and durations are not compared.
 """
 

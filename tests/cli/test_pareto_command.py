@@ -145,13 +145,13 @@ def test_the_defaults(requests: list[ParetoRequest]) -> None:
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--pick", "0"), "--pick"),
         (("m.circle", "--iterations", "0"), "--iterations"),
-        (("m.circle", "--under", "peak-memory=lots"), "no bound"),
+        (("m.circle", "--under", "peak-memory=lots"), "is not a bound"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
         (("m.circle", "--under", "latency=8MB"), "not measured in MB"),
         (("m.circle", "--under", "energy=8ms"), "not measured in ms"),
         (("m.circle", "--under", "latency=2mJ"), "not measured in mJ"),
-        (("m.circle", "--option", "=1"), "no option"),
-        (("m.circle", "--option", "threads=1,"), "no option"),
+        (("m.circle", "--option", "=1"), "is not an option"),
+        (("m.circle", "--option", "threads=1,"), "is not an option"),
         (("m.circle", "--option", "planner", "--option", "planner=WIC"), "twice"),
         (("m.circle", "--under", "latency=1", "--under", "latency=2"), "twice"),
     ],
@@ -247,7 +247,7 @@ def test_the_report_of_what_was_measured(dump: Path, width: int) -> None:
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "measured again side by side" in flat
-    assert "surely behind" in flat
+    assert "and dominated" in flat
     assert "gone failed" in flat
     assert "3 more of the front" in flat
 
@@ -265,17 +265,17 @@ def test_the_report_of_prices_says_how_far_they_were_off(dump: Path) -> None:
     found["points"][0]["sampled"][0] *= 2
     flat = " ".join(text(found, 120).split())
     assert "as the dump has it. Measured: 0.50 to 1.00 of that." in flat
-    assert "Measured beside it and surely behind" in flat
+    assert "Measured beside it and dominated" in flat
 
 
-def test_the_report_says_ties_and_what_is_perhaps_behind(dump: Path) -> None:
+def test_the_report_says_ties_and_what_is_possibly_dominated(dump: Path) -> None:
     flat = " ".join(text(measured(document(dump)), 120).split())
-    assert "like 2" in flat
-    assert "perhaps behind 1" in flat
+    assert "indistinguishable from 2" in flat
+    assert "possibly dominated by 1" in flat
     assert "--pick N" in flat
 
 
-def test_what_is_behind_is_explained_and_what_was_not_measured_again_is_named(dump: Path) -> None:
+def test_what_is_dominated_is_explained_and_what_was_not_measured_again_is_named(dump: Path) -> None:
     found = measured(document(dump)) | {
         "noise": {"cpu": [2.0, 0.004], "wall": [2.5, 0.004]},
         "left_out": 1,
@@ -283,7 +283,7 @@ def test_what_is_behind_is_explained_and_what_was_not_measured_again_is_named(du
     }
     flat = " ".join(text(found, 120).split())
     assert (
-        "behind N: N is surely better by more than 1 % in an objective (95 % for all points together), surely worse"
+        "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), surely"
         in flat
     )
     assert "1 more of the front, or within noise of it, not measured again: there was room for 4." in flat
@@ -411,10 +411,10 @@ def test_the_picture_is_the_same_every_time(dump: Path, tmp_path: Path, objectiv
     assert paths[2].read_bytes().startswith(b"\x89PNG")
     words = first.decode()
     assert "dump" in words or "m.circle" in words
-    assert "dominated" in words
+    assert "hypervolume" in words
     if objectives == 2:
         assert "the choice" in words
-        assert "surely behind" in words
+        assert "and dominated" in words
         assert "\x1b" not in words
 
 

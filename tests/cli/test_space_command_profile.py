@@ -123,14 +123,14 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
     cases: list[tuple[int, str, tuple[object, ...]]] = [
         (2, "cannot be read", ("profile", tmp_path / "absent.yaml", "--profile-dir", tmp_path / "x")),
         (3, "weights_manager_cfg", ("profile", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
-        (2, "no profile", (*profile, "--profile-dir", tmp_path / "full")),
+        (2, "not a profile", (*profile, "--profile-dir", tmp_path / "full")),
         (2, "another question", (*profile, "--profile-dir", made / "p", "--numbering", "aw_nas")),
         (2, "which images", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
         (2, "halving", ("select", made / "p", "--accuracy", "halving")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "contradict", ("select", made / "p", "--threshold", "0.5", "--most-share", "0.5")),
-        (2, "is no profile", ("validate", tmp_path / "x")),
-        (2, "no profile", ("show", tmp_path)),
+        (2, "is not a profile", ("validate", tmp_path / "x")),
+        (2, "not a profile", ("show", tmp_path)),
     ]
     for code, told, args in cases:
         found, out, err = call(capsys, *args, *(() if args[0] in ("select", "show") else ("--quiet",)))

@@ -134,9 +134,9 @@ def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     # A space that only its file names is not found by the table.
     told = document(capsys, "check", path, code=7)["complaints"]
     assert len(told) == 1
-    assert "its space s cannot be loaded" in told[0]
+    assert "is of the space 's', which is none of the known ones" in told[0]
     other = document(capsys, "check", path, "--space", SPACE, code=2)["error"]
-    assert f"is of the space s, not of {SPACE}" in other["message"]
+    assert f"is of the space 's', not of {SPACE}" in other["message"]
     document(capsys, "check", written(tmp_path / "less", *rows[1:]), "--space", space, code=7)
 
 
@@ -188,7 +188,7 @@ def test_import_and_export(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     code, out, err = call(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "t")
     assert code == 0
     assert "1 unit of mobilenetv2-cifar10: of unknown precision" in out
-    assert "left out: " in err
+    assert "skipped: " in err
     assert "Mystery" in err
     found = document(capsys, "export", tmp_path / "t", "--out", tmp_path / "out.csv")
     assert found == {"files": [str(tmp_path / "out.csv"), str(tmp_path / "out.meta")], "left_out": []}
@@ -208,7 +208,7 @@ def test_what_is_no_table_is_told(capsys: pytest.CaptureFixture[str], tmp_path: 
     paths = [tmp_path / "none"] * (2 if command in ("diff", "merge") else 1)
     more = ["--out", tmp_path / "x.csv"] if command in ("merge", "export") else []
     found = document(capsys, command, *paths, *more, code=2)
-    assert "no latency table" in found["error"]["message"]
+    assert "not a latency table" in found["error"]["message"]
     assert "gnomon table build" in found["error"]["hint"]
 
 

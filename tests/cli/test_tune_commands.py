@@ -95,7 +95,7 @@ def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (3, ["tune", "{none}.onnx"], "No such file", "can be read"),
         (2, ["tune", "{model}", "--device", "phone"], "no device named phone", "gnomon devices add"),
         (2, ["tune", "{model}", "--target", "abacus"], "no target is called 'abacus'", "x86-64-v3"),
-        (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "no number from 1 to 65535", "local"),
+        (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "not a number from 1 to 65535", "local"),
         (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
         (
             2,
@@ -190,7 +190,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def ask(*words: str) -> None:
-    assert run(list(words)) == 70  # what was raised is no error of gnomon's
+    assert run(list(words)) == 70  # what was raised is not an error of gnomon's
 
 
 def test_options_reach_the_library(asked: dict[str, Any]) -> None:

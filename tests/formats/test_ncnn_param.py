@@ -93,7 +93,7 @@ def test_a_damaged_text_is_a_model_or_a_clear_error(data: st.DataObject) -> None
         ("2 1 4 3", "2 1 4 2", "two layers that read '2'"),
         ("1 1 2 4", "1 1 2 3", "two layers that write '3'"),
         ("1 1 2 4", "1 70 2 4", "fewer blobs"),
-        ("1 1 2 4", "1 -1 2 4", "no layer"),
+        ("1 1 2 4", "1 -1 2 4", "not a layer"),
         ("-23310=2", "-23310=3", "another length"),
         ("0=4 1=3", "0=4 0=3", "twice"),
         ("0=4", "0 4", "where a key=value should be"),
@@ -127,5 +127,5 @@ def test_parameters_are_read_by_kind() -> None:
     assert conv.text(99) is None
     with pytest.raises(ModelError, match="does not hold integers"):
         conv.integers(10)
-    with pytest.raises(ModelError, match="no integer"):
+    with pytest.raises(ModelError, match="not an integer"):
         conv.with_integer(0, 1).integer(ARRAY - 10)

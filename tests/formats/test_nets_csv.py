@@ -56,14 +56,14 @@ def test_files_of_spreadsheets_are_read() -> None:
         ("first,second,latency_s,latency_ms\n", "two columns of latency"),
         ("first,second\na\n", "line 2: 1 columns"),
         ("first,second\nz,skip\n", "line 2"),
-        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is no latency"),
+        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid latency"),
         ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
         ("first,second,latency_s\na,skip,-1\n", "leave out what failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
         ("first,second,low_ms\na,skip,-1\n", "a low of -1"),
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
-        ('first,second\n"a,skip\n', "no csv"),
+        ('first,second\n"a,skip\n', "not csv"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, told: str) -> None:

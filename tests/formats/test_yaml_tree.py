@@ -46,18 +46,18 @@ def test_places_are_offsets_in_the_text() -> None:
         ("{a: 1, 'a': 2}", r"the key 'a' is there already"),
         ("--- 1\n--- 2\n", r"line 2: a second document"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", r"%TAG"),
-        ("? [a]\n: b\n", r"line 1: a key that is no plain word"),
+        ("? [a]\n: b\n", r"line 1: a key that is not a plain word"),
         ("a: *b\n", r"line 1: the alias 'b' of nothing"),
         ("a: &a [*a]\n", r"line 1: the alias 'a' of nothing"),
-        ("a: [1, 2\nb: 3\n", r"line \d: no YAML"),
-        ("a: \x07\n", r"no YAML: special characters"),
-        ("\ta: 1\n", r"line 1: no YAML"),
+        ("a: [1, 2\nb: 3\n", r"line \d: not YAML"),
+        ("a: \x07\n", r"not YAML: special characters"),
+        ("\ta: 1\n", r"line 1: not YAML"),
         ("", r"nothing at all"),
         ("# only this\n", r"nothing at all"),
         ("[" * 2000, r"nested deeper than 32"),
         ("".join(" " * k + "a:\n" for k in range(40)), r"line 33: nested deeper than 32"),
         ("- a\n" * 100_001, r"more than 100000 nodes"),
-        ("\ud800", r"no YAML"),
+        ("\ud800", r"not YAML"),
     ],
 )
 def test_hostile_documents_are_refused_with_their_line(text: str, told: str) -> None:
@@ -78,7 +78,7 @@ def test_aliases_stay_and_bombs_do_not() -> None:
 
 def test_text_is_utf8_and_short() -> None:
     assert yaml_text("é".encode(), "config", "") == "é"
-    with pytest.raises(ProblemError, match=r"no UTF-8 text .byte 1"):
+    with pytest.raises(ProblemError, match=r"not UTF-8 text .byte 1"):
         yaml_text(b"a\xff", "config", "")
     with pytest.raises(ProblemError, match="1048577 letters"):
         yaml_text("a" * ((1 << 20) + 1), "config", "")

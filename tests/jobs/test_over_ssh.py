@@ -109,7 +109,7 @@ def test_place_with_everything_to_be_brought(
     found = place(request, tmp_path / "out", tell=told.append)
     check_structure(found)
     assert found.device == "board"
-    assert len([s for s in told if s.startswith("brings numpy") and "onert" in s]) == 1
+    assert len([s for s in told if s.startswith("installs numpy") and "onert" in s]) == 1
     assert set(found.verified.places) == set(range(29))  # by the trace of the package, which was run there
     assert {row.ran_on for row in found.rows} <= {"cpu", "ruy"}
     placed_there(found, record)

@@ -65,7 +65,7 @@ HARM: list[tuple[dict[str, Any], str, list[Any]]] = [
 
 @pytest.mark.parametrize(("event", "field", "value"), [(e, f, value) for e, f, values in HARM for value in values])
 def test_harm_to_a_field_is_an_error(event: dict[str, Any], field: str, value: Any) -> None:
-    with pytest.raises(AgentError, match="no event"):
+    with pytest.raises(AgentError, match="not an event"):
         event_of(json.dumps({**event, field: value}))
 
 

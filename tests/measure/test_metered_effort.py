@@ -42,7 +42,7 @@ def test_what_the_agent_tells_is_read() -> None:
 
 
 def test_a_refusal_is_an_error_with_the_next_step() -> None:
-    with pytest.raises(DeviceError, match="board tells no energy: it may not") as refused:
+    with pytest.raises(DeviceError, match="board reports no energy: it may not") as refused:
         found({"refused": "it may not", "hint": "chmod"})
     assert refused.value.hint == "chmod"
     failure = Failure(stage="probe", kind="refused", transient=False, message="no Python")
@@ -124,5 +124,5 @@ def test_an_event_may_tell_energy(energy: dict[str, Any]) -> None:
     [None, 5, {}, {"spent_uj": 0, "wall_ns": 7}, {"spent_uj": 5}, {"spent_uj": 1.5, "wall_ns": 7}, {"unknown": 3}],
 )
 def test_an_event_tells_no_nonsense_of_energy(energy: Any) -> None:
-    with pytest.raises(AgentError, match="no event"):
+    with pytest.raises(AgentError, match="not an event"):
         event_of(json.dumps({**BLOCK, "inner": 1, "peak_rss_bytes": None, "energy": energy}))

@@ -96,7 +96,7 @@ def test_destinations_that_must_not_be_written(package: Path, tmp_path: Path, zo
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pkg", "taken"]
     precious = tmp_path / "precious"
     precious.mkdir()
-    with pytest.raises(PackageError, match="no nnpackage"):
+    with pytest.raises(PackageError, match="not an nnpackage"):
         write_nnpackage(model, precious, {}, overwrite=True)
     with pytest.raises(PackageError, match="value"):
         write_nnpackage(model, tmp_path / "never", {"A": "1\n2"})

@@ -121,7 +121,7 @@ def test_xnnpack_that_would_take_nothing_is_no_configuration(link: AgentLink, tm
 def broken_files() -> Mapping[str, bytes]:
     good = tflite("conv", "conv")
     return {
-        "no model": b"this is no model" * 100,
+        "no model": b"this is not a model" * 100,
         "half": good[: len(good) // 2],
         "end cut": good[:-40],
     }

@@ -180,7 +180,7 @@ def test_an_sdk_is_found_and_a_missing_one_told(sdk: Path, tmp_path: Path) -> No
     assert find_sdk({"PATH": os.pathsep.join(folders)}).convert == found.convert
     for environ, told in (
         ({"PATH": "/nowhere"}, "there is no SNPE SDK"),
-        ({"SNPE_ROOT": str(tmp_path / "gone"), "PATH": ""}, "no folder"),
+        ({"SNPE_ROOT": str(tmp_path / "gone"), "PATH": ""}, "not a folder"),
         ({"SNPE_ROOT": str(tmp_path), "PATH": ""}, "lacks snpe-onnx-to-dlc, snpe-dlc-info, snpe-bench.py"),
         ({"PATH": folders[0]}, "the SNPE SDK on the PATH lacks snpe-bench.py"),
     ):

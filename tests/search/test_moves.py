@@ -40,6 +40,6 @@ def test_a_choice_is_left_by_all_its_slots_at_once() -> None:
     three = ("cpu", "gpu", "npu")
     slots = (Slot("a", three), Slot("b", ("gpu", "cpu")), Slot("c", three), Slot("d", ("npu",)), Slot("e", ("1", "2")))
     switched = set(Moves(Space(slots)).switched((1, 0, 1, 0, 1)))
-    # To the npu go those that have it; what has no other choice, and what is no backend, stays.
+    # To the npu go those that have it; what has no other choice, and what is not a backend, stays.
     assert switched == {(0, 1, 0, 0, 1), (2, 0, 2, 0, 1)}
     assert set(Moves(Space(slots)).switched((2, 0, 0, 0, 0))) == set()

@@ -1,4 +1,4 @@
-"""Latency tables as values: rows that cannot be meant, what speaks against a table, differences, merging."""
+"""Latency tables as values: invalid rows, what speaks against a table, differences, merging."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_complaints_tell_each_kind_of_trouble_with_an_example() -> None:
     assert "2 units of the space have no row" in told[0]
     assert "refused" in told[1]
     assert "within 75%" in told[2]
-    assert "no more than the empty graph" in told[3]
+    assert "no longer than the no-op model" in told[3]
     assert "unknown precision" in complaints(table(unknown), [])[0]
 
 
@@ -101,7 +101,7 @@ def test_what_is_unlike_is_told_by_its_part() -> None:
     ]
     told = unlike(MANIFEST, replace(MANIFEST, space="t", clock="wall", rules=("Conv+Relu",)))
     assert [t.partition(":")[0] for t in told] == ["space", "clock", "fused chains"]
-    # What is measured anew for each table is no difference.
+    # What is measured again for each table is no difference.
     assert unlike(MANIFEST, replace(MANIFEST, overhead_s=2e-6, anchor_calls_s=(1.0,), created_at_s=9.0)) == []
 
 
@@ -132,7 +132,7 @@ def test_merging_keeps_every_unit_once_and_what_was_measured_last(
 
 
 def test_merging_brings_rows_to_the_speed_and_overhead_of_the_first() -> None:
-    # The second was measured at half the speed: everything took twice as long, the empty graph too.
+    # The second was measured at half the speed: everything took twice as long, the no-op model too.
     slow = table(row(9, 2e-4), overhead_s=2e-6, anchor_calls_s=(4e-5,))
     whole = merged(table(row(8, 1e-4)), slow)
     assert whole.times_s[relu(9)] == pytest.approx((2e-4 - 2e-6) / 2)

@@ -72,7 +72,7 @@ def test_unknown_names_tell_the_known_ones() -> None:
     [
         ("spce", "has no 'spce'", "Its spaces: space."),
         ("", "has no ''", "Its spaces: space."),
-        ("number", "no search space but a int", "BlockSpace"),
+        ("number", "not a search space but a int", "BlockSpace"),
         ("Conv", "cannot be called", "without arguments"),
     ],
 )

@@ -65,18 +65,18 @@ def test_a_padding_that_was_not_given_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no module UID"),
-        ("data", "no module UID"),
-        ("Conv(kernel=(1,1))[(1,3,4,4)]", "no module UID"),
+        ("", "not a module UID"),
+        ("data", "not a module UID"),
+        ("Conv(kernel=(1,1))[(1,3,4,4)]", "not a module UID"),
         ("Swish[][[1,3,4,4]]", "'Swish' of a UID is not known"),
         ("Conv[kernel=[1,1]][[1,3,4,4]]", "does not give 'out_channels'"),
-        ("ReLU6[][[1,a,4,4]]", "no module UID"),
-        ("ReLU6[][[1,,4,4]]", "no list of numbers"),
+        ("ReLU6[][[1,a,4,4]]", "not a module UID"),
+        ("ReLU6[][[1,,4,4]]", "not a list of numbers"),
         ("ReLU6[][[1,0,4,4]]", "not shapes"),
         ("ReLU6[=][[1,3,4,4]]", "arguments"),
         (GOLDEN.replace("kernel=[5,5]", "kernel=[5]"), "not two-dimensional"),
         (GOLDEN.replace("channel_last=False", "channel_last=True"), "channels last"),
-        ("ReLU6[]" + "[" * 5000, "no module UID"),
+        ("ReLU6[]" + "[" * 5000, "not a module UID"),
     ],
 )
 def test_what_is_no_uid_is_refused(text: str, said: str) -> None:
@@ -95,5 +95,5 @@ def test_any_text_is_a_uid_or_refused(text: str) -> None:
 def test_chains_and_foreign_kinds_have_no_uid() -> None:
     chain = Unit(layers=(layer("Relu"), layer("Relu6")), inputs=((1, 3, 4, 4),))
     for unit in (chain, single(layer("HardSwish"), ((1, 3, 4, 4),))):
-        with pytest.raises(ProblemError, match="no module of nnabla-nas"):
+        with pytest.raises(ProblemError, match="not a module of nnabla-nas"):
             uid(unit)

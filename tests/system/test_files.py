@@ -30,7 +30,7 @@ def test_what_was_there_stays_where_the_disk_is_full(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match=r"the nets cannot be written to .*: No space left on device") as refused:
-        save_text("measured anew", path, what="the nets", option="--nets")
+        save_text("measured again", path, what="the nets", option="--nets")
     assert "--nets" in refused.value.hint
     assert path.read_text() == "measured"
     assert list(tmp_path.iterdir()) == [path]

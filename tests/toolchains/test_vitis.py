@@ -140,7 +140,7 @@ def test_it_says_which_of_amds_programs_are_missing(tmp_path: Path, monkeypatch:
     [
         ({"compile": "vai_c_xir {modle} {out}"}, ["{modle}"]),
         ({"compile": [], "arch": ""}, ["compile", "arch"]),
-        ({"compile": "none"}, ["compile is no command"]),
+        ({"compile": "none"}, ["compile is not a command"]),
         ({"result": "../{name}"}, ["no plain name"]),
         ({"quantize": "q 'open", "kernel": "same"}, ["quantize"]),
         ({"kernel": "same", "result": "{key}.x"}, ["kernel", "{key}"]),

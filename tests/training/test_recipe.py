@@ -44,8 +44,8 @@ def test_what_pytorch_can_do_is_taken(optimizer: dict[str, Any], scheduler: dict
         ({"type": "SGD", "params": []}, "optimizer.params"),
         ({"type": "SGD", "lr": -1}, "refuses it: Invalid learning rate"),
         ({"type": "SGD", "lr": "fast"}, "refuses it"),
-        ({"type": "SGD", "lr": float("nan")}, "no number"),
-        ({"type": "SGD", "lr": print}, "no number"),
+        ({"type": "SGD", "lr": float("nan")}, "not a number"),
+        ({"type": "SGD", "lr": print}, "not a number"),
         ({"type": "LBFGS"}, "refuses it.*closure"),
         ({"type": "SparseAdam"}, "refuses it"),
     ],
@@ -63,9 +63,9 @@ def test_an_optimiser_that_cannot_be_is_refused(optimizer: dict[str, Any], told:
         ({"type": "CosineAnnealingLR"}, "needs it"),
         ({"type": "StepLR", "step_size": 1, "optimizer": 3}, "scheduler.optimizer"),
         ({"type": "StepLR", "step_size": 0}, "refuses it"),
-        ({"type": "LambdaLR", "lr_lambda": abs}, "no number"),
+        ({"type": "LambdaLR", "lr_lambda": abs}, "not a number"),
         ({"type": "ReduceLROnPlateau"}, "refuses it.*metrics"),
-        ({"type": "SequentialLR", "schedulers": [[1]], "milestones": [1]}, "no number"),
+        ({"type": "SequentialLR", "schedulers": [[1]], "milestones": [1]}, "not a number"),
     ],
 )
 def test_a_scheduler_that_cannot_be_is_refused(scheduler: dict[str, Any], told: str) -> None:

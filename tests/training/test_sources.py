@@ -207,7 +207,7 @@ def test_damaged_npz_are_refused_or_read(tmp_path: Path, put: bytes, at: int, le
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ProblemError, match="no regular file"):
+    with pytest.raises(ProblemError, match="not a regular file"):
         load_images(f"npz:{tmp_path / 'pipe'}")
     with pytest.raises(UsageError, match="cannot be opened"):
         load_images(f"npz:{tmp_path / 'none'}")
@@ -240,8 +240,8 @@ def test_idx_folders_that_are_wrong_are_refused(tmp_path: Path) -> None:
     labels, images = tmp_path / "train-labels-idx1-ubyte", tmp_path / "train-images-idx3-ubyte"
     labels.write_bytes(idx(Y))
     for content, told in [
-        (b"", "no idx file"),
-        (b"\0\0\x0d\x03" + bytes(12), "no idx file"),
+        (b"", "not an idx file"),
+        (b"\0\0\x0d\x03" + bytes(12), "not an idx file"),
         (idx(X)[:-1], "119 bytes, and its head says"),
         (idx(Y), "1- and 1-dimensional"),
         (idx(X[:5]), "6. classes of 5 images"),

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 def check_same(one: Trained, other: Trained) -> None:
-    """Equal to the last bit in all that is no time."""
+    """Equal to the last bit in all that is not a time."""
     assert one.state is not None and other.state is not None
     assert one.state.keys() == other.state.keys()
     assert all(np.array_equal(one.state[name], other.state[name]) for name in one.state)

@@ -130,7 +130,7 @@ def test_tvm_is_brought_to_a_python_without_it(
         bench.fresh()
     assert "apache-tvm" in " ".join(told)
     monkeypatch.setattr(servers, "_NEEDED", ("no-such-package==1",))
-    with pytest.raises(RuntimeMissingError, match=r"No module named 'tvm'.*none can be brought"):
+    with pytest.raises(RuntimeMissingError, match=r"No module named 'tvm'.*none can be installed"):
         OwnServer(bare, kit.shop.guard, told.append).__enter__()
     assert board.clean()
 

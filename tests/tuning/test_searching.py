@@ -18,7 +18,7 @@ from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings
 
 
 def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
-    """Begin the search of a layer in the shared child, anew if it was begun before."""
+    """Begin the search of a layer in the shared child, again if it was begun before."""
     job = {"strategy": "random", "trials": 64, "per_round": 4, "seed": 3, "told": [], "target": TARGET} | changed
     return kit.asked(do="search", layer=layer.layer, workload=layer.workload, **job)
 
@@ -86,7 +86,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     begun(kit, layer)
     count = len(asked(kit, layer))
     turns: list[tuple[dict[str, Any], str]] = [
-        ({"do": "ask", "layer": layer.layer}, "were not told of"),
+        ({"do": "ask", "layer": layer.layer}, "were not reported"),
         ({"do": "tell", "layer": layer.layer, "times_s": [[1.0]] * (count + 1)}, f"{count} candidates were asked for"),
         ({"do": "ask", "layer": "12"}, "was not begun"),
         ({"do": "tell", "layer": "12", "times_s": []}, "was not begun"),
@@ -141,7 +141,7 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
     _kill(door)
-    # Told before and taught after: this is no failure, though the child that asked is gone.
+    # Told before and taught after: this is not a failure, though the child that asked is gone.
     assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None
     assert door.starts == 2
     second = searches.ask(dense.layer)

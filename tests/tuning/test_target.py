@@ -92,7 +92,7 @@ def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("{}", "with a kind"),
         ('{"kind": 3}', "with a kind"),
         ('{"kind": "cuda"}', "processors"),

@@ -93,14 +93,14 @@ def test_what_is_left_out_comes_from_the_environment(
         (None, "no tracker is named"),
         (":9190", "no tracker is named"),
         ("board:", "no port follows"),
-        ("board:0", "no port from 1"),
-        ("board:65536", "no port from 1"),
-        ("board:٣", "no port from 1"),
+        ("board:0", "not a port from 1"),
+        ("board:65536", "not a port from 1"),
+        ("board:٣", "not a port from 1"),
         ("::1:9190", "in brackets"),
-        ("[::g]:9190", "no address of IPv6"),
-        ("-board:9190", "no name or address"),
-        ("a board:9190", "no name or address"),
-        ("[::1", "no address of a tracker"),
+        ("[::g]:9190", "not an IPv6 address"),
+        ("-board:9190", "not the name or address"),
+        ("a board:9190", "not the name or address"),
+        ("[::1", "not the address of a tracker"),
     ],
 )
 def test_what_means_no_tracker_is_refused(text: str | None, told: str) -> None:
@@ -109,7 +109,7 @@ def test_what_means_no_tracker_is_refused(text: str | None, told: str) -> None:
 
 
 def test_a_variable_that_means_no_port_is_refused() -> None:
-    with pytest.raises(UsageError, match="no port from 1"):
+    with pytest.raises(UsageError, match="not a port from 1"):
         tracker_at("board", {"TVM_TRACKER_PORT": "http"})
 
 
@@ -213,10 +213,10 @@ def drips(link: socket.socket) -> None:
         (sends(HELLO), "not answer in time"),
         (sends(HELLO[:2]), "not answer in time"),
         (sends(b"HTTP/1.1 400 Bad Request\r\n"), "another magic number"),
-        (sends(HELLO + frame(b"[0,")), "no JSON"),
-        (sends(HELLO + frame(b"\xff\xfe")), "no UTF-8"),
+        (sends(HELLO + frame(b"[0,")), "not JSON"),
+        (sends(HELLO + frame(b"\xff\xfe")), "not UTF-8"),
         (sends(HELLO + frame(b"[" * 50_000)), "nested too deeply"),
-        (sends(HELLO + frame(b"NaN")), "not a number"),
+        (sends(HELLO + frame(b"NaN")), "not a JSON number"),
         (sends(HELLO + frame(b'[0, {"a": 1, "a": 2}]')), "given twice"),
         (sends(HELLO + frame(b"[-1]")), "malformed"),
         (sends(HELLO + struct.pack("<i", 1 << 30)), "1073741824 bytes"),

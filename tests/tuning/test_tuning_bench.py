@@ -311,7 +311,7 @@ def test_times_that_none_can_be_are_a_failure(here: Bench, monkeypatch: pytest.M
     here.connect()
     monkeypatch.setattr(here._door, "ask", lambda *given, **named: {"times_s": times, "error": None})
     said = failed(here.call(vectors(Path("x.so")), LOOP), "wrong-output")
-    assert "times that none can be" in said.message and said.transient
+    assert "invalid times" in said.message and said.transient
 
 
 # What happens to a call
@@ -364,7 +364,7 @@ def test_a_server_that_crashed_is_waited_for_and_else_named(
 ) -> None:
     monkeypatch.setattr("gnomon.tuning.tracker._APPEAR_S", 0.5)
     lost = library(kit, f'if (open("{tmp_path}/once", O_CREAT | O_EXCL, 0600) >= 0) abort();')
-    # Nobody starts it anew: the culprit is named first, so that it is written down, and the next call is told.
+    # Nobody starts it again: the culprit is named first, so that it is written down, and the next call is told.
     assert "did not come back" in failed(away.call(vectors(lost), LOOP), "crash").message
     with pytest.raises(DeviceError, match="wide") as gone:
         away.call(vectors(lost), LOOP)

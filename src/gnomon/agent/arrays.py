@@ -158,14 +158,14 @@ def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
         if magic[:2] == b"PK":
             raise InputError(f"input {name!r}: {file} is a .npz of several arrays; {wanted}")
         if magic != b"\x93NUMPY":
-            raise InputError(f"input {name!r}: {file} is no .npy file; {wanted}")
+            raise InputError(f"input {name!r}: {file} is not a .npy file; {wanted}")
         value: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError, OverflowError, MemoryError) as error:
-        raise InputError(f"input {name!r}: {file} is no usable .npy file ({error}); {wanted}") from error
+        raise InputError(f"input {name!r}: {file} is not a usable .npy file ({error}); {wanted}") from error
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
         what = "numbers" if kinds != "U" else "strings"

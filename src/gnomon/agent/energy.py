@@ -54,7 +54,7 @@ class Counter(NamedTuple):
         except OSError as error:
             raise NoEnergy(f"the energy counter {self.name} cannot be read: {error.strerror} ({self.path})") from error
         if not re.fullmatch("[0-9]{1,20}", text):
-            raise NoEnergy(f"the energy counter {self.name} holds {text[:20]!r}, which is no energy ({self.path})")
+            raise NoEnergy(f"the energy counter {self.name} holds {text[:20]!r}, which is not an energy ({self.path})")
         return int(text)
 
     def spent(self, before: int, after: int, wall_ns: int) -> int:
@@ -254,7 +254,7 @@ def _sampled() -> str:
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
     names = ", ".join(sorted({_text(f.with_name("name")) or f.parent.name for f in files})[:4])
-    return f"; the power at single moments, which {names} tells, is not added up" if names else ""
+    return f"; the power at single moments, which {names} reports, is not added up" if names else ""
 
 
 def _numbers(path: Path) -> list[tuple[int, str]]:

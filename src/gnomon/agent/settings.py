@@ -51,7 +51,7 @@ class SettingsRefused(Exception):
         self.hint, self.transient = hint, transient
 
     def event(self) -> dict[str, Any]:
-        """The failure that is told of it, which is no candidate's."""
+        """The failure that is told of it, which is not a candidate's."""
         record = {"kind": "refused", "message": str(self), "hint": self.hint, "transient": self.transient}
         return {"event": "failure", "candidate": "", "stage": "settings", "log_tail": "", **record}
 

@@ -175,7 +175,7 @@ def place(
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
-    Without `measure` it decides anew from what the record holds, and nothing is proven that was not before. Raises
+    Without `measure` it decides again from what the record holds, and nothing is proven that was not before. Raises
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import place as place_job
@@ -415,8 +415,8 @@ def front(
 ) -> FrontReport:
     """Find the Pareto front of a problem, given as to `solve`; `watch` gets each front on the way.
 
-    A point may be at most the share `epsilon` dearer than one that is not in the front. Raises ProblemError for a
-    malformed problem and InfeasibleError where no assignment is allowed.
+    A point may be at most the share `epsilon` more expensive than one that is not in the front. Raises ProblemError for
+    a malformed problem and InfeasibleError where no assignment is allowed.
     """
     from gnomon.jobs.solve.job import front_problem
 
@@ -511,8 +511,8 @@ def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
 def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
     """Name a device in the file of devices, with settings as its table has them (docs/devices.md).
 
-    It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it cannot be
-    meant or is there already, DeviceError if it cannot be used; the file is then as it was.
+    It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it is invalid or
+    is there already, DeviceError if it cannot be used; the file is then as it was.
     """
     from gnomon.devices.config import device_from
     from gnomon.jobs.devices.job import add_and_check

@@ -59,7 +59,7 @@ class SpaceOptions(TypedDict, total=False):
     """Which networks are looked at.
 
     `families` of the config (none: all), the `numbering` of names, files of own `blocks`, and how many `mixed` networks
-    of each family are measured beside its single swaps.
+    of each family are measured beside its one-change variants.
     """
 
     families: Sequence[str]

@@ -37,7 +37,7 @@ def build_table(
     """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
 
     `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
-    call completes a table that was interrupted; `again` measures all of it anew. `settings` are for a tool that
+    call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
     measures by itself, such as snpe (docs/snpe.md). Raises GnomonError.
     """
     from gnomon.api.place import request_of
@@ -300,7 +300,7 @@ def search_nets(
 
 
 def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator's file; `space` says where its space is, where it is no shipped one. Raises GnomonError."""
+    """Read an estimator's file; `space` says where its space is, where it is not a shipped one. Raises GnomonError."""
     from gnomon.jobs.estimator.job import load_estimator as load
 
     return load(Path(path), space)

@@ -45,7 +45,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
             if len(result) != batch and shape[0] > 0:
                 raise Refused(f"the model makes {list(result.shape)} of a batch of {batch}")
             result = result[: len(part)].reshape(len(part), -1)
-            # What is no number has no class: it is wrong, whatever the label.
+            # What is not a number has no class: it is wrong, whatever the label.
             classes.append(np.where(np.isfinite(result).all(axis=1), result.argmax(axis=1), -1))
         np.save(job["output"], np.concatenate(classes).astype(np.int64), allow_pickle=False)
         return facts

@@ -98,7 +98,7 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     if not fits or len(images) < batch:
         raise Refused(f"calibration images {list(images.shape)} do not fit the model's input {shape}")
     if not np.isfinite(images).all():
-        raise Refused("calibration images hold what is no finite number")
+        raise Refused("calibration images hold what is not a finite number")
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]
 
 

@@ -61,15 +61,16 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     _option(
         "--governor",
         metavar="NAME",
-        help="Set this frequency governor while measuring; what it was before is put back.",
+        help="Set this frequency governor while measuring; the previous one is restored.",
     ),
     _option(
+        "--reconnect-timeout",
         "--wait",
         "wait_s",
         type=Seconds(),
         default=600.0,
         show_default=True,
-        help="Seconds to wait for a device that vanishes.",
+        help="Seconds to wait for a device that disconnects.",
     ),
     _option(
         "--shape",
@@ -106,7 +107,7 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--processes",
         type=click.IntRange(1, 1000),
         metavar="N",
-        help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+        help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
     ),
     _option(
         "--budget",
@@ -143,9 +144,9 @@ _OPTIONS: tuple[tuple[str, Decorator], ...] = (
         "--record",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The record of runs.  [default: the user's own]",
+        help="The results database.  [default: the user's own]",
     ),
-    _option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on."),
+    _option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on."),
     _option("--json", "as_json", is_flag=True, help="One JSON document on the standard output."),
     _option("--quiet", is_flag=True, help="No progress."),
 )
@@ -255,7 +256,7 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--networks",
             type=click.IntRange(1),
             metavar="N",
-            help="Networks of each family that 'balanced' trains.  [default: as many as single swaps]",
+            help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
         ),
         click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each."),
         *_PLACES,
@@ -269,7 +270,7 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of measuring over HTTP."""
     options = (
         click.option("--dpu-url", metavar="URL", help="The server that measures what a toolchain compiles."),
-        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve tells them."),
+        click.option("--dpu-json", is_flag=True, help="Ask it for intervals too, as gnomon serve reports them."),
         click.option("--dpu-token-file", type=_PATH, metavar="FILE", help="The token that the server wants."),
         click.option(
             "--dpu-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds for one model there."
@@ -348,7 +349,13 @@ _DEVICE = (
         help="Threads of a function there.  [default: what the device's table says, else all cores]",
     ),
     click.option(
-        "--wait", "wait_s", type=Seconds(), default=60.0, show_default=True, help="Seconds to wait for the device."
+        "--reconnect-timeout",
+        "--wait",
+        "wait_s",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Seconds to wait for the device.",
     ),
 )
 _CARE = (

@@ -16,7 +16,7 @@ _MISSING = f"no picture: matplotlib is not installed. Install it with: {install_
 def draw(document: dict[str, Any], folder: Path, tell: Callable[[str], None]) -> list[str]:
     """Write plan.svg and plan.png into the package's folder; returns their paths.
 
-    A picture is no part of the answer: without matplotlib, or without room for it, `tell` says so and none is made.
+    A picture is not part of the answer: without matplotlib, or without room for it, `tell` says so and none is made.
     """
     try:
         from gnomon.jobs.place.picture import draw_placement

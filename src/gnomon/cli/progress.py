@@ -33,7 +33,7 @@ _PAUSE_S = 1.0
 class ProgressFile:
     """Keeps one JSON object in a file, replaced whole: stage, done, total, left_s, at_s, and why if it waits.
 
-    Does nothing where no file is named. A full disk is no reason to stop: what cannot be written is left out.
+    Does nothing where no file is named. A full disk is not a reason to stop: what cannot be written is left out.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -29,7 +29,7 @@ class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
         name, sign, text = str(value).rpartition("=")
         numbers = text.split(",") if text else []
         if not sign or not name or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", n) for n in numbers):
-            self.fail(f"{value!r} is no shape: give {self.name}, whole numbers and commas", param, ctx)
+            self.fail(f"{value!r} is not a shape: give {self.name}, whole numbers and commas", param, ctx)
         shape = tuple(int(n) for n in numbers)
         if 0 in shape:
             self.fail(f"{value!r} has a dimension of 0", param, ctx)
@@ -62,7 +62,7 @@ class EnvironmentValue(click.ParamType[dict[str, str]]):
         for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", str(value)):
             key, sign, text = part.partition("=")
             if not sign or not _KEY.fullmatch(key):
-                self.fail(f"{part!r} is no environment variable: give {self.name}", param, ctx)
+                self.fail(f"{part!r} is not an environment variable: give {self.name}", param, ctx)
             if "\0" in text:
                 self.fail(f"the value of {key} holds a NUL character", param, ctx)
             if key in made:
@@ -81,7 +81,7 @@ class SettingValue(click.ParamType[tuple[str, str]]):
         """(key, value)."""
         key, sign, text = str(value).partition("=")
         if not sign or not text or not self.keys.fullmatch(key):
-            self.fail(f"{value!r} is no setting: give {self.name}", param, ctx)
+            self.fail(f"{value!r} is not a setting: give {self.name}", param, ctx)
         return key, text
 
 
@@ -107,7 +107,7 @@ class WeightsValue(click.ParamType[dict[str, float]]):
             try:
                 made[name.strip()] = float(text)
             except ValueError:
-                self.fail(f"{part!r} is no weight: give {self.name}", param, ctx)
+                self.fail(f"{part!r} is not a weight: give {self.name}", param, ctx)
             if not name.strip():
                 self.fail(f"{part!r} names no objective: give {self.name}", param, ctx)
         return made
@@ -123,7 +123,7 @@ class Seconds(click.ParamType[float]):
         try:
             number = float(value)
         except ValueError:
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         if not (math.isfinite(number) and number > 0):
             self.fail(f"{value!r} is not above 0 and finite", param, ctx)
         return number
@@ -144,7 +144,7 @@ class Latency(click.ParamType[float]):
         except ValueError:
             number = math.nan
         if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value!r} is no latency above 0: give a number and s, ms, us or ns", param, ctx)
+            self.fail(f"{value!r} is not a latency above 0: give a number and s, ms, us or ns", param, ctx)
         return number
 
 
@@ -178,7 +178,7 @@ class Threads(click.ParamType[tuple[int, ...]]):
         parts = [part.strip() for part in str(value).split(",")]
         for part in parts:
             if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
-                self.fail(f"{part!r} is no number of threads from 1 to 1024: give {self.name}", param, ctx)
+                self.fail(f"{part!r} is not a number of threads from 1 to 1024: give {self.name}", param, ctx)
         return tuple(dict.fromkeys(map(int, parts)))
 
 
@@ -213,7 +213,7 @@ class TuningValue(click.ParamType[tuple[str, tuple[str, ...]]]):
         name, sign, text = str(value).partition("=")
         values = tuple(part.strip() for part in text.split(",")) if sign else ()
         if not name or (sign and not all(values)):
-            self.fail(f"{value!r} is no option: give NAME, or NAME=VALUE,VALUE", param, ctx)
+            self.fail(f"{value!r} is not an option: give NAME, or NAME=VALUE,VALUE", param, ctx)
         return name, values
 
 
@@ -230,7 +230,7 @@ class BoundValue(click.ParamType[tuple[str, float]]):
         match = _NUMBER.fullmatch(text.strip())
         if not name or match is None or match[2] not in _VALUES_UNITS:
             known = ", ".join(unit for unit in _VALUES_UNITS if unit)
-            self.fail(f"{value!r} is no bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
+            self.fail(f"{value!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}", param, ctx)
         number = float(match[1]) * _VALUES_UNITS[match[2]]
         if not math.isfinite(number):
             self.fail(f"{value!r} is not finite", param, ctx)

@@ -74,7 +74,7 @@ def loads(text: str | bytes, path: str = "$") -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def not_that(path: str, expected: str, value: Any) -> RecordError:

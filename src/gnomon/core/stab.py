@@ -179,8 +179,8 @@ class ExactDecision:
 
     `types` are the operators; `prices_us` their times by backend. `singles` are the placements of all on one backend,
     what it lacks on cpu or else where it has a time; `best_single` is the one of least predicted time. `chosen` is the
-    solver's placement, or the best single one where nothing is faster; `solution` is the certificate. `graph_us` are
-    the measured averages of whole runs. `lacks` says what the traces do not tell.
+    solver's placement, or the best single backend where nothing is faster; `solution` is its certificate. `graph_us`
+    are the measured averages of whole runs. `lacks` says what the traces do not tell.
     """
 
     types: Mapping[int, str]
@@ -195,7 +195,7 @@ class ExactDecision:
 
     @property
     def mixes(self) -> bool:
-        """Whether the chosen placement is another than the best single one."""
+        """Whether the chosen placement is another than the best single backend."""
         return self.chosen != self.singles[self.best_single]
 
     def price(self, placement: Mapping[int, str]) -> Priced:

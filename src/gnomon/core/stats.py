@@ -331,7 +331,7 @@ def compare(
         if left[key] > 0 and right[key] > 0:
             paired.setdefault(key[0], []).append(math.log(left[key] / right[key]))
     if not paired:
-        raise ValueError("the two candidates share no block of positive times")
+        raise ValueError("the two configurations share no block of positive times")
     unit: Literal["process", "block"] = "process" if len(paired) > 1 else "block"
     logs = np.asarray([median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values())))
     ratio = math.exp(float(logs.mean()))

@@ -36,9 +36,9 @@ class Strict:
                 text, object_pairs_hook=self._unique, parse_constant=self._constant, parse_int=self._integer
             )
         except UnicodeDecodeError as error:
-            self.fail("$", f"no UTF-8 text (byte {error.start})")
+            self.fail("$", f"not UTF-8 text (byte {error.start})")
         except json.JSONDecodeError as error:
-            self.fail("$", f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}")
+            self.fail("$", f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}")
         except RecursionError:
             self.fail("$", "nested too deeply")
 
@@ -77,7 +77,7 @@ class Strict:
         return found
 
     def _constant(self, name: str) -> NoReturn:
-        self.fail("$", f"{name} is not a number of JSON")
+        self.fail("$", f"{name} is not a JSON number")
 
     def _integer(self, digits: str) -> int:
         if len(digits) > _MOST_DIGITS:

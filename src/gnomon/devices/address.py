@@ -79,7 +79,7 @@ def parse_address(text: str) -> Address:
     if bare and bare["kind"] not in (LOCAL, TVM):
         return Address(kind=bare["kind"])
     if not separator or len(text) > _MOST or not _SCHEME.fullmatch(kind) or kind == LOCAL:
-        raise UsageError(f"{shown} is no address of a device", hint=_FORMS)
+        raise UsageError(f"{shown} is not the address of a device", hint=_FORMS)
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(
@@ -87,7 +87,7 @@ def parse_address(text: str) -> Address:
             hint="Use a key (ssh-copy-id brings it to the device), and give ssh://user@host.",
         )
     if at and not _USER.fullmatch(user):
-        raise UsageError(f"{shown} names no user that can be meant", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
+        raise UsageError(f"{shown} has an invalid user", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
     if "/" in place:
         raise UsageError(f"{shown} holds a path, and a device has none", hint=_FORMS)
     host, port = _host_and_port(place, shown)
@@ -113,11 +113,11 @@ def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:
         port = port if colon else "none"
     if not good:
         hint = "Put brackets around an IPv6 address: ssh://[fe80::1]:22." if place.count(":") > 1 else _FORMS
-        raise UsageError(f"{shown} names no host that can be meant", hint=hint)
+        raise UsageError(f"{shown} has an invalid host", hint=hint)
     if port == "none":
         return host, None
     if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
-        raise UsageError(f"the port in {shown} is no number from 1 to 65535", hint=_FORMS)
+        raise UsageError(f"the port in {shown} is not a number from 1 to 65535", hint=_FORMS)
     return host, int(port)
 
 

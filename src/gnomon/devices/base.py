@@ -45,7 +45,7 @@ class Device(Protocol):
     - Entering makes an empty private folder on the device; leaving removes it with all in it, also after an error. The
       methods are called in between, from one thread.
     - What the device or the way to it does wrong is a `DeviceError`; its `transient` says whether trying again can
-      help. What the command does wrong is no error but a `Completed`.
+      help. What the command does wrong is not an error but a `Completed`.
     - No process that `run` started outlives the call, however the call ends: return, timeout, an exception out of
       `on_line`, KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
     """
@@ -81,7 +81,7 @@ class Device(Protocol):
         """Bring a file or folder to the device; return its path there, whose last part is `name`.
 
         Commands may read it, must not write it. What has not changed is not sent again. UsageError if
-        `name` is no plain file name, DeviceError if `local` cannot be read or the device has no room.
+        `name` is not a plain file name, DeviceError if `local` cannot be read or the device has no room.
         """
         ...
 

@@ -203,7 +203,7 @@ def _matching(pattern: re.Pattern[str], wanted: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         text = _text(value)
         if not pattern.fullmatch(text):
-            raise _Wrong(("", f"{text[:60]!a} is no {wanted}"))
+            raise _Wrong(("", f"{text[:60]!a} is not {wanted}"))
         return text
 
     return read
@@ -240,7 +240,7 @@ def _environment(value: object) -> dict[str, str]:
         raise _Wrong(("", f"it has more than {_MOST_ITEMS} items"))
     for key, text in value.items():
         if not _VARIABLE.fullmatch(key):
-            problems.append((f".{shown(key)}", "this is no name of an environment variable"))
+            problems.append((f".{shown(key)}", "this is not the name of an environment variable"))
         elif not isinstance(text, str):
             problems.append((f".{key}", f"a text is wanted, not {kind_of(text)}"))
         elif "\0" in text or len(text) > 32 * _LONGEST_TEXT:
@@ -256,12 +256,12 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "folder": _folder,
     "keep": _boolean,
     "environment": _environment,
-    "ssh_options": _array(_matching(_SSH_OPTION, "option of ssh: give Keyword=value, as in ssh_config(5)")),
+    "ssh_options": _array(_matching(_SSH_OPTION, "an option of ssh: give Keyword=value, as in ssh_config(5)")),
     "connect_timeout_s": _seconds,
     "threads": _whole(1, 1024),
-    "runtimes": _array(_matching(_WORD, "name of a runtime")),
+    "runtimes": _array(_matching(_WORD, "the name of a runtime")),
     "pin": _array(_whole(0, _MOST_CORE)),
-    "governor": _matching(_WORD, "name of a governor"),
+    "governor": _matching(_WORD, "the name of a governor"),
     "fetch": _boolean,
     "target": _text,
     "linker": _text,
@@ -298,7 +298,7 @@ def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
 def device_from(name: str, table: Mapping[str, Any]) -> DeviceConfig:
     """The device that a table of the file would describe; UsageError that tells everything that is wrong at once."""
     config, problems = read_table(name, dict(table))
-    _raise_for(problems, f"the device {shown(name)} cannot be meant")
+    _raise_for(problems, f"the device {shown(name)} is invalid")
     assert config is not None  # noqa: S101 - there is one wherever nothing is wrong
     return config
 
@@ -306,8 +306,8 @@ def device_from(name: str, table: Mapping[str, Any]) -> DeviceConfig:
 def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
     """Add a device to a file (None: the user's own), which is made if there is none; returns its path.
 
-    What else is in the file stays as it is, comments too. UsageError if the device is there already, cannot be
-    meant, or the file is wrong or cannot be written.
+    What else is in the file stays as it is, comments too. UsageError if the device is there already or is
+    invalid, or the file is wrong or cannot be written.
     """
     table = written_table(config)
     device_from(config.name, table)
@@ -393,7 +393,7 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
-        raise UsageError(f"{path} is no TOML: {what}", hint="Correct the file; docs/devices.md shows one.") from error
+        raise UsageError(f"{path} is not TOML: {what}", hint="Correct the file; docs/devices.md shows one.") from error
     problems: list[Problem] = [(shown(k), "there is no such key; known is devices") for k in document if k != "devices"]
     tables = document.get("devices", {})
     found: dict[str, DeviceConfig] = {}
@@ -407,7 +407,7 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
             problems.extend(wrong)
             if config is not None:
                 found[name] = config
-    _raise_for(problems, f"{path} cannot be meant")
+    _raise_for(problems, f"{path} is invalid")
     return found
 
 
@@ -436,7 +436,7 @@ def _read(path: Path) -> str | None:
         raise _unusable(path, "read", "it is a folder")
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "read", "it is no regular file")
+            raise _unusable(path, "read", "it is not a regular file")
         if status.st_mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} can be written by every user, and it decides which programs gnomon starts",

@@ -334,7 +334,7 @@ def _form(model: Path, kernel_name: str, most: int) -> _Form:
     except OSError as error:
         raise UsageError(f"{model} cannot be read: {error.strerror}", hint="Check the path and its rights.") from error
     if not 0 < size <= most:
-        what = "is no file" if size < 0 else "is empty" if not size else f"has {size} bytes, more than {most}"
+        what = "is not a file" if size < 0 else "is empty" if not size else f"has {size} bytes, more than {most}"
         raise UsageError(f"{model} cannot be sent: it {what}", hint="Give a compiled model of a bearable size.")
     boundary = secrets.token_hex(16)
     # A server may tell files from fields by the file's name; what that name says is nobody's business.

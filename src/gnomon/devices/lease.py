@@ -95,7 +95,7 @@ def _opening(folder: Path, name: str) -> Iterator[None]:
 
 
 def _command() -> str:
-    """This process's command line, as those that wait for it are told; nothing where it is no command."""
+    """This process's command line, as those that wait for it are told; nothing where it is not a command."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     told = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
     return told if len(told) <= _SHOWN else told[: _SHOWN - 2] + ".."

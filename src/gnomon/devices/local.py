@@ -130,7 +130,7 @@ class LocalDevice:
         if not isinstance(found, dict):
             told = done.stderr.strip().splitlines()
             raise DeviceError(
-                f"{python} is no Python that can be used: {told[-1][:200] if told else 'it did not answer'}",
+                f"{python} is not a usable Python: {told[-1][:200] if told else 'it did not answer'}",
                 hint="Name another by `python` in the file of devices, or leave it out.",
             )
         return found

@@ -30,7 +30,7 @@ class Factory(Protocol):
     """Makes a device of one kind. Entering the device takes its lease, so that nobody else measures on it."""
 
     def __call__(self, config: DeviceConfig, on_wait: OnWait | None) -> Device:
-        """The device that a configuration describes, not yet entered; UsageError if it cannot be meant."""
+        """The device that a configuration describes, not yet entered; UsageError if it is invalid."""
         ...
 
 

@@ -82,7 +82,7 @@ class Digests:
         key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if key in self._known:
             return self._known[key]
-        # A change right after the last one may carry the same times: such a file is read anew each time.
+        # A change right after the last one may carry the same times: such a file is read again each time.
         settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
         with source.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -50,7 +50,7 @@ def root_of(request: Message, *, make_it: bool = False) -> str:
     if os.path.lexists(root):
         found = os.lstat(root)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise OSError(errno.EPERM, "it is no folder, belongs to another user, or others may write to it", root)
+            raise OSError(errno.EPERM, "it is not a folder, belongs to another user, or others may write to it", root)
     return root
 
 
@@ -112,7 +112,7 @@ def _state(held: bool, started: Message, ended: Message, progress: Message) -> t
     if not started:
         return "stopped", "it was never started"
     if started.get("boot") != boot():
-        return "vanished", "the device was started anew"
+        return "vanished", "the device was restarted"
     return "vanished", "its process was killed, or had no room to say how it ended"
 
 

@@ -146,10 +146,10 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:
-            raise UsageError(f"the coverage {self.coverage} is no share from 0.5 to 0.999", hint="take 0.9")
+            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="take 0.9")
         if not self.tail >= 1 or math.isnan(self.tail):
             raise UsageError(f"the tail {self.tail} is below 1", hint="take 3; infinity is for normal errors")
         if not 0 < self.floor <= 10:
-            raise UsageError(f"the floor {self.floor} is no share from above 0 to 10", hint="take 0.2")
+            raise UsageError(f"the floor {self.floor} is not a share from above 0 to 10", hint="take 0.2")
         if not 1 <= self.passes <= 20:
             raise UsageError(f"{self.passes} passes are asked for, and 1 to 20 can be", hint="take 4")

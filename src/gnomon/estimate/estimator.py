@@ -1,6 +1,6 @@
 """A fitted estimator: predictions with intervals, and what they rest on.
 
-How good predictions are: share within a tolerance, rank, relative error, coverage, and the ceiling of noise.
+How good predictions are: share within a tolerance, rank, relative error, coverage, and the measurement-noise limit.
 """
 
 from __future__ import annotations

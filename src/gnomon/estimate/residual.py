@@ -16,7 +16,7 @@ LEAST_SURE = 3.0  # deviations of the mean gain
 FOLDS = 5
 _LENGTHS = (1.0, 2.0, 4.0)
 _SIZES = (0.5, 1.0, 2.0)  # in units of the residuals' deviation
-_SHRINKS = (1.0, 0.4, 0.15)  # what is learnt is no noise
+_SHRINKS = (1.0, 0.4, 0.15)  # what is learnt is not noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

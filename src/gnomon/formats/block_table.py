@@ -60,7 +60,7 @@ def read_block_table(text: str | bytes) -> BlockTable:
 
 
 def scan_block_table(text: str | bytes) -> tuple[BlockTable, Complaints]:
-    """The good part of a table and the complaints about the rest. ProblemError for what is no text, or too long."""
+    """The good part of a table and the complaints about the rest. ProblemError for what is not text, or too long."""
     complaints = Complaints(what="block table", hint=_HINT)
     blocks: dict[str, Block] = {}
     seen: dict[str, int] = {}

@@ -92,14 +92,14 @@ def _milliseconds(line: str) -> float:
     try:
         number = float(fields[_TIME_FIELD])
     except ValueError:
-        _fail(f"the field {_quoted(fields[_TIME_FIELD])} of the line {_quoted(line)} is no number")
+        _fail(f"the field {_quoted(fields[_TIME_FIELD])} of the line {_quoted(line)} is not a number")
     _check(number, line)
     return number
 
 
 def _check(number: float, line: str) -> None:
     if not LEAST_MS <= number <= MOST_MS:  # also what is not a number
-        _fail(f"{number:g} ms is no latency, in the line {_quoted(line)}")
+        _fail(f"{number:g} ms is not a latency, in the line {_quoted(line)}")
 
 
 def _fields(line: DpuLine) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """JSON lines of other programs, read line by line: all that is wrong is told at once, each with its line.
 
 A program that is killed while it writes leaves a last line that ends too early. Such a line was never complete, and is
-left out; any other line that is no JSON is told. NaN and Infinity, which JSON does not know but many writers write,
+left out; any other line that is not JSON is told. NaN and Infinity, which JSON does not know but many writers write,
 are read as such: whether they can stand where they do is their reader's question.
 """
 
@@ -102,7 +102,7 @@ def _line(
         value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
     except json.JSONDecodeError as error:
         if not (may_be_cut and is_cut_off(text, error)):
-            complaints.tell(place, damage or f"no JSON: {error.msg} in column {error.colno}")
+            complaints.tell(place, damage or f"not JSON: {error.msg} in column {error.colno}")
         return None
     except ValueError as error:
         complaints.tell(place, str(error))
@@ -123,7 +123,7 @@ def _text(line: str | bytes) -> tuple[str, str]:
     try:
         return line.decode("utf-8-sig").strip(), ""
     except UnicodeDecodeError as error:
-        return line.decode("utf-8", "replace").strip(), f"no UTF-8 text (byte {error.start} of the line)"
+        return line.decode("utf-8", "replace").strip(), f"not UTF-8 text (byte {error.start} of the line)"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

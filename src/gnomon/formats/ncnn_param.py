@@ -51,7 +51,7 @@ class Layer:
         if value is None:
             return default
         if not _INTEGER.fullmatch(value):
-            _fail(f"layer {self.name!r} has the parameter {key}={value[:40]}, which is no integer")
+            _fail(f"layer {self.name!r} has the parameter {key}={value[:40]}, which is not an integer")
         return int(value)
 
     def integers(self, key: int) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def _layer(line: str) -> Layer:
     words = [word for word in (w.strip("\t\r") for w in words) if word]
     shown = line[:60]
     if len(words) < 4 or not all(re.fullmatch("[0-9]{1,7}", number) for number in words[2:4]):
-        _fail(f"has a line that is no layer: {shown!r}")
+        _fail(f"has a line that is not a layer: {shown!r}")
     reads, writes = int(words[2]), int(words[3])
     if len(words) < 4 + reads + writes:
         _fail(f"has a layer that names fewer blobs than it says: {shown!r}")

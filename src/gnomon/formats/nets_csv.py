@@ -40,7 +40,7 @@ def read_nets(data: bytes, space: Space) -> tuple[NetRow, ...]:
     try:
         lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ProblemError(f"the nets are no csv: {error}", hint=_HINT) from error
+        raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
     if not lines:
         raise ProblemError("the file of nets is empty", hint=_HINT)
     header = [name.strip() for name in lines[0]]
@@ -108,7 +108,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         try:
             value = float(text) * scale if text else None
         except ValueError:
-            raise ProblemError(f"{text[:40]!r} is no {what}") from None
+            raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
         times[what] = value

@@ -91,7 +91,7 @@ def _parse(text: str | bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ProblemError(f"{name} is not a number of JSON", hint="write null where a choice is impossible")
+    raise ProblemError(f"{name} is not a JSON number", hint="write null where a choice is impossible")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class _Reader:
         if not data and not empty:
             self.say(path, "a name must not be empty")
         elif not data.isascii() and any("\ud800" <= letter <= "\udfff" for letter in data):
-            self.say(path, "half a surrogate pair is no text")
+            self.say(path, "half a surrogate pair is not valid text")
         return str(data)
 
     def names(self, found: Sequence[str], path: str, key: str = "") -> None:

@@ -55,7 +55,7 @@ def _loader() -> Any:
 
 
 def plain(text: str) -> Plain:
-    """The value of an unquoted scalar. What is no null, truth value or number is a text; dates are left texts too."""
+    """The value of an unquoted scalar. What is not null, a truth value or a number is a text; dates are texts too."""
     if len(text) > _MOST_OF_A_NUMBER:  # PyYAML adds up a number of base 60 digit by digit
         return text
     loader, node = _loader(), pyyaml().ScalarNode
@@ -137,14 +137,14 @@ def yaml_text(text: str | bytes, what: str, hint: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ProblemError(f"the {what} is no UTF-8 text (byte {error.start})", hint=hint) from error
+        raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
 
 
 def read_yaml(text: str, what: str, hint: str) -> YamlNode:
     """The tree of the one document of a text (without a byte order mark).
 
-    ProblemError, with the line, for what is no YAML, has several documents, tags, a key twice or one that is no scalar,
-    is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
+    ProblemError, with the line, for what is not YAML, has several documents, tags, a key twice or one that is not a
+    scalar, is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
     """
     builder = _Builder(what=what, hint=hint)
     for event in _events(text, builder):
@@ -166,7 +166,7 @@ def _events(text: str, builder: _Builder) -> Iterator[Any]:
         except Exception as error:  # its own errors are many, and hostile texts find others
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             told = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
-            builder.fail(mark.line + 1 if mark else 1, f"no YAML: {shown(str(told))[1:-1]}")
+            builder.fail(mark.line + 1 if mark else 1, f"not YAML: {shown(str(told))[1:-1]}")
         yield event
 
 
@@ -257,7 +257,7 @@ class _Builder:
             into.items.append(node)
         elif into.key is None:
             if node.kind != "scalar":
-                self.fail(node.line, "a key that is no plain word, text or number")
+                self.fail(node.line, "a key that is not a plain word, text or number")
             if node.value in into.entries:
                 before = into.entries[node.value][0].line
                 self.fail(node.line, f"the key {shown(node.text)} is there already, in line {before}")
@@ -295,7 +295,7 @@ class YamlPlace:
         self.complaints.tell(f"{self.path} (line {self.line})", sentence)
 
     def entry(self, key: str) -> YamlPlace:
-        """The value of a key; nothing, where there is none or this is no mapping."""
+        """The value of a key; nothing, where there is none or this is not a mapping."""
         found = self.node.entries.get(key) if self.node is not None else None
         path = f"{self.path}.{key}" if self.path != "$" else key
         if found is None:
@@ -313,7 +313,7 @@ class YamlPlace:
         return self.node.kind == "mapping"
 
     def only(self, known: Sequence[str]) -> None:
-        """Tell every key of a mapping that is not one of these, and which one may be meant."""
+        """Tell every key of a mapping that is not one of these, and which one may have been meant."""
         if self.node is None:
             return
         for key, (name, _) in self.node.entries.items():
@@ -323,7 +323,7 @@ class YamlPlace:
                 self.complaints.tell(f"{self.path} (line {name.line})", f"there is no key {shown(name.text)}; {meant}")
 
     def items(self, *, least: int = 0) -> Iterator[YamlPlace]:
-        """The items of a list; none, told, where this is no list or has too few."""
+        """The items of a list; none, told, where this is not a list or has too few."""
         if self.node is None or self.node.kind != "list":
             self._expected("a list")
             return

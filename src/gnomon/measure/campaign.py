@@ -220,7 +220,7 @@ class CampaignRunner(Known):
         note_files(self._store, self.campaign.id, paths, whole=whole)
 
     def finish(self, decision: Mapping[str, Any]) -> None:
-        """The job is done: the next one that asks the same starts anew, or reopens this one if it goes on.
+        """The job is done: the next one that asks the same starts again, or reopens this one if it goes on.
 
         Where its time was over before, the next one takes it up.
         """
@@ -231,7 +231,7 @@ class CampaignRunner(Known):
     def reference(self, job: Mapping[str, Any], *, timeout_s: float) -> tuple[dict[str, Any] | None, Failure | None]:
         """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
 
-        The reference is computed anew when a campaign is resumed: it is not measured.
+        The reference is computed again when a campaign is resumed: it is not measured.
         """
         found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s)
         if found is not None:

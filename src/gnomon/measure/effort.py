@@ -91,22 +91,22 @@ class Effort:
 Clock = Literal["wall", "cpu"]
 
 QUANTILE = {"cpu": 0.5, "wall": 0.2}
-"""Which calls of a block are compared: by wall time the lower fifth, where nothing disturbs a call."""
+"""Which calls of a block are compared: by wall time the fastest 20 %, where nothing disturbs a call."""
 
 _EQUAL = 0.03
-"""How far CPU and wall time of the same undisturbed calls may be apart and count as equal."""
+"""How far CPU and wall time of the same fastest calls may be apart and count as equal."""
 
 
 def cpu_tells(runs: Iterable[Run]) -> bool:
     """Whether the CPU time of these runs tells the whole story.
 
-    It does if it is not more than the wall time of the same calls (one thread works at a time) and the process does not
-    wait for something else to do the work. Only undisturbed calls show either: the fastest fifth of each process by
-    wall time. Where CPU time equals wall time in those, waits cost nothing: the work was handed to another thread of
-    the process. Where the process hardly ever gives up its core by itself, CPU time may also be less: being interrupted
-    is not waiting. Medians tell: on a virtual machine one call in ten or so was seen with ten times as much CPU as wall
-    time, while its host gave the core to others. Samples without CPU time, or too short for its clock to move in most
-    of them, are those of a program that does not tell it (docs/without-python.md).
+    It does if it is not more than the wall time of the same calls (one thread works at a time) and the process does
+    not wait for something else to do the work. Only calls that nothing disturbed show either: the fastest 20 % of
+    each process by wall time. Where CPU time equals wall time in those, waits cost nothing: the work was handed to
+    another thread of the process. Where the process hardly ever gives up its core by itself, CPU time may also be
+    less: being interrupted is not waiting. Medians tell: on a virtual machine one call in ten or so was seen with ten
+    times as much CPU as wall time, while its host gave the core to others. Samples without CPU time, or too short for
+    its clock to move in most of them, are those of a program that does not tell it (docs/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0
@@ -130,7 +130,7 @@ def _undisturbed(samples: list[tuple[float, float]]) -> float:
 
 
 def levels(runs: Iterable[Run], clock: Clock) -> tuple[Block, ...]:
-    """The one number of each block that is compared: by CPU time its median, by wall time its lower fifth."""
+    """The one number of each block that is compared: by CPU time its median, by wall time that of its fastest 20 %."""
     return tuple(
         Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
         for b in blocks_of(runs, clock=clock)

@@ -50,18 +50,20 @@ def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
     """
     told = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
     if isinstance(told, Failure):
-        raise DeviceError(f"{link.info.name} tells no energy: {told.message}", hint=LEAVE)
+        raise DeviceError(f"{link.info.name} reports no energy: {told.message}", hint=LEAVE)
     if "refused" in told:
         hint = str(told.get("hint") or LEAVE)
-        raise DeviceError(f"{link.info.name} tells no energy: {told['refused']}", hint=hint)
+        raise DeviceError(f"{link.info.name} reports no energy: {told['refused']}", hint=hint)
     try:
         return _read(told)
     except (KeyError, TypeError, ValueError) as error:
-        raise AgentError(f"the agent tells of energy {str(told)[:200]!r}", hint="Please report this.") from error
+        raise AgentError(
+            f"the agent reported an invalid energy {str(told)[:200]!r}", hint="Please report this."
+        ) from error
 
 
 def _read(told: Mapping[str, Any]) -> Counters:
-    """ValueError, KeyError or TypeError for what cannot be meant."""
+    """ValueError, KeyError or TypeError for what is invalid."""
     numbers = [float(told[key]) for key in ("period_ns", "step_uj", "power_w")]
     if not (all(map(math.isfinite, numbers)) and min(numbers) > 0 and told["counters"]):
         raise ValueError("no counter that moves")

@@ -58,8 +58,8 @@ def worst(pairs: Iterable[Mapping[str, Any]]) -> list[Doubt]:
             found["unwatched"] = _seen(
                 0.0,
                 kind="unwatched",
-                message="the device or gnomon vanished while it measured, and nobody knows whether the device was busy "
-                "or hot then",
+                message="the device disconnected or gnomon was killed while it measured, so it is unknown whether the "
+                "device was busy or hot then",
                 hint="Measure again with --fresh if that may have been so.",
             )
     return [doubt for _, doubt in found.values()]
@@ -110,7 +110,7 @@ def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_We
         yield _seen(
             stolen,
             kind="steal",
-            message=f"other virtual machines took {stolen:.0%} of the time",
+            message=f"CPU steal was {stolen:.0%} of the time: other virtual machines had the cores",
             hint="Measure on hardware of your own, or take more rounds at another time.",
         )
 

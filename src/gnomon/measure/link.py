@@ -136,9 +136,9 @@ def event_of(line: str) -> Event:
 
 
 def senseless(line: str) -> AgentError:
-    """The error for a line that cannot be meant."""
+    """The error for an invalid line."""
     return AgentError(
-        f"the agent wrote a line that is no event: {line[:200]!r}", hint="Please report this, with the line."
+        f"the agent wrote a line that is not an event: {line[:200]!r}", hint="Please report this, with the line."
     )
 
 
@@ -152,7 +152,7 @@ def check_asked(event: Event, visits: Mapping[str, frozenset[int]]) -> None:
     key, block = event["candidate"], event.get("block", 0)
     if key not in visits or (event["event"] == "block" and block not in visits[key]):
         raise AgentError(
-            f"the agent tells of visit {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
+            f"the agent reported block {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
         )
 
 

@@ -208,7 +208,7 @@ class ProgramSession:
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
     A program cannot stay open between visits as an agent's worker does: each visit is a process of its own, which
-    loads the model and warms up anew.
+    loads the model and warms up again.
     """
 
     def __init__(self, link: ProgramLink, request: Mapping[str, Any], on_event: Callable[[Event], None]) -> None:

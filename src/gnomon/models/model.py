@@ -201,7 +201,7 @@ def inside(folder: Path, name: str, what: str) -> Path:
     """
     hint = f"{what} must name a file within its own folder"
     if not name or "\0" in name or "\\" in name or not name.isprintable():
-        raise ModelError(f"{what} names {name!r}, which is no file name", hint=hint)
+        raise ModelError(f"{what} names {name!r}, which is not a file name", hint=hint)
     relative = Path(name)
     if relative.is_absolute() or ".." in relative.parts:
         raise ModelError(f"{what} names {name!r}, which leads out of its folder", hint=hint)

@@ -33,7 +33,7 @@ def read_nnpackage(folder: Path) -> NnPackage:
     path = folder / METADATA / MANIFEST
     if not path.exists():
         raise ModelError(
-            f"{folder} has no {METADATA}/{MANIFEST}, so it is no nnpackage",
+            f"{folder} has no {METADATA}/{MANIFEST}, so it is not an nnpackage",
             hint="give a model file, or a folder that holds metadata/MANIFEST",
         )
     manifest = parse_manifest(read_text(path, MAX_CHARACTERS))
@@ -55,7 +55,7 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
 
     What the package's config already holds stays, comments and order too; a key of `settings` replaces its
     value in place. Raises PackageError where `dest` exists (unless `overwrite`), overlaps the source, or
-    cannot be written, where `model` is no TFLite or Circle model, or where a setting cannot be written.
+    cannot be written, where `model` is not a TFLite or Circle model, or where a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(
@@ -88,7 +88,7 @@ def _check_destination(source: Path, dest: Path, *, overwrite: bool) -> None:
         if not overwrite:
             raise PackageError(f"{dest} exists already", hint="choose another folder, or say to overwrite it")
         if dest.is_symlink() or not (dest / METADATA / MANIFEST).is_file():
-            raise PackageError(f"{dest} is no nnpackage, so it is not replaced", hint="choose another folder")
+            raise PackageError(f"{dest} is not an nnpackage, so it is not replaced", hint="choose another folder")
     here, there = source.resolve(), dest.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
         raise PackageError(
@@ -103,7 +103,7 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
         manifest = replace(package.manifest, configs=(CONFIG,))
         (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
     config = package.config.with_settings(settings)
-    # Opened anew and not through the copy, so that a config that other files share is not written to.
+    # Opened again and not through the copy, so that a config that other files share is not written to.
     file = target / METADATA / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(config.text, encoding="utf-8", newline="")

@@ -72,7 +72,7 @@ class Writer:
 
 
 def _fitting(name: str, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A given weight. ModelError for another shape than the layer has, and for what is no finite number."""
+    """A given weight. ModelError for another shape than the layer has, and for what is not a finite number."""
     if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
         raise ModelError(
             f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are wanted",

@@ -47,7 +47,7 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
     told = [row for row in rows if row["name"] not in known]
     if not told:
         return
-    page.heading("Left out")
+    page.heading("Skipped")
     for row in told:
         reason = " ".join(row["reason"].split())
         page.item(f"{row['name']}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row["hint"])
@@ -112,7 +112,7 @@ def doubts(rows: list[dict[str, str]], page: Page) -> None:
     rows = [row for row in rows if row["kind"] not in _FIRST]
     if not rows:
         return
-    page.heading("Doubts")
+    page.heading("Warnings")
     for row in rows:
         message = row["message"]
         page.item(message[:1].upper() + message[1:] + ".", row["hint"])
@@ -124,10 +124,10 @@ def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
     where = f" --record {shlex.quote(document['record'])}" if own_record else ""
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
     known = "what the record held" if document["format"] == "gnomon-pareto" else "an interrupted run"
-    went_on = f", going on from {known}" if document["resumed"] else ""
+    went_on = f", resumed from {known}" if document["resumed"] else ""
     waited_s = document.get("waited_s", 0.0)
-    waited = f" and waited {units.duration(waited_s)} for the device" if waited_s >= 1 else ""
-    page.line(f"Took {units.duration(document['seconds'])}{waited}{went_on}.", indent=2)
+    waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
+    page.line(f"Elapsed: {units.duration(document['seconds'])}{waited}{went_on}.", indent=2)
 
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
@@ -259,5 +259,5 @@ def failures(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
 
 def sentence(text: str) -> str:
     """A text with a full stop."""
-    text = text.strip() or "no reason was told"
+    text = text.strip() or "no reason was given"
     return text if text.endswith((".", "!", "?")) else text + "."

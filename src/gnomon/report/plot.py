@@ -96,7 +96,7 @@ CHOSEN = "#B00020"
 BAND = "#9ecae1"
 _BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|times\b|devices\b))")
 _FAR = 4.0
-"""From which ratio of the largest to the smallest value on a scale is logarithmic."""
+"""A scale is logarithmic where the largest value is at least so many times the smallest."""
 
 _THRESHOLD = 5.0
 """Up to which loss in percent a scale with 0 is linear."""
@@ -328,7 +328,7 @@ _OFFSETS = (
 """Where a label may stand beside its point, in points of 1/72 inch, the best first; to the left it ends there."""
 
 _NEAR = 6
-"""Offsets beyond it have a line to the point, lest the label be taken for another one's."""
+"""A label that is farther from its point than this has a line to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ def find_sdk(environ: Mapping[str, str] | None = None) -> SnpeSdk:
     variable = next((name for name in ROOTS if known.get(name)), None)
     root = Path(known[variable]) if variable else None
     if root is not None and not root.is_dir():
-        raise RuntimeMissingError(f"{variable} names {root}, which is no folder", hint=HINT)
+        raise RuntimeMissingError(f"{variable} names {root}, which is not a folder", hint=HINT)
     path = [*_folders(root), *known.get("PATH", os.defpath).split(os.pathsep)]
     found = {what: _program(names, path) for what, names in _PROGRAMS.items()}
     missing = [_PROGRAMS[what][0] for what, program in found.items() if not program]
@@ -274,7 +274,7 @@ class _Measuring:
         config.write_text(write_bench_config(self._config(dlc, data, listed)))
         found = self._program("run", [self._sdk.bench, "-c", str(config), "-json"], None)
         if found is not None:
-            self._phone.check()  # a phone that left is no failure of the model
+            self._phone.check()  # a phone that left is not a failure of the model
             return found
         return self._result()
 
@@ -360,7 +360,7 @@ def benched(result: BenchResult, backends: tuple[str, ...]) -> Benched:
     failures = dict(result.failures)
     for backend in backends:
         if not any(_is_of(name, backend) for name in (*result.times, *failures)):
-            failures[backend] = "snpe-bench told nothing of this runtime"
+            failures[backend] = "snpe-bench reported nothing for this runtime"
     return Benched(
         times_s=_seconds(result.times),
         figures=result.times,

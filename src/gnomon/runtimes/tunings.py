@@ -31,7 +31,7 @@ class Tuning:
     parallel: bool = False
 
     def checked(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """The values to try: those named, or the usual ones. UsageError for what is no value of it."""
+        """The values to try: those named, or the usual ones. UsageError for what is not a value of it."""
         chosen = named or self.usual
         for value in chosen:
             if self.values is None:
@@ -40,7 +40,7 @@ class Tuning:
             else:
                 good, known = value in self.values, f"one of: {', '.join(self.values)}"
             if not good:
-                raise UsageError(f"{value!r} is no value of the option {self.name}", hint=f"Give {known}.")
+                raise UsageError(f"{value!r} is not a value of the option {self.name}", hint=f"Give {known}.")
         if len(set(chosen)) != len(chosen):
             raise UsageError(f"the option {self.name} names a value twice", hint="Name each value once.")
         return chosen

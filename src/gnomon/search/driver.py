@@ -121,7 +121,7 @@ GROUP = "gnomon.strategies"
 Factory = Callable[..., Strategy]
 """Makes a strategy: ``factory(space, seed=0, **options)``."""
 
-# The built-in ones, by the same door: a checkout that is not installed anew has them too.
+# The built-in ones, by the same door: a checkout that is not installed again has them too.
 _OWN = (
     EntryPoint(name="exhaustive", value="gnomon.search.simple:Exhaustive", group=GROUP),
     EntryPoint(name="hlps", value="gnomon.search.hlps:Hlps", group=GROUP),

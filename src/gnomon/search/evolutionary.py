@@ -52,7 +52,7 @@ class Evolutionary(Planned):
     (uniform crossover), and each slot takes another of its choices, each as likely, with the probability 1 / slots;
     in one of ten children all slots of one choice take another. Six times the children that are wanted are bred, and
     those are evaluated of which a `Guide` expects most (preselection, as in Emmerich, Giannakoglou and Naujoks, IEEE
-    Transactions on Evolutionary Computation 10, 2006). Children that were met before are bred anew; where that finds
+    Transactions on Evolutionary Computation 10, 2006). Children that were met before are bred again; where that finds
     too few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space
     that is small enough is searched whole. Failures are infeasible to the algorithm: they lose against everything. A
     generation is waited for as a whole. UsageError for a population below 4.

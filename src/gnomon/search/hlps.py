@@ -208,7 +208,7 @@ FIRST = 4
 
 _STRANGER_EVERY = 16  # steps: one of so many is random, whatever the model expects
 _STRANGERS = 10  # random assignments that a step may choose from
-_MEMBERS = 15  # of the archive, from which farther neighbours are drawn anew for each step
+_MEMBERS = 15  # of the archive, from which farther neighbours are drawn again for each step
 _MOST_CANDIDATES = 1000
 _REFIT_SHARE = 40  # of this many results one more is evaluated before the model learns again
 
@@ -237,7 +237,7 @@ class Hlps(Planned):
     nothing is left to search; the next one explores the whole archive again, one step farther out.
 
     This module's own are: the order, in which those come first of which a `Guide` expects most; further neighbours,
-    in which all slots of one choice take another at once, and which are drawn anew for each step; and random
+    in which all slots of one choice take another at once, and which are drawn again for each step; and random
     assignments, one in sixteen steps. It begins with `FIRST` random ones; `common_starts` come between the next ones.
     Without `rounds` it goes on until `samples` are spent; the source makes three.
 

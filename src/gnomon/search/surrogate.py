@@ -84,7 +84,7 @@ class _Process:
         self._setting = _GRID[0]
 
     def fit(self, known: tuple[Floats, Floats], values: Floats) -> None:
-        """Learn values (N,); the strengths are chosen anew where there are a tenth more than when they were."""
+        """Learn values (N,); the strengths are chosen again where there are a tenth more than when they were."""
         self._known = known
         self._mean, self._scale = float(values.mean()), float(values.std()) or 1.0
         scaled = (values - self._mean) / self._scale

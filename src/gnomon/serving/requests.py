@@ -161,7 +161,7 @@ class _Taken:
                 self.complaints.tell("parts", f"{wanted} is missing")
         name = self.name.decode("utf-8", "replace").strip()
         if KERNEL_NAME in self.seen and (not name or not name.isprintable() or "\ufffd" in name):
-            self.complaints.tell(KERNEL_NAME, f"{shown(name)} is no name of printable letters in UTF-8")
+            self.complaints.tell(KERNEL_NAME, f"{shown(name)} is not a name of printable letters in UTF-8")
         if FILE in self.seen and not self.size and not self.complaints.told:
             self.complaints.tell(FILE, "it is empty")
         self.complaints.raise_any()
@@ -270,7 +270,7 @@ class Reception:
         """Why a request is not looked at any further; None for one that is."""
         path = asked.path if asked.path.endswith("/") else asked.path + "/"
         if asked.path != HEALTH and path != self._settings.path:
-            hint = f"Models are sent to {self._settings.path}; {HEALTH} tells of the server."
+            hint = f"Models are sent to {self._settings.path}; {HEALTH} describes the server."
             return error_answer(404, "nothing is under this path", hint, as_json=asked.as_json)
         allowed = "GET" if asked.path == HEALTH else "POST"
         if asked.method != allowed:

@@ -97,7 +97,7 @@ Outcome = Found | Refused | Failed | TimedOut
 
 
 def outcome_of(text: str) -> Outcome:
-    """What the program's standard output says. ProblemError where it is no answer."""
+    """What the program's standard output says. ProblemError where it is not an answer."""
     answer = _ANSWER.object(_ANSWER.parse(text), "$")
     if REFUSED in answer:
         return Refused(**answer[REFUSED])
@@ -247,7 +247,7 @@ def _checked(model: Path) -> Path:
     with model.open("rb") as file:
         head = file.read(8)
     if head[4:8] in FLAT_MAGICS or head.startswith(NCNN_MAGIC):
-        raise ModelError("it is no ONNX model, but TFLite, Circle or ncnn", hint=_OTHER_FORMATS)
+        raise ModelError("it is not an ONNX model, but TFLite, Circle or ncnn", hint=_OTHER_FORMATS)
     return model
 
 

@@ -1,4 +1,4 @@
-"""What many small models are measured beside: the empty graph, which every call holds, and an anchor against drift.
+"""What many small models are measured beside: the no-op model, which every call holds, and an anchor against drift.
 
 What many small models took: one number a process, an interval, and the drift of the machine meanwhile.
 """
@@ -34,7 +34,7 @@ _UNSEEN = 0.02
 """The relative standard error of an anchor of which one process alone is known."""
 
 _LEAST_NOISE = 0.02
-"""What else shares its process moves an anchor by as much as twice this, which is no drift."""
+"""What else shares its process moves an anchor by as much as twice this, which is not drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +163,12 @@ _ANCHORS = 5
 """How many units are tried as the anchor: a converter may die on the first."""
 
 _MORE = 2
-"""Processes of the empty graph and of the anchor's reference beyond those of units, which all rest on them."""
+"""Processes of the no-op model and of the anchor's reference beyond those of units, which all rest on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """What all models are measured beside: the anchor, and the empty graph, whose time every call holds.
+    """What all models are measured beside: the anchor, and the no-op model, whose time every call holds.
 
     `reference_s` are the anchor's calls by process at the speed to which all times are brought. `told` is what a tool
     that measures by itself told of the device and of itself meanwhile.
@@ -183,10 +183,10 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the empty graph and the anchor: that of a table, with its speed as reference, else the middle unit.
+    """Measure the no-op model and the anchor: that of a table, with its speed as reference, else the middle unit.
 
-    Where that does not run, the next ones by size are tried. A tool that measures by itself tells no call around the
-    layers, so that it runs no empty graph. What the record holds of an interrupted campaign is not measured again.
+    Where that does not run, the next ones by size are tried. A tool that measures by itself reports no call around the
+    layers, so that the no-op model is not run. What the record holds of an interrupted campaign is not measured again.
     MeasurementError where they do not run.
     """
     first = None if bench.tool else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
@@ -208,7 +208,7 @@ def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) ->
 def _first_that_runs(
     bench: Bench, units: Sequence[Unit], first: Placed | None
 ) -> tuple[Unit, Placed, dict[str, Measured]]:
-    """The first of the units that runs, measured beside the empty graph."""
+    """The first of the units that runs, measured beside the no-op model."""
     processes = bench.request.effort.processes_least + _MORE
     effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
     name, reasons = bench.runtime.name, []
@@ -224,12 +224,12 @@ def _first_that_runs(
         measured = bench.runner.measure("gauge", [one.candidate for one in placed], effort)
         if first and not measured[first.key].ok:
             raise MeasurementError(
-                f"{name} does not run the empty graph: {describe(measured[first.key].failure)}", hint=_UNGAUGED
+                f"{name} does not run the no-op model: {describe(measured[first.key].failure)}", hint=_UNGAUGED
             )
         if measured[second.key].ok:
             return unit, second, measured
         reasons.append(f"{unit.label}: {describe(measured[second.key].failure)}")
-    said = f"runs none of {len(reasons)} units, such as" if len(reasons) > 1 else "does not run the anchor,"
+    said = f"runs none of {len(reasons)} units, such as" if len(reasons) > 1 else "does not run the reference kernel,"
     raise MeasurementError(f"{name} {said} {reasons[0]}", hint=_UNGAUGED)
 
 
@@ -287,7 +287,7 @@ def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
             if unit.id == table.manifest.anchor:
                 return [unit]
         raise MeasurementError(
-            f"the table's anchor, the unit {table.manifest.anchor}, is neither in the table nor in the space",
+            f"the table's reference kernel, the unit {table.manifest.anchor}, is neither in the table nor in the space",
             hint="Build a new table: give --out another path.",
         )
     ordered, middle = by_size(units), len(units) // 2

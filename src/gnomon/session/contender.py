@@ -64,7 +64,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """A contender with what was measured of it: `against_best` compares it with the best single one."""
+    """A contender with what was measured of it: `against_best` compares it with the best single backend."""
 
     contender: Contender
     measured: Measured

@@ -217,7 +217,7 @@ def texts_of(graph: Graph) -> list[str]:
 
 
 def _check_type(tensor: Tensor) -> None:
-    """ModelError for an input that is no tensor, or of a type that no array has."""
+    """ModelError for an input that is not a tensor, or of a type that no array has."""
     if tensor.dtype == "unknown":
         raise ModelError(
             f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",

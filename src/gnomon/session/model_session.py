@@ -400,7 +400,7 @@ def _check_environments(wish: Wish) -> None:
     """Names of variables go into a shell script of the package: only such as a shell takes for names."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"{name[:80]!r} is no name of an environment variable", hint="Give NAME=VALUE.")
+            raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")
 
 
 def options_of(request: Request) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
         return Against(ratio=1.0, low=0.0, high=math.inf, verdict="unknown")
     if first == second == 0:
         return Against(ratio=1.0, low=1.0, high=1.0, verdict="tie")
-    if not (first and second):  # an exact 0 is no matter of noise
+    if not (first and second):  # an exact 0 is not a matter of noise
         ratio = math.inf if second == 0 else 0.0
         return Against(ratio=ratio, low=ratio, high=ratio, verdict="worse" if ratio else "better")
     left, right = goal.numbers(a, clock), goal.numbers(b, clock)

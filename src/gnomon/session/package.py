@@ -103,7 +103,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
 
 
 def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
-    """The job of a package whose folder lies at the path `at` on a device. PackageError where it is no package."""
+    """The job of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
     try:
         plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         if plan["format"] != _FORMAT or plan["version"] != 1:
@@ -113,7 +113,7 @@ def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
             segment["model"] = str(PurePosixPath(at) / segment["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PackageError(
-            f"{folder} is no package of gnomon: {error}", hint="Give a folder with plan.json."
+            f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
         ) from error
     return job
 

@@ -42,7 +42,7 @@ _LESS = 1.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the proof says: all contenders, the best single one, and the one to use.
+    """What the proof says: all contenders, the best single backend, and the one to use.
 
     `reason` is one sentence for people. `clock` is what decided: the one that was asked for, or wall time where the
     CPU time of some contender does not tell its whole story. `tied` are the labels of the other single contenders that
@@ -110,7 +110,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clock: Clock, *, priced: bo
 def predicted_verdict(verdict: Verdict) -> Verdict:
     """The verdict where nothing may be measured: a plan that the record has no runs of is chosen by its prediction.
 
-    It must promise 2 % more than the best single contender took, as differences below that are not told apart.
+    It must promise 2 % more than the best single backend took, as differences below that are not told apart.
     """
     plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
     if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
@@ -146,7 +146,7 @@ def judge_contenders(
 ) -> Verdict:
     """Choose from what was measured of each contender, by its key.
 
-    `beside` has what a contender is compared with, where it was not measured beside the best single one. `converted`
+    `beside` has what a contender is compared with, where it was not measured with the best single backend. `converted`
     are the keys of those that run the model as it was converted. `priced` says that mixes were thought of, so that
     without a plan none promised a gain.
 
@@ -199,7 +199,7 @@ def judge_contenders(
 
 def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
     """The single contenders that are equally fast as far as can be told: the fastest, and those less than 2 % behind
-    and inside the noise, than which nothing is surely faster.
+    and inside the noise: nothing is surely faster.
     """
 
     def beaten(one: Proved) -> bool:
@@ -247,7 +247,7 @@ def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[
 
 
 def _may_be_as_fast(proved: Proved) -> bool:
-    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is no tie."""
+    """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is not a tie."""
     compared = proved.against_best
     return compared is not None and compared.verdict == "tie" and compared.ratio < _FAR
 
@@ -275,7 +275,7 @@ def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Se
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
-    """How the best single contender stands to the others."""
+    """How the best single backend stands to the others."""
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
@@ -288,7 +288,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str]) -> str:
     label, versus = min(compared, key=lambda item: item[1].ratio)
     told = f"{versus.ratio:.2f} times as fast as {label}"
     if versus.verdict == "tie":
-        return f"{told} as far as the few processes tell"
+        return f"{told} as far as the few processes show"
     return f"{told} {interval(versus.low, versus.high)}"
 
 
@@ -302,7 +302,7 @@ def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
     if plan.against_best is None:
         return f"the plan, a mix, was refused ({describe(plan.measured.failure)})"
     if plan.against_best.verdict == "faster":
-        return "one process cannot tell whether a mix is faster"
+        return "one process cannot show whether a mix is faster"
     if plan.against_best.verdict == "slower":
         return "a mix is slower"
     return "what a mix gains is inside the noise"
@@ -340,7 +340,7 @@ def _places(lab: Lab, contender: Contender, plain: Measured, traced: Measured) -
             places.update({i: row.backend for run in traced.runs for row in run.operators for i in row.sources})
             continue
         if len(part.configuration.backends) > 1:
-            # The runtime's own account of each operator; one that it leaves out is not proven to be anywhere.
+            # What the runtime reports of each operator; one that it leaves out is not proven to be anywhere.
             said = {i: str(row["backend"]) for row in report for i in row["operators"] if isinstance(i, int)}
             places.update({i: names.get(backend, backend) for i, backend in said.items()})
             continue

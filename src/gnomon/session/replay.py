@@ -43,7 +43,7 @@ class Recalled:
         """What was found of a runtime's backends. MeasurementError where that was never asked."""
         if key not in self.supports:
             raise MeasurementError(
-                f"the record does not tell what {key} takes: it was measured by another version of gnomon",
+                f"the record does not have what {key} takes: it was measured by another version of gnomon",
                 hint="Leave out --no-profile to measure it.",
             )
         return self.supports[key]

@@ -37,11 +37,11 @@ class Request:
     """The model, where and with what it runs, and how hard to try.
 
     `shapes` fix inputs that the file leaves open; `feeds` are .npy files for inputs, others are drawn from `seed`.
-    `record` is the database (None: the user's own); `fresh` starts anew where an interrupted campaign could be
+    `record` is the database (None: the user's own); `fresh` starts again where an interrupted campaign could be
     taken up. `measure` False decides from what the record holds of this model on this device, which then need not be
     reachable. After `max_time_s` nothing more is begun: the job ends with what it knows (None: no limit). `time` is
     its clock, once it runs: see `timed`. `wait_s` is how long a device that vanishes may stay away before the job
-    gives up. UsageError where it shall start anew and measure nothing, or the seed is out of its range.
+    gives up. UsageError where it shall start again and measure nothing, or the seed is out of its range.
     """
 
     model: Path
@@ -62,7 +62,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.fresh and not self.measure:
             raise UsageError(
-                "--fresh measures anew and --no-profile measures nothing",
+                "--fresh measures again and --no-profile measures nothing",
                 hint="Give one of them; from Python they are fresh=True and measure=False.",
             )
         if not 0 <= self.seed < MOST_SEED:
@@ -105,7 +105,7 @@ Found = TypeVar("Found")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
-"""How often a device may vanish in one job before it is too shaky to measure on."""
+"""How often a device may disconnect in one job before it is too unreliable to measure on."""
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
 def _wait_for(request: Request, lost: DeviceError, say: Callable[[str], None]) -> None:
     """Try to open the device until it answers; DeviceError if it does not in time.
 
-    It was in order before, so that whatever is wrong may pass: the name of a board that starts anew is unknown for a
+    It was in order before, so that whatever is wrong may pass: the name of a board that starts again is unknown for a
     while, and so may its users be. What will not pass by itself is told, for who can help.
     """
     deadline = time.monotonic() + request.wait_s
@@ -169,6 +169,6 @@ def _stayed_away(request: Request, lost: DeviceError) -> DeviceError:
     """The error for a device that did not come back in time."""
     return DeviceError(
         f"{lost.message}, and {request.device.name} did not come back within {request.wait_s:.0f} s",
-        hint="Start the command again when it is back: what was measured is kept. --wait SECONDS waits longer.",
+        hint="Start it again when it is back: what was measured is kept. --reconnect-timeout SECONDS waits longer.",
         transient=True,
     )

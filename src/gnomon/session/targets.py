@@ -95,7 +95,7 @@ def _are_texts(value: object) -> bool:
 
 
 def reason_of(failure: Failure) -> str:
-    """Why something is not to be had, in one line: the failure, with the last thing that it printed."""
+    """Why something is not available, in one line: the failure, with the last thing that it printed."""
     if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
         return NOT_INSTALLED
     if "ImportError" in failure.message:
@@ -156,7 +156,7 @@ def _wishes(
 ) -> dict[str, Wish]:
     """What is wished of each runtime: of the named backends those that it has; without any it is left out.
 
-    UsageError where a named backend is no runtime's.
+    UsageError where a named backend is not a runtime's.
     """
     if not wish.backends:
         return {runtime.name: wish for runtime in runtimes}
@@ -304,7 +304,7 @@ def _told(missing: Missing, error: GnomonError | None) -> Missing:
     """A missing runtime with why it could not be brought."""
     if error is None:
         return missing
-    return replace(missing, reason=f"{missing.reason}, and cannot be brought: {error.message}", hint=error.hint)
+    return replace(missing, reason=f"{missing.reason}, and cannot be installed: {error.message}", hint=error.hint)
 
 
 NOTE = "energy"
@@ -312,10 +312,10 @@ NOTE = "energy"
 
 
 def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
-    """UsageError for counters that are named where energy is no objective."""
+    """UsageError for counters that are named where energy is not an objective."""
     if counters and ENERGY not in objectives:
         raise UsageError(
-            f"the counter {counters[0]!r} is named, and energy is no objective", hint="Add --objective energy."
+            f"the counter {counters[0]!r} is named, and energy is not an objective", hint="Add --objective energy."
         )
 
 

@@ -98,7 +98,7 @@ def tool_runtime(
 ) -> ToolRuntime:
     """What a request asks of a tool, by the settings that a user says; those that gnomon does not know are the tool's.
 
-    Says which wishes the tool has no way to keep. UsageError for what cannot be meant, RuntimeMissingError for a tool
+    Says which wishes the tool has no way to keep. UsageError for what is invalid, RuntimeMissingError for a tool
     that is not there.
     """
     numbers = {name: _number(name, said[name]) for name in _OWN if name in said}
@@ -178,8 +178,7 @@ class ToolLink(ProgramLink):
                 beside = self._bench(anchor)
                 if isinstance(beside, Failure):
                     raise MeasurementError(
-                        f"{self._runtime.name} does not run the anchor any more, which it did before: "
-                        f"{describe(beside)}",
+                        f"{self._runtime.name} no longer runs the reference kernel: {describe(beside)}",
                         hint="See what is wrong with the device or the tool, then start again: what was measured is "
                         "kept.",
                     )
@@ -197,12 +196,12 @@ class ToolLink(ProgramLink):
         if isinstance(found, Failure):
             return found
         if not found.times_s:
-            silent = Failure(stage="run", kind="refused", transient=False, message=f"{tool.name} told nothing")
+            silent = Failure(stage="run", kind="refused", transient=False, message=f"{tool.name} reported nothing")
             return next(iter(found.failures.values()), silent)
         key, statistic = tool.lookup
         value = _own(found, found.times_s).get(key, {}).get(statistic, 0.0)
         if not (math.isfinite(value) and value > 0):
-            told = f"{tool.name} told no {key}, {statistic} of it"
+            told = f"{tool.name} reported no {key}, {statistic} of it"
             return Failure(stage="run", kind="refused", transient=False, message=told)
         return found
 
@@ -229,7 +228,7 @@ class ToolLink(ProgramLink):
                 "block": 0,
                 "started_at_s": started,
                 "wall_ns": [round(_own(found, found.times_s)[key][statistic] * inner * 1e9)],
-                # The tool tells no CPU time: zeros, by which `cpu_tells` decides for the wall.
+                # The tool reports no CPU time: zeros, by which `cpu_tells` decides for the wall.
                 "cpu_ns": [0],
                 "inner": inner,
                 "peak_rss_bytes": None,

@@ -45,10 +45,12 @@ class Row:
         if self.status == "failed" and not self.reason:
             raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
         if self.status != "failed" and (self.call_s is None or not (math.isfinite(self.call_s) and self.call_s > 0)):
-            raise ProblemError(f"{self.unit.label}: {self.call_s} is no time of a call", hint="A failure has a status.")
+            raise ProblemError(
+                f"{self.unit.label}: {self.call_s} is not a time of a call", hint="A failure has a status."
+            )
         ends = [n for n in (self.low_s, self.call_s, self.high_s) if n is not None]
         if any(n is not None and not (math.isfinite(n) and n >= 0) for n in numbers) or ends != sorted(ends):
-            raise ProblemError(f"{self.unit.label}: the interval is no interval of times", hint="Correct the row.")
+            raise ProblemError(f"{self.unit.label}: the interval is not an interval of times", hint="Correct the row.")
 
     @property
     def relative_half_width(self) -> float:
@@ -64,7 +66,7 @@ class Manifest:
 
     `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
-    `overhead_s` is what a call of the empty graph takes. `anchor` is the id of the unit that others were measured
+    `overhead_s` is what a call of the no-op model takes. `anchor` is the id of the unit that others were measured
     beside, `anchor_calls_s` what it took when the table was begun, by process. `notes` are lines of other tools' files
     that are kept for them.
     """
@@ -146,7 +148,7 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
         told.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
     below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
     if below:
-        told.append(f"{len(below)} units take no more than the empty graph, such as {below[0].unit.label}")
+        told.append(f"{len(below)} units take no longer than the no-op model, such as {below[0].unit.label}")
     return told
 
 

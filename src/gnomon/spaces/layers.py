@@ -70,7 +70,7 @@ class Kind:
 def layer(kind: str, **attributes: Value) -> Layer:
     """A layer with its defaults filled in; a number for `kernel`, `stride`, `pad` or `dilation` stands for both axes.
 
-    ProblemError for an unknown kind or attribute, one that is missing, or a value that cannot be meant.
+    ProblemError for an unknown kind or attribute, one that is missing, or an invalid value.
     """
     known = kind_of(kind).attributes
     for name in attributes:

@@ -85,7 +85,7 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 GROUP = "gnomon.spaces"
 _EXAMPLE = "space.py:space"
 
-# The shipped ones, by the same door: a checkout that is not installed anew has them too.
+# The shipped ones, by the same door: a checkout that is not installed again has them too.
 _OWN = {
     "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
     "mobilenetv2-cifar10": "gnomon.spaces.catalogue.mobilenetv2_cifar10:mobilenetv2_cifar10",
@@ -104,7 +104,7 @@ def load_space(text: str) -> SearchSpace:
     """The space of that name, or what ``file.py:attribute`` names: a space, or a function that makes one.
 
     A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
-    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is no space.
+    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
     """
     path, separator, attribute = text.rpartition(":")
     if separator and path.endswith(".py"):
@@ -190,7 +190,7 @@ def _run(path: Path) -> ModuleType:
     name = f"gnomon_space_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file", hint="Give the path of the Python file that has the space.")
+        raise UsageError(f"{path} is not a Python file", hint="Give the path of the Python file that has the space.")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     # A frozen dataclass of the file looks its module up by name.
@@ -232,7 +232,7 @@ def _space(found: Any, text: str) -> SearchSpace:
             ) from error
     if not isinstance(found, SearchSpace):
         raise UsageError(
-            f"{text} is no search space but a {type(found).__name__}",
+            f"{text} is not a search space but a {type(found).__name__}",
             hint="A space has name, space, net and tables: make a gnomon.spaces.BlockSpace.",
         )
     return found

@@ -3,7 +3,7 @@
 A UID is `str(module) + str(input shapes)` without blanks and with square brackets for round ones. The spelling of Conv
 is also that of a published table; those of BatchNormalization, ReLU6, ReLU, GlobalAvgPool, AvgPool, MaxPool and Linear
 follow the modules' `extra_repr` in nnabla-nas's sources of April 2020. `Add2` is spelled as a module without arguments
-is: the tool's own MobileNet adds by Python's `+`, which is no module and has no UID there.
+is: the tool's own MobileNet adds by Python's `+`, which is not a module and has no UID there.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def uid(unit: Unit, *, bare_pad: bool = False) -> str:
     ProblemError for a chain, or a kind that has no module there.
     """
     if len(unit.layers) != 1:
-        raise ProblemError(f"the chain {unit.chain} is no module of nnabla-nas", hint="Ask for single operators.")
+        raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Ask for single operators.")
     one = unit.layers[0]
     shapes = "[" + ",".join("[" + ",".join(map(str, shape)) + "]" for shape in unit.inputs) + "]"
     return _module(one, unit.inputs[0], bare_pad) + shapes
 
 
 def unit_of_uid(text: str) -> Unit:
-    """The unit of a UID, whichever of its spellings. ProblemError for what is no UID or a module that is not known."""
+    """The unit of a UID, whichever of its spellings. ProblemError for what is not a UID, or has an unknown module."""
     match = _MODULE.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if match is None:
         raise ProblemError(
-            f"{text[:80]!r} is no module UID",
+            f"{text[:80]!r} is not a module UID",
             hint="A UID is like ReLU6[][[1,32,16,16]]: a module, then its input shapes.",
         )
     name, fields = match["name"], _fields(match["fields"], text)
@@ -76,7 +76,7 @@ def _module(one: Layer, shape: Shape, bare_pad: bool) -> str:
     if one.kind in _POOLS:
         sizes = f"kernel={_pair(one, 'kernel')},stride={_pair(one, 'stride')},pad={_pad(one, bare_pad)}"
         return f"{_POOLS[one.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(f"a {one.kind} is no module of nnabla-nas", hint="Export tables of its own spaces only.")
+    raise ProblemError(f"a {one.kind} is not a module of nnabla-nas", hint="Export tables of its own spaces only.")
 
 
 def _pair(one: Layer, name: str) -> str:
@@ -106,7 +106,7 @@ def _numbers(text: str, whole: str) -> tuple[int, ...]:
     parts = text.strip("[]").split(",")
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise ProblemError(
-            f"{text!r} in {whole[:80]!r} is no list of numbers", hint="Use the UID as the tool wrote it."
+            f"{text!r} in {whole[:80]!r} is not a list of numbers", hint="Use the UID as the tool wrote it."
         )
     return tuple(int(part) for part in parts)
 

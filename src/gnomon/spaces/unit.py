@@ -42,7 +42,7 @@ class Unit:
         _known("data type", self.dtype, _DTYPES)
         _known("layout", self.layout, _LAYOUTS)
         if not self.layers:
-            raise ProblemError("a unit needs a layer", hint="For the empty graph use the layer Identity.")
+            raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(one.kind).arity for one in self.layers) - len(self.layers) + 1:
             raise ProblemError(
                 f"{len(self.inputs)} inputs do not fit the chain {self.chain}", hint="Give the shape of each input."
@@ -113,7 +113,7 @@ def shapes(unit: Unit) -> tuple[Shape, ...]:
 
 
 def empty(shape: Shape, dtype: str = "float32") -> Unit:
-    """The empty graph: it hands an input of this shape on. What it takes is the overhead of a call."""
+    """The no-op model: it hands an input of this shape on. What it takes is the overhead of a call."""
     return single(layer("Identity"), (shape,), dtype)
 
 
@@ -193,7 +193,7 @@ class Net:
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
                 raise ProblemError(f"node {index} reads what is not there yet", hint="Put nodes in running order.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
-                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it anew.")
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it again.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
             raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
 
@@ -263,7 +263,7 @@ def live(net: Net) -> Net:
 
 
 def _needed(inputs: tuple[Shape, ...], nodes: list[Node], output: int) -> Net:
-    """Only the nodes that the output needs, numbered anew."""
+    """Only the nodes that the output needs, numbered again."""
     wanted: set[int] = set()
     waiting = [output]
     while waiting:

@@ -172,13 +172,13 @@ class ChildProcess:
                 if isinstance(said, dict):
                     return said
                 break
-            kind, why = "wrong-output", "the program answered with no JSON object"
+            kind, why = "wrong-output", "the program's answer is not a JSON object"
         except TimeoutError:
             kind, why = "hang", f"took longer than {timeout_s:g} s"
         except EOFError:
             kind, why = "crash", self._ending()
         except (ValueError, RecursionError):
-            kind, why = "wrong-output", "the program answered with what is no JSON"
+            kind, why = "wrong-output", "the program's answer is not JSON"
         self.kill()
         return self._failure(stage, kind, why, log)
 

@@ -123,7 +123,7 @@ class Journal:
 def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
     """The number of each line and its document. A line that was cut off is left out: it was never complete.
 
-    ProblemError, with the line, for one that is no JSON, OSError for a file that cannot be read.
+    ProblemError, with the line, for one that is not JSON, OSError for a file that cannot be read.
     """
     if not path.exists():
         return

@@ -120,7 +120,7 @@ class RuntimeContract:
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, tmp_path: Path
     ) -> None:
         broken = tmp_path / "broken"
-        broken.write_bytes(b"this is no model" * 100)
+        broken.write_bytes(b"this is not a model" * 100)
         there = PlacedModel(graph=placed.graph, path=str(broken), inputs=placed.inputs, outputs=placed.outputs)
         found = adapter.support(link.ask, there, adapter.configurations(probe, Wish())[0])
         assert not any(found.operators.values())

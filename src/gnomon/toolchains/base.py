@@ -86,7 +86,7 @@ class Toolchain(Protocol):
 
     Contract: stateless, so that it can be asked again. `make` yields one artifact a job, each as soon as it is ready,
     in any order. What goes wrong with one model is its `Failure`, and the others go on. UsageError for jobs that
-    cannot be meant, RuntimeMissingError where `check` finds something missing; both before the first job. A model file
+    is invalid, RuntimeMissingError where `check` finds something missing; both before the first job. A model file
     is never changed, a result appears whole or not at all, and no process outlives the iterator.
     """
 
@@ -128,7 +128,7 @@ def check_jobs(jobs: Sequence[ToolJob], suffix: str | None = None) -> None:
     models = {job.model.absolute() for job in jobs}
     for job in jobs:
         if not _KEY.fullmatch(job.key) or job.key.endswith("."):
-            told.append(f"{ascii(job.key)[:60]} is no plain name")
+            told.append(f"{ascii(job.key)[:60]} is not a plain name")
             continue
         told += [f"{job.key} stands for two jobs"] * (job.key in seen)
         seen.add(job.key)
@@ -153,7 +153,7 @@ def file_digest(path: Path) -> str:
 
 
 Read = Callable[[Any], Any]
-"""Makes a setting's value of what was given; ValueError, with what is wanted, for what cannot be meant."""
+"""Makes a setting's value of what was given; ValueError, with what is wanted, for what is invalid."""
 
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

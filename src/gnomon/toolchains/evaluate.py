@@ -68,7 +68,7 @@ def evaluate(
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
     Yields an evaluation a model as soon as it is ready; what goes wrong with one is its failure. UsageError for images
-    that cannot be meant, RuntimeMissingError where no child program can be started.
+    that is invalid, RuntimeMissingError where no child program can be started.
     """
     options = options or EvaluationOptions()
     classes = _classes(images, options)
@@ -115,7 +115,7 @@ def _classes(images: Path, options: EvaluationOptions) -> NDArray[np.int64]:
     if options.runtime not in ("onnxruntime", "openvino"):
         raise UsageError(f"no model is evaluated by {options.runtime!r}", hint="Use onnxruntime or openvino.")
     if not all(math.isfinite(value) for value in (*options.mean, *options.std)) or min(options.std, default=0) <= 0:
-        raise UsageError("a mean or a standard deviation is no number, or not above 0", hint="Give those of pixels.")
+        raise UsageError("a mean or a standard deviation is not a number, or not above 0", hint="Give those of pixels.")
     try:
         if images.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{images} has more than {_MOST_BYTES >> 30} GiB", hint="Give fewer images.")

@@ -260,7 +260,7 @@ def vitis(settings: Mapping[str, Any]) -> Toolchain:
     if "{key}" not in found["kernel"] or not _plain(found["kernel"].replace("{key}", "k")):
         told.append(f"kernel is {found['kernel']!r}, where a plain name with {{key}} is wanted")
     if "compile" not in steps:
-        told.append("compile is no command")
+        told.append("compile is not a command")
     if told:
         names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         raise UsageError(f"the toolchain {NAME} cannot be set so: {'; '.join(told)}", hint=f"Placeholders: {names}.")

@@ -187,11 +187,11 @@ def load_partial(path: Path, digest: str) -> tuple[Checkpoint | None, str]:
     except FileNotFoundError:
         return None, ""
     except OSError as error:
-        return None, f"{path} cannot be read ({error.strerror or error}), and training began anew"
+        return None, f"{path} cannot be read ({error.strerror or error}), and training began again"
     try:
         found = read_checkpoint(content)
     except ValueError as error:
-        return None, f"{path} is broken ({error}), and training began anew"
+        return None, f"{path} is broken ({error}), and training began again"
     if found.digest != digest:
         return None, f"{path} is of another training, and was not used"
     return found, ""

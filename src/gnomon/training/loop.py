@@ -68,7 +68,7 @@ def train(job: TrainJob, *, partial: Path | None = None, on_epoch: OnEpoch | Non
 
     After each epoch all that the next one depends on is written to the file `partial`, from which the same job goes
     on; a file of another job, or a broken one, is told of in the notes and overwritten. `on_epoch` is called after each
-    epoch. ProblemError for a recipe, a net, parameters, or data that cannot be meant; UsageError for epochs or a device
+    epoch. ProblemError for a recipe, a net, parameters, or data that are invalid; UsageError for epochs or a device
     that cannot, and where the file cannot be written; RuntimeMissingError without PyTorch.
     """
     check(job.recipe)

@@ -27,7 +27,7 @@ class Recipe:
     `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` one of
     torch.optim.lr_scheduler, or is None; it is stepped once an epoch. `augment` is "none", "shift" (moved by up to an
     eighth of the height, pixels that come in are black), or "crop-flip" (moved so, and mirrored half of the time). The
-    loss is the cross-entropy. `check` tells whether all this can be meant.
+    loss is the cross-entropy. `check` tells whether all this is valid.
     """
 
     epochs: int
@@ -59,10 +59,10 @@ def check(recipe: Recipe) -> None:
     """
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
     if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
-        complaints.tell("epochs", f"{recipe.epochs!r} is no number from 1 to {_MOST_EPOCHS}")
+        complaints.tell("epochs", f"{recipe.epochs!r} is not a number from 1 to {_MOST_EPOCHS}")
     if type(recipe.batch_size) is not int or recipe.batch_size < 2:
         complaints.tell(
-            "batch_size", f"{recipe.batch_size!r} is no whole number from 2 (batch normalisation needs two)"
+            "batch_size", f"{recipe.batch_size!r} is not a whole number from 2 (batch normalisation needs two)"
         )
     if recipe.augment not in AUGMENTS:
         complaints.tell("augment", f"{recipe.augment!r} is none of {', '.join(AUGMENTS)}")
@@ -114,7 +114,7 @@ def _check_part(place: str, given: object, known: Mapping[str, Any], complaints:
         if name not in names:
             complaints.tell(f"{place}.{name}", f"a {given['type']} takes {', '.join(names)}")
         elif not _plain(value):
-            complaints.tell(f"{place}.{name}", "it is no number, text, true, false, null, or list of numbers")
+            complaints.tell(f"{place}.{name}", "it is not a number, text, true, false, null, or list of numbers")
     for name in names:
         if parameters[name].default is inspect.Parameter.empty and name not in given:
             complaints.tell(f"{place}.{name}", f"a {given['type']} needs it")

@@ -143,7 +143,7 @@ class Bench:
         """This machine's processor: mcpu and triple. DeviceError where it cannot be told."""
         said = self._door.ask("probe", {"do": "here"})
         if isinstance(said, Failure):
-            raise DeviceError(f"this machine's processor cannot be told: {said.message}", hint="Give --target.")
+            raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
 
     def fresh(self) -> None:
@@ -244,7 +244,7 @@ class Bench:
             return Failure(stage="check", kind="wrong-output", transient=False, message=message)
         times = tuple(float(t) for t in said["times_s"])
         if not sound_times(times):
-            message = f"the device told times that none can be: {list(times)[:5]}"
+            message = f"the device reported invalid times: {list(times)[:5]}"
             return Failure(stage="run", kind="wrong-output", transient=True, message=message)
         return Timed(times_s=times, error=error, server=self.server)
 

@@ -153,7 +153,7 @@ class SearchSettings:
 class Searches:
     """The searches of a network's layers, in one child, whose cost model learns from all. Belongs to one thread.
 
-    A child that is lost is started anew and taught what was told before.
+    A child that is lost is started again and taught what was told before.
     """
 
     def __init__(self, shop: Workshop, settings: SearchSettings) -> None:
@@ -182,7 +182,7 @@ class Searches:
         job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in told]}
         alive = self._door.alive
         said = self._door.ask("search", job)
-        # One that was started anew has just been taught this.
+        # One that was started again has just been taught this.
         return said if isinstance(said, Failure) and alive else None
 
     def _taught(self, door: Door) -> Failure | None:

@@ -78,7 +78,7 @@ class OwnServer:
         self._end()
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """Where it is reached. One that was lost, or (`again`) does not answer, is started anew.
+        """Where it is reached. One that was lost, or (`again`) does not answer, is restarted.
 
         DeviceError if that takes longer than `wait_s`.
         """
@@ -217,6 +217,6 @@ class _Run:
             return provide(_NEEDED, fingerprint, home=user_folder(), fetch=fetch, tell=self._tell)
         except RuntimeMissingError as error:
             raise RuntimeMissingError(
-                f"{self._config.name} has no TVM that works ({missing}), and none can be brought: {error.message}",
+                f"{self._config.name} has no TVM that works ({missing}), and none can be installed: {error.message}",
                 hint=error.hint,
             ) from error

@@ -234,10 +234,10 @@ class TrackerWire:
         self._buffer = bytearray()
 
     def greet(self, until_s: float) -> None:
-        """Exchange the magic numbers. DeviceError where the other side is no tracker."""
+        """Exchange the magic numbers. DeviceError where the other side is not a tracker."""
         self._send(_LENGTH.pack(MAGIC), until_s)
         if _LENGTH.unpack(self._take(_LENGTH.size, until_s))[0] != MAGIC:
-            self._fail("is no tracker of the TVM RPC protocol: it answers with another magic number")
+            self._fail("is not a tracker of the TVM RPC protocol: it answers with another magic number")
 
     def ask(self, message: list[Any], until_s: float) -> Any:
         """The answer to a message, any JSON value. DeviceError for what is none, too long or too late."""
@@ -276,7 +276,7 @@ class TrackerWire:
         try:
             return strict.parse(raw)
         except ProblemError as error:
-            self._fail(f"sent what is no reply: {error.message}")
+            self._fail(f"sent what is not a reply: {error.message}")
 
     def _take(self, count: int, until_s: float) -> bytes:
         self._fill(count, until_s)
@@ -285,7 +285,7 @@ class TrackerWire:
         return taken
 
     def _fill(self, count: int, until_s: float) -> None:
-        """Read until so many bytes are here. The clock is for all of them: one byte a second is no sign of life."""
+        """Read until so many bytes are here. The clock is for all of them: one byte a second is not a sign of life."""
         while len(self._buffer) < count:
             with self._clocked(until_s):
                 chunk = self._link.recv(min(_CHUNK_BYTES, count - len(self._buffer)))
@@ -381,7 +381,7 @@ _POLL_S = 0.2
 #: A server that crashed is started again within so long.
 _APPEAR_S = 30.0
 _SOON_S = 10.0
-#: A server whose client broke off registers anew, and is not listed for a moment.
+#: A server whose client broke off registers again, and is not listed for a moment.
 _BLINK_S = 0.5
 _FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})", re.ASCII)
@@ -420,7 +420,7 @@ class Tracker:
         """A free server of a key, which is the caller's for the next moments: see `FreeServer`.
 
         Waits up to `timeout_s` for one to become free. A key that no server has is an error when none has had it for
-        `appear_s`: give more where a server that crashed is started anew. DeviceError lists the known keys, or says
+        `appear_s`: give more where a server that crashed is started again. DeviceError lists the known keys, or says
         that all servers of the key are busy. No request stays with the tracker, whatever happens: a server is never
         given to a call that has ended.
         """
@@ -502,12 +502,12 @@ def tracker_at(text: str | None, environment: Mapping[str, str] = os.environ) ->
     given = "" if text is None else text.strip()
     match = _FORM.fullmatch(given)
     if match is None:
-        raise UsageError(f"{shown(text)} is no address of a tracker", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker", hint=_HINT)
     six, host, port = match["six"], match["host"], match["port"]
     if port and ":" in port:
-        raise UsageError(f"{shown(text)} is no address of a tracker: that of IPv6 is in brackets", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker: that of IPv6 is in brackets", hint=_HINT)
     if match["colon"] and not port:
-        raise UsageError(f"{shown(text)} is no address of a tracker: no port follows the colon", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not the address of a tracker: no port follows the colon", hint=_HINT)
     if six is None and not host:
         host = environment.get(HOST_VARIABLE, "").strip()
         six = host if ":" in host else None
@@ -525,14 +525,14 @@ def _host(six: str | None, host: str) -> str:
         try:
             ipaddress.IPv6Address(six)
         except ValueError:
-            raise UsageError(f"{shown(six)} is no address of IPv6", hint=_HINT) from None
+            raise UsageError(f"{shown(six)} is not an IPv6 address", hint=_HINT) from None
         return six
     if not _NAME.fullmatch(host):
-        raise UsageError(f"{shown(host)} is no name or address of a host", hint=_HINT)
+        raise UsageError(f"{shown(host)} is not the name or address of a host", hint=_HINT)
     return host
 
 
 def _port(text: str) -> int:
     if not _DIGITS.fullmatch(text) or not 0 < int(text) < 1 << 16:
-        raise UsageError(f"{shown(text)} is no port from 1 to 65535", hint=_HINT)
+        raise UsageError(f"{shown(text)} is not a port from 1 to 65535", hint=_HINT)
     return int(text)

@@ -1,4 +1,4 @@
-"""The door to TVM: child programs that are asked a job at a time, and started anew when one was lost.
+"""The door to TVM: child programs that are asked a job at a time, and started again when one was lost.
 
 No process of gnomon loads TVM: a broken pair of its versions, a crash of LLVM or of tuned code, a build that does not
 end are answers of a child, and cost the job that it was at.

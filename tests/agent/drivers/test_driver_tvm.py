@@ -211,8 +211,8 @@ def test_few_compiled_models_are_kept(tmp_path: Path, folder: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"this is no model" * 100, "this is no ONNX model"),
-        (b"", "this is no ONNX model: it has no outputs"),
+        (b"this is not a model" * 100, "this is not an ONNX model"),
+        (b"", "this is not an ONNX model: it has no outputs"),
         (
             tvm_models.model_bytes(
                 [onnx.helper.make_node("Relu", ["x"], ["y"])], {}, {"x": ("n", 4)}, {"y": (1, (1, 4))}

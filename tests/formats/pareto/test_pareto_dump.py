@@ -177,10 +177,10 @@ def test_the_number_of_backends_without_configs() -> None:
     assert of(5).backends == ALL  # no code of two backends
     assert of(5).doubts == ()
     assert of(3).backends == ALL[:2]
-    assert "does not tell how many" in of(3).doubts[0]
+    assert "does not say how many" in of(3).doubts[0]
     assert of(3, backends=ALL).doubts == ()
     assert of(15, backends=("cpu", "ruy", "xnnpack", "gpu")).space.decode(15) == (3, 3)
-    with pytest.raises(ProblemError, match=r"\$\.solutions: empty.*nothing tells the backends"):
+    with pytest.raises(ProblemError, match=r"\$\.solutions: empty.*nothing else names the backends"):
         of()
     assert of(backends=ALL).solutions == ()
     with pytest.raises(ProblemError, match=r"\$\.solutions\[1\]\.id: code 9 is out of range"):

@@ -85,7 +85,7 @@ def test_a_result_gives_the_published_rows() -> None:
 def test_a_runtime_without_times_is_a_failure_and_no_zero() -> None:
     result = read_bench_result(json.dumps(RESULT))
     assert result.failures.keys() == {"DSP"}
-    assert "told nothing" in result.failures["DSP"]
+    assert "reported nothing" in result.failures["DSP"]
 
 
 def changed(path: tuple[str, ...], value: Any) -> str:

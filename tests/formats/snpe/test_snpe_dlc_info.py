@@ -51,7 +51,7 @@ def test_no_input_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize("shape", ["1,-1,3", "", "dynamic", "0x3"])
 def test_a_shape_that_is_not_fixed_is_an_error(shape: str) -> None:
-    with pytest.raises(ModelError, match=r"names no input|no shape of the input 'input'"):
+    with pytest.raises(ModelError, match=r"names no input|in place of the shape of the input 'input'"):
         read_dlc_inputs(NEW.replace("1,480,640,3", shape))
 
 

@@ -188,11 +188,11 @@ def test_what_is_no_time_is_refused(time: str) -> None:
 
 
 def test_hostile_files_are_refused() -> None:
-    with pytest.raises(ProblemError, match="line 2: no csv"):
+    with pytest.raises(ProblemError, match="line 2: not csv"):
         read_snpe_csv(row() + '"' + row() * 3)
-    with pytest.raises(ProblemError, match="line 1: no csv: field larger"):
+    with pytest.raises(ProblemError, match="line 1: not csv: field larger"):
         read_snpe_csv(row("x" * 200_000))
-    with pytest.raises(ProblemError, match="no UTF-8"):
+    with pytest.raises(ProblemError, match="not UTF-8"):
         read_snpe_csv(b"\xff\xfe")
     with pytest.raises(ProblemError, match="letters"):
         read_snpe_csv(b"x" * ((64 << 20) + 1))

@@ -134,7 +134,7 @@ def test_a_log_without_a_trial_is_refused_and_a_last_line_may_be_cut_off() -> No
         with pytest.raises(ProblemError, match="there is no trial"):
             read(text)
     assert len(read(lines(line()) + lines(line())[:40]).trials) == 1
-    with pytest.raises(ProblemError, match="line 1: no JSON"):
+    with pytest.raises(ProblemError, match="line 1: not JSON"):
         read(lines(line())[:40] + "\n" + lines(line()))
 
 

@@ -235,7 +235,7 @@ def test_lines_that_were_cut_off_and_workloads_twice() -> None:
     found = read(heads + '["9", "TWF', lines(record(index=1), record(index=2)) + json.dumps(record())[:30])
     assert [layer.layer for layer in found.layers] == ["7", "8"]
     assert [trial.layer for trial in found.trials] == ["7", "8"]
-    with pytest.raises(ProblemError, match="line 1: no JSON"):
+    with pytest.raises(ProblemError, match="line 1: not JSON"):
         read(lines(["7", FUNCTION]), json.dumps(record())[:30] + "\n" + lines(record()))
     with pytest.raises(ProblemError, match="behind a blank line"):
         read(lines(["7", FUNCTION]) + "\n" + lines(["8", FUNCTION]), "")

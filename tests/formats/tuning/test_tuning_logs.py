@@ -61,8 +61,8 @@ def test_the_device_is_told_by_name_or_by_argument() -> None:
     ("content", "told"),
     [
         (b"", "has no tuning records$"),
-        (b"hello\n", "line 1: no JSON"),
-        (b"\x7fELF\xff\x00", "line 1: no UTF-8"),
+        (b"hello\n", "line 1: not JSON"),
+        (b"\x7fELF\xff\x00", "line 1: not UTF-8"),
         (b"{}", "has no tuning records$"),
         (b"[1, 2, 3]\n", "has no tuning records$"),
         (DATABASE[WORKLOADS], "half a database"),

@@ -176,7 +176,7 @@ def test_every_begin_of_a_line_is_known_as_one_and_no_whole_line_is(value: Any, 
     "line", ['{"a" 1', '{"a": 1}}', '{"a": [1}', "[1,, 2", '{"a": "b"c", "d": 1}', '{"a": x', "x", '"']
 )
 def test_damage_is_not_taken_for_a_cut(line: str) -> None:
-    with pytest.raises(ProblemError, match="line 2: no JSON"):
+    with pytest.raises(ProblemError, match="line 2: not JSON"):
         read_tuning_records(json.dumps(example()[0]) + "\n" + line)
 
 
@@ -241,7 +241,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("[" * 100_000, "nested too deeply"),
         ("[" * 80 + "]" * 80, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "more than 40 digits"),
-        (b"\xff\xfe{}", "no UTF-8"),
+        (b"\xff\xfe{}", "not UTF-8"),
         (b'"' + b"x" * MOST_OF_A_LINE + b'"', "no more than"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How good an estimator is on nets held out: against known truths, noise that was put in, and what is no test."""
+"""How good an estimator is on nets held out: against known truths, noise that was put in, and what is not a test."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     evaluation = {"how": "x", "scores": SCORES, "ceiling": None}
     text = printed("estimator_report", fitted(evaluation=evaluation), capsys)
-    assert "the noise is not known" in text
+    assert "the noise is unknown" in text
     assert "mean error 2.1 % -" in " ".join(text.split())
 
 

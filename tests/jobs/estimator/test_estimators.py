@@ -206,7 +206,7 @@ def test_neither_a_table_nor_a_space(tmp_path: Path) -> None:
 
 def test_a_table_of_another_space_is_told_with_both_names(tmp_path: Path) -> None:
     _, path, name = kit(tmp_path)
-    with pytest.raises(UsageError, match="is of the space small, not of other") as told:
+    with pytest.raises(UsageError, match="is of the space 'small', not of other") as told:
         described(path, name.replace(":space", ":other"))
     assert told.value.hint is not None and "--space" in told.value.hint
 
@@ -220,7 +220,7 @@ def test_a_table_of_a_space_that_has_changed_since(tmp_path: Path) -> None:
 def test_an_estimator_of_another_or_a_changed_space(tmp_path: Path) -> None:
     made, name = fitted(tmp_path), f"{tmp_path}/space.py"
     save_estimator(made, tmp_path / "e.json")
-    with pytest.raises(UsageError, match="is of the space small, not of other"):
+    with pytest.raises(UsageError, match="is of the space 'small', not of other"):
         load_estimator(tmp_path / "e.json", f"{name}:other")
     with pytest.raises(ProblemError, match="has other units than the space small has now"):
         load_estimator(tmp_path / "e.json", f"{name}:changed")

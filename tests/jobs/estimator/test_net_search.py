@@ -191,7 +191,7 @@ GOOD = {"b": {"k1": 1.0, "k5": 2}}
         ("s.csv", "slot,choice\nb,k1\n", "lack a column"),
         ("s.csv", "slot,choice,score,score\n", "lack a column"),
         ("s.csv", "", "lack a column"),
-        ("s.csv", "slot,choice,score\nb,k1,one\n", "line 2: 'one' is no score"),
+        ("s.csv", "slot,choice,score\nb,k1,one\n", "line 2: 'one' is not a score"),
         ("s.csv", "slot,choice,score\nb,k1,nan\nb,k5,1\n", "not finite"),
         ("s.csv", "slot,choice,score\nb,k1\n", "line 2: 2 columns"),
         ("s.csv", "slot,choice,score\nb,k1,1\nb,k1,2\n", "b, k1 is there twice"),
@@ -224,7 +224,7 @@ def test_scores_of_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no 'scores'") as told:
         load_scores(f"{tmp_path}/s.py:scores", tables)
     assert told.value.hint == "Its functions: score."
-    with pytest.raises(UsageError, match="is no function"):
+    with pytest.raises(UsageError, match="is not a function"):
         load_scores(f"{tmp_path}/s.py:odd", tables)
     with pytest.raises(UsageError, match="which function"):
         load_scores(f"{tmp_path}/s.py", tables)

@@ -258,7 +258,7 @@ def test_a_device_that_nobody_knows_cannot_prove(flow: Flow, tmp_path: Path, own
     assert "the network tiny itself is not in" in parts["notes"][0]
     again = api.overlay_deploy(analysis, out=tmp_path, compile=False)
     assert again["notes"] == []
-    assert len(list((tmp_path / "overlay").glob("*.json"))) == 2  # written anew, and nothing put aside
+    assert len(list((tmp_path / "overlay").glob("*.json"))) == 2  # written again, and nothing put aside
 
 
 @pytest.mark.slow

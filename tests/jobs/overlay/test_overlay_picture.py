@@ -112,8 +112,8 @@ def test_incomplete_configurations_are_left_out_and_counted(tmp_path: Path) -> N
     series["times_s"][7][1] = None
     series["times_s"][9][0] = None
     told = drawn(tmp_path, series)
-    assert "1 without a time there left out" in told["times"]
-    assert "2 without a time on every device left out" in told["metric"]
+    assert "1 without a time there skipped" in told["times"]
+    assert "2 without a time on every device skipped" in told["metric"]
 
 
 def test_what_there_is_nothing_to_see_of_is_not_drawn(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
 
 
 def test_another_suffix_or_kind_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"n\.gif is no picture"):
+    with pytest.raises(UsageError, match=r"n\.gif is not a picture"):
         network_picture(analyze(), tmp_path / "n.gif")
     with pytest.raises(UsageError, match="unknown kind gif"):
         layer_pictures(DOCUMENT, {"conv": measured(2, 3)}, tmp_path / "a", ("svg", "gif"))

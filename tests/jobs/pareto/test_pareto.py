@@ -144,7 +144,7 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"plan": Plan(name="magic")}, "magic"),
         ({"objectives": ("latency", "beauty")}, "beauty"),
         ({"objectives": ()}, "no objective"),
-        ({"objectives": ("latency", "output-error")}, "does not tell output-error"),
+        ({"objectives": ("latency", "output-error")}, "does not have output-error"),
         ({"plan": Plan(name="exact")}, "no prices"),
         ({"others": (Plan(name="magic"),)}, "magic"),
         ({"others": (Plan(name="exact"),)}, "prices of its own"),
@@ -153,7 +153,7 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"under": {"beauty": 1.0}}, "no objective 'beauty'"),
         ({"pick": 1}, "no model"),
         ({"pick": 0}, "no point 0"),
-        ({"under": {"cpu-time": 1.0}}, "no objective here"),
+        ({"under": {"cpu-time": 1.0}}, "not an objective here"),
         ({"pick": 1, "under": {"latency": 1.0}}, "not both"),
     ],
 )
@@ -331,7 +331,7 @@ def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Eff
     request = Request(model=model, runtimes=("onert",), effort=small, record=tmp_path / "record.sqlite")
     with pytest.raises(UsageError, match="no option 'colour'"):
         pareto(ParetoRequest(request=request, options={"colour": ()}))
-    with pytest.raises(UsageError, match="no value of the option planner"):
+    with pytest.raises(UsageError, match="not a value of the option planner"):
         pareto(ParetoRequest(request=request, options={"planner": ("best",)}))
     nowhere = replace(request, model=tmp_path / "none.circle", device=replace(THIS_MACHINE, python="/no/python"))
     for values in ((), ("1", "2")):  # known before a model or a device is looked at

@@ -126,9 +126,9 @@ def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile tells prices of energy"),
-        ({"counters": ("intel-rapl:0",)}, "energy is no objective"),
-        ({"under": {"energy": 2e-3}}, "no objective here"),
+        ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile has prices of energy"),
+        ({"counters": ("intel-rapl:0",)}, "energy is not an objective"),
+        ({"under": {"energy": 2e-3}}, "not an objective here"),
     ],
 )
 def test_what_cannot_be_meant_is_told_without_a_look_at_the_device(
@@ -143,7 +143,7 @@ def test_a_dump_does_not_tell_energy(tmp_path: Path) -> None:
     dump = tmp_path / "d.json"
     rows = '[{"memory": 1, "id": 0, "time": 1.0}]'
     dump.write_text('{"oplist": ["Add"], "solutions": ' + rows + ', "backends": ["cpu", "ruy"]}')
-    with pytest.raises(UsageError, match="does not tell energy"):
+    with pytest.raises(UsageError, match="does not have energy"):
         pareto(ParetoRequest(source=dump, objectives=("latency", "energy")))
 
 

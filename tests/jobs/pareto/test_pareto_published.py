@@ -101,7 +101,7 @@ def test_the_front_of_the_prices_has_what_avoids_the_charge() -> None:
     heavy = [p for p in front.points if p.assignment[CONV] == 1]
     assert (0,) * 5 in {p.assignment for p in light}
     assert max(float(p.cost[1]) for p in light) < 80_000 < 390_000 < min(float(p.cost[1]) for p in heavy)
-    # Latency does not add up here: so far off, such a fit is no price of it, and `--search exact` takes no dump.
+    # Latency does not add up here: so far off, such a fit is not a price of it, and `--search exact` takes no dump.
     assert priced[-1, 0] > 0.4 * float(np.ptp(time))
 
 

@@ -204,7 +204,7 @@ def test_each_assignment_is_one_fresh_process_and_failures_are_none() -> None:
     assert evaluate((1, 0, 0)) is None
     assert "too large" in evaluate.failures[1, 0, 0]
     assert evaluate((0, 0, 1)) is None
-    assert "does not tell peak-memory" in evaluate.failures[0, 0, 1]
+    assert "does not report peak-memory" in evaluate.failures[0, 0, 1]
     assert evaluate.replayed == 0
     assert evaluate((0, 0, 0)) == pytest.approx((1e-6, 77.0))
     assert evaluate.replayed == 1

@@ -111,5 +111,5 @@ def test_what_reports_no_parts_and_has_lost_as_a_whole_is_not_priced(
 ) -> None:
     whole = [(tuple(range(2 * DEPTH)), 9000 * DEPTH)]
     found = decide(tmp_path, {"a": [(k, 1000) for k in KERNELS], "b": whole}, monkeypatch)
-    assert found.why == "there are no two configurations that give right results and tell their times"
+    assert found.why == "there are no two configurations that give right results and report their times"
     assert np.isclose(found.contenders[0].predicted_s or 0.0, DEPTH * 1e-6)

@@ -93,8 +93,8 @@ def test_unknown_intervals_and_empty_parts_are_said() -> None:
     found |= {"missing": [], "doubts": [], "solutions": {}}
     text = place_text(found, 80)
     assert "[unknown]" in text
-    assert "Doubts" not in text
-    assert "Left out" not in text
+    assert "Warnings" not in text
+    assert "Skipped" not in text
 
 
 def test_kernels_that_the_runtime_added_are_said() -> None:
@@ -188,7 +188,7 @@ def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
     lines = place_text(found, 80).splitlines()
     assert lines[2:4] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
     assert sum("names another winner" in line for line in lines) == 1
-    assert "Doubts" in lines
+    assert "Warnings" in lines
 
 
 def test_the_report_says_how_to_get_certainty_where_a_tie_is_open() -> None:

@@ -52,7 +52,7 @@ def synthetic(
     latency: Callable[[Network], float],
     toolchain: str = "onnxruntime",
 ) -> None:
-    """A profile whose single swaps have the accuracies and the latencies that these functions tell."""
+    """A profile whose one-change variants have the accuracies and the latencies that these functions tell."""
     folder = made(path, one)
     for family in one.families.values():
         for network in family.swaps():

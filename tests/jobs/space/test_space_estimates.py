@@ -31,7 +31,7 @@ FOUR = (
 
 @pytest.fixture(scope="module")
 def four() -> Study:
-    """One family of five primitives in four cell groups: 17 single swaps."""
+    """One family of five primitives in four cell groups: 17 one-change variants."""
     return study(FOUR)
 
 
@@ -119,7 +119,7 @@ def accuracies(effects: np.ndarray[tuple[int, int], np.dtype[np.float64]], net: 
 def noisy(
     one: Study, nets: list[Network], rng: np.random.Generator, noise: float
 ) -> tuple[list[AccuracyRow], list[float]]:
-    """Rows of these networks with noise by the seed, the first from three seeds; and what is true of single swaps."""
+    """Rows of these networks with noise by the seed, the first from three seeds; and what is true of variants."""
     effects, family = truth(rng), one.families["VGG"]
     rows = []
     for number, net in enumerate(nets):

@@ -126,7 +126,7 @@ def test_what_is_no_profile_is_left_alone(found: str, one: Study, tmp_path: Path
     inner = {"a file": path, "a thesis": path / "thesis.tex", "a folder": path / "models" / "mine.onnx"}[found]
     inner.parent.mkdir(parents=True, exist_ok=True)
     inner.write_text("years of work")
-    with pytest.raises(UsageError, match="no profile"):
+    with pytest.raises(UsageError, match="not a profile"):
         made(path, one)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [inner]
 

@@ -146,5 +146,5 @@ def test_nothing_trained_and_nothing_measured_is_told(one: Study, tmp_path: Path
     notes = write_tables(folder, one)
     folder.close()
     assert any("no network was trained" in note for note in notes)
-    assert any("8 of 8 single swaps have no latency" in note for note in notes)
+    assert any("8 of 8 one-change variants have no latency" in note for note in notes)
     assert not list((tmp_path / "p").glob("*_table*"))

@@ -113,7 +113,7 @@ def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None
     assert second.campaign == first.campaign and second.overhead_s == first.overhead_s
     assert set(told) == set(files)
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
-    # Each was finished: one that does not go on measures anew.
+    # Each was finished: one that does not go on measures again.
     assert measure_files(asked(tmp_path), few).campaign != first.campaign
 
 

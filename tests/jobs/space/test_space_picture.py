@@ -37,7 +37,7 @@ def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
     told = " ".join(words_in(Path(made[0])))
     assert "7 networks" in told
     assert "latency by ort, ms" in told
-    assert "hollow: default or single swap" in told
+    assert "hollow: default or one-change variant" in told
     assert "ring: all its primitives are kept" in told
     assert "dotted: accuracy believed, not trained" in told
     assert "reduced space: median 10.0 % [9.0, 10.5]" in words_in(Path(made[3]))
@@ -150,7 +150,7 @@ def test_many_cell_groups_have_no_numbers(tmp_path: Path) -> None:
 
 
 def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"c\.gif is no picture"):
+    with pytest.raises(UsageError, match=r"c\.gif is not a picture"):
         selection_picture(profile(), selection(), tmp_path / "c.gif")
     assert not list(tmp_path.iterdir())
 
@@ -183,7 +183,7 @@ def test_files_of_a_profile_are_read_if_they_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
-        ("selection.json", "{", "no JSON"),
+        ("selection.json", "{", "not JSON"),
         ("selection.json", "[]", "an object expected"),
         ("selection.json", '{"groups": [1]}', r"\$\.groups"),
         ("selection.json", json.dumps(selection(primitives=[[{"name": "a", "frequency": "b"}]])), r"\$\.primitives"),

@@ -153,7 +153,7 @@ def test_a_primitive_that_failed_is_nan_and_all_else_is_predicted() -> None:
 
 
 def test_a_swap_that_failed_alone_is_known_from_mixed_networks() -> None:
-    """Where only the single swap is missing, the additive way knows nothing and the estimator does."""
+    """Where only the one-change variant is missing, the additive way knows nothing and the estimator does."""
     true = truth(4)
     known = seen(true, [*SWAPS, *mixed_networks(CELLS, 30)], 0.002)
     del known[(1, 1, 3, 1)]

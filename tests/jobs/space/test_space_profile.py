@@ -169,7 +169,7 @@ def test_a_folder_of_another_question_is_refused_and_stays(tmp_path: Path) -> No
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="no profile"):
+    with pytest.raises(UsageError, match="not a profile"):
         profile(tmp_path, tmp_path / "out", method=None)
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
 

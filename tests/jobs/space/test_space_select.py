@@ -161,7 +161,7 @@ def test_a_selection_reads_again_and_a_damaged_one_is_told(profile: Path, tmp_pa
             read_selection(tmp_path)
         assert "gnomon space select" in told.value.hint
     (tmp_path / SELECTION).unlink()
-    with pytest.raises(UsageError, match="no profile"):
+    with pytest.raises(UsageError, match="not a profile"):
         read_selection(tmp_path)
     kept = (profile / SELECTION).read_text()
     (profile / SELECTION).unlink()

@@ -102,7 +102,7 @@ def test_one_family_and_an_unknown_noise() -> None:
     [
         (0.95, "they agree closely"),
         (0.65, "they agree in the main"),
-        (0.45, "the ends can be told apart"),
+        (0.45, "the ends can be distinguished"),
         (0.25, "most of the order is noise"),
         (-0.3, "the order is noise"),
     ],

@@ -221,7 +221,7 @@ def test_what_is_no_package_is_refused(zoo_model: Callable[[str], Path], tmp_pat
     request = StabRequest(
         measuring=Request(model=zoo_model("mix.circle")), traces=tmp_path, out=tmp_path / "out", profile=False
     )
-    with pytest.raises(ModelError, match="is no nnpackage"):
+    with pytest.raises(ModelError, match="is not an nnpackage"):
         stab(request)
 
 

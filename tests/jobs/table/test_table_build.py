@@ -88,16 +88,16 @@ def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
         overhead_s=1000 * manifest.overhead_s,
         anchor_calls_s=tuple(1000 * s for s in manifest.anchor_calls_s),
     )
-    dearest = max(built.table.rows, key=lambda row: row.call_s or 0)
-    others = tuple(row for row in built.table.rows if row != dearest)
+    largest = max(built.table.rows, key=lambda row: row.call_s or 0)
+    others = tuple(row for row in built.table.rows if row != largest)
     path = copied(built, tmp_path / "t", manifest=slow, rows=others)
     found = build(home, path, record=tmp_path / "other.sqlite")
     assert found.measured == 1
     assert found.table.manifest == slow
-    row = found.table.row(dearest.unit)
-    assert row is not None and row.call_s is not None and dearest.call_s is not None
+    row = found.table.row(largest.unit)
+    assert row is not None and row.call_s is not None and largest.call_s is not None
     assert 300 < row.drift < 3000
-    assert row.call_s / dearest.call_s > 300
+    assert row.call_s / largest.call_s > 300
 
 
 def test_all_is_measured_anew_if_asked_for(built: Built, home: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_units_that_crash_or_are_refused_lose_nobody_else(home: Path, tmp_path: 
 
 def test_without_its_anchor_nothing_is_built(home: Path, tmp_path: Path) -> None:
     environment = spoilt(tmp_path, refused="empty")
-    with pytest.raises(MeasurementError, match=r"does not run the empty graph.*no kernel") as refused:
+    with pytest.raises(MeasurementError, match=r"does not run the no-op model.*no kernel") as refused:
         build(home, tmp_path / "t", environment=environment)
     assert refused.value.hint
     assert not (tmp_path / "t").exists()

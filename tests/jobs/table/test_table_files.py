@@ -225,7 +225,7 @@ def test_whatever_a_value_is_only_known_errors_come(
 
 
 def test_places_that_cannot_hold_a_table(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no latency table"):
+    with pytest.raises(UsageError, match="not a latency table"):
         read_table(tmp_path)
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()

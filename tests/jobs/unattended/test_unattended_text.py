@@ -34,9 +34,9 @@ STATES = {
     "done": "done",
     "failed": "failed with exit code 5",
     "stopped": "stopped",
-    "vanished": "vanished (the device was started anew)",
+    "vanished": "vanished (the device was restarted)",
 }
-REASONS = {"waiting": "process 7 measures there", "vanished": "the device was started anew"}
+REASONS = {"waiting": "process 7 measures there", "vanished": "the device was restarted"}
 
 
 def document(state: str) -> dict[str, Any]:

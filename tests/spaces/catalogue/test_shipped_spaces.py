@@ -194,5 +194,5 @@ def test_ofa_reads_nets_that_are_given_as_values() -> None:
         assert net.inputs[0] == (1, 3, sizes[row], sizes[row])
         depthwise = [n for n in net.nodes if n.unit.kinds == ("Conv",) and n.unit.layers[0]["group"] != 1]
         assert len(depthwise) == 1 + depths[row].sum()
-    with pytest.raises(ProblemError, match=r"[468] is no kernel"):
+    with pytest.raises(ProblemError, match=r"kernel [468] is not in this space"):
         assignments_of(kernels + 1, expansions, depths, sizes)

@@ -55,7 +55,7 @@ def evidence(effects: Floats, rows: NDArray[np.intp], noise: float, seed: int) -
 
 
 ROWS = {
-    "single swaps": single_swaps(),
+    "one-change variants": single_swaps(),
     "mixed": mixed(60, 1),
     "both": np.concatenate([single_swaps(), mixed(30, 2)]),
 }

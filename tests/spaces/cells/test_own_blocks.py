@@ -52,9 +52,9 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
         (HEAD + "primitives = wide\n", r"cannot be called: TypeError"),
         (HEAD + "def primitives():\n    return 1 / 0\n", r"cannot be called: ZeroDivisionError: .* .line 6."),
         (HEAD + "primitives = []\n", "0 primitives"),
-        (HEAD + "primitives = 3\n", "is no list of primitives"),
-        (HEAD + "primitives = [wide]\n", "is no list of primitives"),
-        (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "no name of a primitive"),
+        (HEAD + "primitives = 3\n", "is not a list of primitives"),
+        (HEAD + "primitives = [wide]\n", "is not a list of primitives"),
+        (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "not the name of a primitive"),
         (
             HEAD + "primitives = [Primitive(family='VGG', number=3, block=wide)]\n",
             r"VGGblock_3 is there twice: in the published ones and in .*blocks.py",

@@ -88,7 +88,7 @@ def test_names_are_a_family_and_a_number(name: str, parts: tuple[str, int]) -> N
     ["", "block_1", "Mobileblock_", "Mobileblock_x", "Mobileblock_1 ", "Möbileblock_1", "Mobileblock_²", "1block_1"],
 )
 def test_what_is_no_name_is_refused(name: str) -> None:
-    with pytest.raises(ProblemError, match="no name of a primitive"):
+    with pytest.raises(ProblemError, match="not the name of a primitive"):
         parse_name(name)
 
 

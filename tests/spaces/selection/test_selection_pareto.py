@@ -49,7 +49,7 @@ def truth(given: Space, seed: int) -> tuple[Floats, Floats]:
 
 
 def rows_of(given: Space) -> NDArray[np.intp]:
-    """All single swaps of each family's first network."""
+    """All one-change variants of each family's first network."""
     names = [name.split("block_")[0] for name in given.slots[0].choices]
     rows: list[list[int]] = []
     for family in dict.fromkeys(names):

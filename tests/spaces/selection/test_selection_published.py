@@ -26,7 +26,7 @@ def names(counts: dict[str, int]) -> dict[str, tuple[str, ...]]:
 
 
 def random_tables(random: Random) -> NetworkTables:
-    """Single swaps of families, some of whose names begin alike; latencies at some scale, some of them tied."""
+    """One-change variants of families, some of whose names begin alike; latencies at some scale, some of them tied."""
     groups = random.randint(1, 6)
     counts = {family: random.randint(1, 12) for family in random.sample(["Mobile", "Res", "ResX", "Res_1", "VGG"], 3)}
     scale, coarse = 10 ** random.uniform(-3, 4), random.random() < 0.3

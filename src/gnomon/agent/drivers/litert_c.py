@@ -245,7 +245,7 @@ class CompiledModel:
         """The events since the profiler started (of dtype EVENT) and their names; None if laid out otherwise."""
         profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
         count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
-        # The layout is no fixed part of the interface, so how much is written is looked at before it is read.
+        # The layout is not a fixed part of the interface, so how much is written is looked at before it is read.
         raw = np.full(count * 4 * EVENT.itemsize, 0xA5, np.uint8)
         self._call("LiteRtGetProfilerEvents", profiler, ctypes.c_int(count), ctypes.c_void_p(raw.ctypes.data))
         written = np.flatnonzero(raw != 0xA5)

@@ -1,6 +1,6 @@
 """ncnn on the device, by its Python wheel: each layer on the CPU or on Vulkan, by feature masks in its ``.param``.
 
-ncnn tells no times of layers. A profiled load takes them itself: it extracts the blobs of one layer after the other,
+ncnn reports no times of layers. A profiled load takes them itself: it extracts the blobs of one layer after the other,
 which computes just that layer, as the blobs before it are kept. On Vulkan the time of a step holds waiting for the
 layer and fetching its outputs from the device; of a layer that reads from the CPU's side also bringing them there.
 """

@@ -103,7 +103,7 @@ class OnnxRuntimeSession:
             return call
 
         def call_and_take() -> None:
-            # Bound anew in each call: ONNX Runtime would keep the size that the call before found out.
+            # Bound again in each call: ONNX Runtime would keep the size that the call before found out.
             for _, name, _ in made:
                 binding.bind_output(name, "cpu")
             call()

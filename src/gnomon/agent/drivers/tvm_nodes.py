@@ -64,9 +64,9 @@ def read_onnx(path: str) -> tuple[Any, list[str], list[str]]:
     try:
         model = onnx.load(path)
     except Exception as error:
-        raise Refused(f"this is no ONNX model: {type(error).__name__}: {str(error)[:200]}") from error
+        raise Refused(f"this is not an ONNX model: {type(error).__name__}: {str(error)[:200]}") from error
     if not model.graph.output:
-        raise Refused("this is no ONNX model: it has no outputs")
+        raise Refused("this is not an ONNX model: it has no outputs")
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     for value in inputs:

@@ -125,7 +125,7 @@ def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
 
 
 def _unknown(path: Path, shapes: dict[str, list[int]]) -> Any:
-    raise Refused(f"{path.name} is no network that can be tuned: give .onnx, .pt2 or .tflite")
+    raise Refused(f"{path.name} is not a network that can be tuned: give .onnx, .pt2 or .tflite")
 
 
 _READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}

@@ -80,14 +80,14 @@ class _Search:
     def ask(self) -> dict[str, Any]:
         """The traces of the next candidates; none where the search has come to its end."""
         if self._waiting:
-            raise Refused("the last candidates were not told of")
+            raise Refused("the results of the last candidates were not reported")
         self._waiting = list(self._strategy.generate_measure_candidates() or [])
         return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
 
     def tell(self, times_s: list[list[float] | None]) -> dict[str, Any]:
         """Times of the candidates that were asked for, in their order; None for what failed."""
         if len(times_s) != len(self._waiting):
-            raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} are told of")
+            raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} were reported")
         results = [_result(times) for times in times_s]
         for candidate, result in zip(self._waiting, results, strict=True):
             self._commit(candidate.sch.trace, result, candidate.args_info)

@@ -35,7 +35,7 @@ def estimator() -> None:
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_JSON
 def suggest_(out: Path, as_json: bool, **values: Any) -> None:
-    """Choose the nets that tell an estimator the most, and write them as csv."""
+    """Choose the nets that an estimator learns the most from, and write them as csv."""
     from gnomon.api import table as api
 
     found, nets = api.suggest_nets(out=out, **values)
@@ -51,7 +51,7 @@ def suggest_(out: Path, as_json: bool, **values: Any) -> None:
 )
 @bench_options
 def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: Any) -> None:
-    """Measure the nets of CSV beside the table's anchor. The same command goes on where it was interrupted."""
+    """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes."""
     from gnomon.api import table as api
     from gnomon.cli.progress import Show
 
@@ -124,7 +124,7 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
 @click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
-@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Tell the probability of staying below it.")
+@click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
 @_JSON
 def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
@@ -141,13 +141,13 @@ def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
     predictions_report(document, Page())
 
 
-@estimator.command("explain", short_help="Say which units carry a net's time, and its doubt.")
+@estimator.command("explain", short_help="Show which units a net's time and its uncertainty come from.")
 @click.argument("path", type=_PATH, metavar="ESTIMATOR")
 @click.argument("nets", type=_PATH, metavar="CSV")
 @_SPACE
 @_JSON
 def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
-    """Say of the first net of CSV what each unit adds to its time, and which units carry the doubt."""
+    """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from."""
     from gnomon.api import table as api
 
     document = api.explanation(path, nets, space=space)

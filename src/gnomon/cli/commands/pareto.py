@@ -135,14 +135,14 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
 @click.option(
     "--unattended",
     is_flag=True,
-    help="Carry the search to the device whole, start it there and return: see gnomon unattended.",
+    help="Upload the whole search to the device, start it there and return: see gnomon unattended.",
 )
 def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: bool, quiet: bool, **values: Any) -> int:
     """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
     Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
-    and left out of the front only where the noise leaves no doubt. Interrupted? The same command goes on from there,
-    and with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
+    and dropped from the front only where the difference exceeds the noise. After an interruption the same command
+    resumes; with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
     """
     from gnomon.api import place as api
     from gnomon.cli.pictures import draw_pareto

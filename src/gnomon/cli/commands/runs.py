@@ -14,7 +14,7 @@ _RECORD = click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The record of runs.  [default: the user's own]",
+    help="The results database.  [default: the user's own]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _ID = click.argument("campaign", metavar="ID")

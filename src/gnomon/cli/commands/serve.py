@@ -45,8 +45,8 @@ _PATH = click.Path(path_type=Path)
     "--idle-timeout", type=Seconds(), default=20.0, show_default=True, help="Seconds that a client may pause."
 )
 @click.option("--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of addresses of each process.")
-@click.option("--record", type=_PATH, metavar="FILE", help="The record of runs.  [default: the user's own]")
-@click.option("--json", "as_json", is_flag=True, help="Tell the address as one JSON document on the standard output.")
+@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     """Measure models that come in over HTTP, one at a time, and reply their latency.

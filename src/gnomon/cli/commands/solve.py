@@ -58,7 +58,7 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
     type=click.FloatRange(min=0.0, max=10.0),
     default=0.0,
     show_default=True,
-    help="Be content with points that are at most this share dearer than any other: 0.01 for 1 %.",
+    help="Points that are at most this share more expensive than any other suffice: 0.01 for 1 %.",
 )
 @click.option(
     "--time-limit",

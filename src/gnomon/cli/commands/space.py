@@ -119,7 +119,9 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     help="pareto: primitives of all families side by side, or of the one that is worth most.",
 )
 @click.option(
+    "--max-fraction",
     "--most-share",
+    "most_share",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
     help="pareto: at most this share of the networks is left.  [default: 0.1]",
@@ -128,13 +130,15 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     "--threshold",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="pareto: keep what is this often on the front, however many that are, instead of --most-share.",
+    help="pareto: keep what is this often on the front, however many that are, instead of --max-fraction.",
 )
 @click.option(
+    "--stability-prior",
     "--inertia",
+    "inertia",
     type=click.FloatRange(0),
     metavar="X",
-    help="pareto: what leaving an even layout of each family has to save, in standard deviations of what is known; "
+    help="pareto: what a departure from an even layout of each family has to save, in standard deviations; "
     "with 0 the measurements alone decide, ties by their noise.  [default: 0.15; 0.3 for one family]",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the resampled noise.")

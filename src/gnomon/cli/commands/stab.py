@@ -30,7 +30,7 @@ from gnomon.cli.values import Seconds
     show_default=True,
     help="Threads of the runtime.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell each step, and show every operator.")
+@click.option("-v", "--verbose", is_flag=True, help="Report each step, and show every operator.")
 @click.option(
     "--no-profile",
     "profile",
@@ -58,7 +58,7 @@ from gnomon.cli.values import Seconds
     "--processes",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Fresh processes that measure each candidate.  [default: 3, and up to 6 until known within 2 %]",
+    help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
 )
 @click.option(
     "--budget",
@@ -72,9 +72,9 @@ from gnomon.cli.values import Seconds
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The record of runs.  [default: the user's own]",
+    help="The results database.  [default: the user's own]",
 )
-@click.option("--fresh", is_flag=True, help="Measure anew where an interrupted run could go on.")
+@click.option("--fresh", is_flag=True, help="Measure again where an interrupted run could go on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:

@@ -30,7 +30,7 @@ def table() -> None:
     multiple=True,
     metavar="Conv+Relu",
     help="This chain of operators runs as one; 'none': every operator by itself. May be repeated.  "
-    "[default: as the runtime itself tells]",
+    "[default: as the runtime itself reports]",
 )
 @click.option("--again", is_flag=True, help="Measure also the units that the table holds already.")
 @click.option(
@@ -156,7 +156,7 @@ def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
     from gnomon.api import table as api
 
     for told in api.import_table(file, out=out, **values):
-        click.echo(f"left out: {told}", err=True)
+        click.echo(f"skipped: {told}", err=True)
     _looked(out, as_json)
 
 
@@ -175,7 +175,7 @@ def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json:
 
     files, left_out = api.export_table(path, out, nets=nets, space=space)
     for told in left_out:
-        click.echo(f"left out: {told}", err=True)
+        click.echo(f"skipped: {told}", err=True)
     if as_json:
         write_json({"files": [str(f) for f in files], "left_out": list(left_out)})
         return

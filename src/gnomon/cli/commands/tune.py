@@ -24,7 +24,7 @@ _PATH = click.Path(path_type=Path)
     type=click.Choice(["evolutionary", "replay-trace", "random"]),
     default="evolutionary",
     show_default=True,
-    help="How candidates are found.",
+    help="How candidate schedules are found.",
 )
 @click.option(
     "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
@@ -41,7 +41,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
 @shape_option
-@click.option("--fresh", is_flag=True, help="Begin anew; records that are there are put aside.")
+@click.option("--fresh", is_flag=True, help="Begin again; existing records are moved aside.")
 @device_options
 def tune(model: Path, **values: Any) -> None:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.

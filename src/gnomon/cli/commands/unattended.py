@@ -38,9 +38,9 @@ _DEVICE = click.option(
 )
 
 
-@click.group(short_help="See to searches that run on a device by themselves.")
+@click.group(short_help="Background jobs: searches that run on a device by themselves.")
 def unattended() -> None:
-    """See to searches that run on a device by themselves: those that `gnomon pareto --unattended` has started.
+    """Background jobs: searches that run on a device by themselves, started by `gnomon pareto --unattended`.
 
     ID is a job's id, or how that begins, or last. docs/unattended.md describes what lies on the device.
     """
@@ -64,12 +64,12 @@ def list_(device: str, as_json: bool) -> None:
     jobs_report(document, Page())
 
 
-@unattended.command(short_help="Tell how far a job is, and the last lines of its log.")
+@unattended.command(short_help="Show a job's state and the last lines of its log.")
 @_ID
 @_DEVICE
 @_JSON
 def status(job: str, device: str, as_json: bool) -> int:
-    """Tell how far the job ID is, and the last lines of its log. Exits with 7 if it failed or vanished."""
+    """Show the state of the job ID and the last lines of its log. Exits with 7 if it failed or vanished."""
     from gnomon.api.unattended import unattended_job
 
     found = unattended_job(job, device=device)
@@ -135,7 +135,7 @@ def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json:
 @_DEVICE
 @_JSON
 def start(job: str, device: str, as_json: bool) -> None:
-    """Start the job ID again where it was stopped, failed or vanished: it goes on from its record there."""
+    """Start the job ID again if it was stopped, failed or vanished: it resumes from its record there."""
     from gnomon.api.unattended import start_unattended
 
     _do(start_unattended, job, device, as_json)

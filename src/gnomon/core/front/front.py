@@ -82,7 +82,7 @@ def exact_front(
     what is proved until then counts. `watch` is given the fronts on the way, each better than the one before.
     Time and room grow with the number of points; two objectives are much faster than more.
 
-    Raises UsageError for an epsilon that cannot be meant, or one above 0 where costs may be negative, and
+    Raises UsageError for an invalid epsilon, or one above 0 where costs may be negative, and
     InfeasibleError where no assignment is allowed.
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):

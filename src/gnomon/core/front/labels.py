@@ -327,7 +327,7 @@ def _order_two(groups: Ints, costs: Floats) -> Ints:
     begin = np.ones(len(order), dtype=bool)
     begin[1:] = keys[1:] != keys[:-1]
     shifted = y
-    if several:  # a running minimum that starts anew in each group, as each lies far below the one before
+    if several:  # a running minimum that starts again in each group, as each lies far below the one before
         rank = np.cumsum(begin)
         shifted = y - rank * (2.0 * float(y.max() - y.min()) + 1.0)
     low = np.minimum.accumulate(shifted)

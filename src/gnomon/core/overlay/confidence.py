@@ -1,6 +1,6 @@
 """How sure the choice of a layer is: a bootstrap of the samples behind its times.
 
-The samples of each configuration on each device are drawn anew, with replacement, medians, theta and M computed from
+The samples of each configuration on each device are drawn again, with replacement, medians, theta and M computed from
 them, and it is counted how often the chosen configuration has the least M (Efron and Tibshirani, "An Introduction to
 the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice look surer than it
 is, so whole blocks can be drawn instead. What all blocks of a device have in common shows in neither.

@@ -244,7 +244,7 @@ def best_portfolio(
     names them in messages. The search ends early where `out_of_time` says so, and after 200 configurations of one
     branch. The same arguments give the same answer.
 
-    Raises UsageError for what cannot be meant, and InfeasibleError where no `size` configurations serve all devices.
+    Raises UsageError for what is invalid, and InfeasibleError where no `size` configurations serve all devices.
     """
     costs = _checked(regrets, size, weights)
     count, columns = costs.shape

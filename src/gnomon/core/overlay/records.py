@@ -112,7 +112,7 @@ class TuningRecords:
 def configuration_id(layer: str, trace: Any) -> str:
     """The identity of a configuration: 16 hexadecimal digits of its workload and trace, and of nothing else.
 
-    The target is no part of it, so that the same schedule is the same on any device. ValueError for a trace that JSON
+    The target is not part of it, so that the same schedule is the same on any device. ValueError for a trace that JSON
     cannot say.
     """
     if trace is None:

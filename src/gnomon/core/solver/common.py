@@ -161,7 +161,7 @@ def least_total(
 ) -> CommonPlan:
     """The assignment of least sum of weight times relative cost; weights by device, 1 each unless given.
 
-    Raises UsageError for weights that cannot be meant (a device that is left out weighs nothing), InfeasibleError
+    Raises UsageError for invalid weights (a device that is left out weighs nothing), InfeasibleError
     where no assignment is allowed on all devices.
     """
     found = solve(problem.relative, weights or dict.fromkeys(problem.devices, 1.0), time_limit_s=time_limit_s)

@@ -60,7 +60,7 @@ def solve(
     otherwise takes HiGHS. `time_limit_s` holds for HiGHS; a solution found until then has `optimal` False and
     HiGHS's bound. The result is the same each time, unless a time limit cut it short.
 
-    Raises UsageError for weights, method or limits that cannot be meant and for an elimination beyond the limits,
+    Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError where no assignment is allowed, ProblemError where costs overflow or HiGHS found nothing.
     """
     _check_options(method, width_limit, time_limit_s)

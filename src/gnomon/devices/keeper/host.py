@@ -278,7 +278,7 @@ class SshDevice:
         if self._link is None:
             raise DeviceError(
                 f"the connection to {self._config.destination} was lost before",
-                hint="Open the device anew.",
+                hint="Open the device again.",
                 transient=True,
             )
         return self._link

@@ -313,7 +313,7 @@ class Keeper:
             if not stat.S_ISREG(os.fstat(self._fetched).st_mode):
                 os.close(self._fetched)
                 self._fetched = -1
-                raise OSError(errno.EINVAL, "it is no plain file", path)
+                raise OSError(errno.EINVAL, "it is not a regular file", path)
         except (OSError, ValueError) as error:
             self._fail(path, error)
 

@@ -60,7 +60,7 @@ def _check_own(path: str) -> None:
     """OSError unless it is a folder that nobody else can write to."""
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.ENOTDIR, "it is no folder, or a link to one", path)
+        raise OSError(errno.ENOTDIR, "it is not a folder, or a link to one", path)
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise OSError(errno.EPERM, "it belongs to another user, or others may write to it", path)
 

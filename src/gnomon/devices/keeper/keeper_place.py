@@ -100,7 +100,7 @@ class Lease:
         return os.path.join(self._folder, f"lease-{self._name}.{number}.ticket")
 
     def _drop(self) -> None:
-        """Leave the queue. The file goes before its lock: else its number might be given anew in between."""
+        """Leave the queue. The file goes before its lock: else its number might be given again in between."""
         if self._ticket is not None:
             number, handle = self._ticket
             with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ Frame = tuple[bytes, bytes]
 
 
 class Ended(Exception):
-    """The connection is no more: `returncode` is the client's, None if it only fell silent."""
+    """The connection has ended: `returncode` is the client's, None if it only fell silent."""
 
     def __init__(self, returncode: int | None) -> None:
         super().__init__(returncode)

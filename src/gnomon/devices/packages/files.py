@@ -85,7 +85,7 @@ def read_metadata(text: str, target: Target) -> Metadata:
             requires=tuple(Requirement(line) for line in lines),
         )
     except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
-        raise Unusable(f"its metadata cannot be meant: {str(error)[:200]}") from error
+        raise Unusable(f"its metadata is invalid: {str(error)[:200]}") from error
     if not wanted.contains(target.version, prereleases=True):
         raise WantsOtherPython(f"it wants Python {wanted}")
     return found
@@ -99,7 +99,7 @@ _BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError,
 def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Path]]]:
     """The wheels in a folder that fit a target, by the name of the distribution, the best first.
 
-    What is no wheel by its name (PEP 427) is passed over.
+    What is not a wheel by its name (PEP 427) is passed over.
     """
     ranked: dict[str, list[tuple[Version, int, tuple[object, ...], str, Path]]] = {}
     for path in sorted(folder.glob("*.whl")) if folder.is_dir() else ():
@@ -337,6 +337,6 @@ def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
                 shutil.copy2(real, target)
     except OSError as error:
         raise RuntimeMissingError(
-            f"the installed files of {name} cannot be brought together in {folder}: {error.strerror or error}",
+            f"the installed files of {name} cannot be put together in {folder}: {error.strerror or error}",
             hint="Free space there, or set GNOMON_HOME to another folder.",
         ) from error

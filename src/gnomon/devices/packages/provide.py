@@ -96,7 +96,7 @@ def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out
         versions = [v.strip() for v in lacking[2].split(",") if v.strip() not in ("", "none")]
         others = f"There are wheels of {', '.join(versions[-8:])} for it." if versions else "There are none for it."
         return RuntimeMissingError(
-            f"{lacking[1]} is not to be had for {target}",
+            f"{lacking[1]} is not available for {target}",
             hint=f"{others} Use another Python on the device, or leave the runtime out.",
         )
     last = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()[-1:]
@@ -124,14 +124,14 @@ def provide(
     answer is `home`/site/DIGEST, equal for equal content, whole when it is there, and used again.
 
     `tell` gets a sentence for each file that is fetched, and one for a folder newly made. Raises UsageError for what
-    is no requirement, RuntimeMissingError for what is not to be had, DeviceError where `home` cannot be written.
+    is not a requirement, RuntimeMissingError for what is not available, DeviceError where `home` cannot be written.
     """
     say = tell or (lambda sentence: None)
     target = target_of(fingerprint)
     found = _Search(target=target, wheels=home / "wheels", fetch=fetch, tell=say).solve(requirements)
     folder, new = _laid(found, home / "site")
     if new:
-        say(f"brings {_told(found, requirements)} for {target}")
+        say(f"installs {_told(found, requirements)} for {target}")
     return folder
 
 
@@ -177,7 +177,9 @@ class _Search:
                 picks[name] = (candidate, wants[name].extras)
                 for requirement in candidate.requires:
                     self._want(wants, requirement, wants[name].extras, candidate.name)
-        raise RuntimeMissingError("what is required does not come to an end", hint="Report this, with the names.")
+        raise RuntimeMissingError(
+            "the resolution of the requirements did not terminate", hint="Report this, with the names."
+        )
 
     def _want(self, wants: dict[str, _Want], requirement: Requirement, extras: frozenset[str], by: str) -> None:
         if not self.target.holds(requirement.marker, extras):
@@ -230,7 +232,7 @@ class _Search:
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
-        """The names that are still required: one that was picked anew may have dropped a requirement."""
+        """The names that are still required: one that was picked again may have dropped a requirement."""
         waiting, reached = list(roots), set(roots)
         while waiting:
             candidate, extras = picks[waiting.pop()]
@@ -250,7 +252,7 @@ def _parsed(text: str) -> Requirement:
     try:
         return Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
-        raise UsageError(f"{text[:80]!a} is no requirement", hint='Such as "onert>=0.1.0".') from error
+        raise UsageError(f"{text[:80]!a} is not a requirement", hint='Such as "onert>=0.1.0".') from error
 
 
 def _told(found: list[Candidate], requirements: Sequence[str]) -> str:
@@ -261,7 +263,7 @@ def _told(found: list[Candidate], requirements: Sequence[str]) -> str:
 
 
 def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
-    """The folder with these candidates' files, and whether it was made anew."""
+    """The folder with these candidates' files, and whether it was made again."""
     lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in found)]
     folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
     try:

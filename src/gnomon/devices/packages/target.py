@@ -83,7 +83,7 @@ class Target:
             return any(marker.evaluate({**environment, "extra": extra}) for extra in sorted(extras) or [""])
         except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion) as error:
             raise RuntimeMissingError(
-                f"a requirement's condition cannot be meant: {str(error)[:200]}",
+                f"a requirement's condition is invalid: {str(error)[:200]}",
                 hint="Report it to the maker of the package.",
             ) from error
 

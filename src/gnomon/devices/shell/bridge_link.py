@@ -190,7 +190,7 @@ def chosen(settings: BridgeSettings) -> str:
 
 
 def _connected(settings: BridgeSettings, found: Mapping[str, str]) -> dict[str, str]:
-    """Connect to a device at a network address, anew where the program only remembers it; the devices afterwards."""
+    """Connect to a device at a network address, again where the program only remembers it; the devices afterwards."""
     serial, within_s = settings.serial, settings.connect_timeout_s + settings.silence_s
     if serial in found:
         finished(settings, ["disconnect", serial], within_s=within_s)

@@ -1,6 +1,6 @@
 """What the device behind adb or sdb runs: the lines of `gnomon.devices.shell.scripts`, fitted to such programs.
 
-``sdb shell COMMAND`` hands on no standard input, merges the two outputs on a pseudo-terminal and tells no status
+``sdb shell COMMAND`` hands on no standard input, merges the two outputs on a pseudo-terminal and reports no status
 (``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd); nor does ``adb shell`` to a device before Android 7
 (``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). So input comes from a pushed file, the standard error
 goes to one, and random marks tell where the output begins and ends, and the status.

@@ -291,7 +291,7 @@ class ShellDevice(ABC):
         if self._open is None:
             raise DeviceError(
                 f"the connection to {self._settings.destination} was lost before, or the device is not open",
-                hint="Use it in a with statement, and open it anew once it is lost.",
+                hint="Use it in a with statement, and open it again once it is lost.",
                 transient=True,
             )
         return self._open

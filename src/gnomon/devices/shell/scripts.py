@@ -205,7 +205,7 @@ OWN_FOLDER = '[ -n "$(find . -prune -user "$(id -u)" 2>/dev/null)" ]'
 def tidy_script(place: str, *, days: int, most_kib: int) -> str:
     """Removes what was unused for so long or, oldest first, what is beyond so much; also what was left half pushed.
 
-    Only what `OURS` names, and only in a folder of one's own that is no link to another's: all else is not gnomon's.
+    Only what `OURS` names, and only in a folder of one's own that is not a link to another's: all else is not gnomon's.
     """
     return (
         f"[ ! -L {quoted(place)} ] && cd {quoted(place)} || exit 0; {OWN_FOLDER} || exit 0; "

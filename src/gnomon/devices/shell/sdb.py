@@ -19,7 +19,7 @@ SDB = Bridge(
     places=('"$TMPDIR"', "/opt/usr/tmp", "/opt/usr", "/tmp"),  # noqa: S108 - a folder of a random name is made in it
     cache='"${XDG_CACHE_HOME:-$HOME/.cache}"',
     states={
-        "offline": "Wait until it has started, or connect it anew.",
+        "offline": "Wait until it has started, or connect it again.",
         "": "Unlock it, and confirm on its screen that this computer may debug it.",
     },
     refuses="Its firmware must allow `sdb shell`: those of sold televisions do not.",

@@ -92,19 +92,19 @@ class SshSettings:
         for what, value in (("host", self.host), ("user", self.user)):
             if value is not None and (not value or value[0] == "-" or not value.isprintable() or " " in value):
                 raise UsageError(
-                    f"{value[:80]!r} is no {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
+                    f"{value[:80]!r} is not a {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
                 )
         if self.port is not None and not 1 <= self.port <= 65535:
-            raise UsageError(f"{self.port} is no port", hint="Give one from 1 to 65535; SSH's own is 22.")
+            raise UsageError(f"{self.port} is not a port", hint="Give one from 1 to 65535; SSH's own is 22.")
         for option in self.ssh_options:
             if not option.partition("=")[2] or not option.isprintable():
                 raise UsageError(
-                    f"{option[:80]!r} is no option of SSH",
+                    f"{option[:80]!r} is not an option of SSH",
                     hint="Give Key=Value as in ssh_config, such as IdentityFile=...",
                 )
         for line in (self.python or "", self.folder or ""):
             if "\n" in line or "\0" in line:
-                raise UsageError(f"{line[:80]!r} is no path", hint="Give the path as it is on the device.")
+                raise UsageError(f"{line[:80]!r} is not a path", hint="Give the path as it is on the device.")
 
     @property
     def destination(self) -> str:
@@ -166,7 +166,7 @@ _SHOWN = 300
 _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     (
         "IDENTIFICATION HAS CHANGED",
-        "{where} shows another host key than before: it was set up anew, or something else answers in its place",
+        "{where} shows another host key than before: it was set up again, or something else answers in its place",
         "If you know why, remove the old key by: ssh-keygen -R {keyname}; then connect once by: {by_hand}",
         False,
     ),
@@ -290,7 +290,7 @@ def senseless(settings: SshSettings, told: bytes) -> DeviceError:
     """The device answered what no keeper says."""
     return DeviceError(
         f"{settings.destination} answers what gnomon does not understand: {told!r}",
-        hint="See what else writes to the connection there, then open the device anew.",
+        hint="See what else writes to the connection there, then open the device again.",
         transient=True,
     )
 

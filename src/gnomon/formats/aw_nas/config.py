@@ -166,7 +166,7 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
 
 
 def family_of(name: str) -> str | None:
-    """The family of a primitive's published name, such as Mobile of Mobileblock_3; None for what is no such name."""
+    """The family of a primitive's published name, such as Mobile of Mobileblock_3; None for what is not such a name."""
     match = _PRIMITIVE.fullmatch(name)
     return None if match is None else match["family"]
 
@@ -174,7 +174,7 @@ def family_of(name: str) -> str | None:
 def _training(place: YamlPlace, kind: str, usual: TrainingConfig) -> TrainingConfig:
     optimizer, scheduler = place.entry(f"{kind}_optimizer_cfg"), place.entry(f"{kind}_scheduler_cfg")
     made: Options | None = usual.scheduler
-    if scheduler.node is not None:  # null is no schedule, as aw_nas has it
+    if scheduler.node is not None:  # null is not a schedule, as aw_nas has it
         made = None if scheduler.missing else _options(scheduler)
     return TrainingConfig(
         epochs=place.entry(f"{kind}_epochs").whole(1, _MOST, usual.epochs),

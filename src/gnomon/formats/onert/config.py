@@ -118,7 +118,7 @@ def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
 
 
 def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
-    """OP_BACKEND_<IrOpcode> keys. PackageError for what is no IR opcode, since onert would pass it over in silence."""
+    """OP_BACKEND_<IrOpcode> keys. PackageError for what is not an IR opcode, as onert would skip it silently."""
     known = set(IR_OPCODES.values())
     for opcode in typed:
         if opcode not in known:

@@ -41,13 +41,13 @@ class TracedOperator:
 
 
 def read_chrome_trace(text: bytes) -> tuple[TracedOperator, ...]:
-    """The operators of subgraph 0, by index and backend. ProblemError for what is no such trace."""
+    """The operators of subgraph 0, by index and backend. ProblemError for what is not such a trace."""
     if len(text) > MOST_BYTES:
         _fail(f"{len(text)} bytes, and no more than {MOST_BYTES} are read")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        _fail(f"no JSON: {str(error)[:100]}")
+        _fail(f"not JSON: {str(error)[:100]}")
     events = data.get("traceEvents") if isinstance(data, dict) else None
     if not isinstance(events, list):
         _fail("no list of traceEvents")
@@ -76,7 +76,7 @@ def read_chrome_trace(text: bytes) -> tuple[TracedOperator, ...]:
 def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
     """Index and backend, type, phase and microseconds of an operator's event; None for all other events."""
     if not isinstance(event, dict):
-        _fail("an event that is no object")
+        _fail("an event that is not an object")
     name, thread, phase, at = (event.get(key) for key in ("name", "tid", "ph", "ts"))
     if not isinstance(name, str) or not isinstance(thread, str) or phase not in ("B", "E"):
         return None
@@ -118,7 +118,7 @@ def read_trace(text: str | bytes) -> Trace:
     if version not in ("1", "2"):
         _FILE.fail("$.version", f"'2' expected, {shown(version)} found")
     if "Execution_Data" not in data:
-        _FILE.fail("$.Execution_Data", "missing, so this is no trace of onert")
+        _FILE.fail("$.Execution_Data", "missing, so this is not a trace of onert")
     whole = _FILE.object(data["Execution_Data"], "$.Execution_Data")
     _FILE.object(whole.get("memory", {}), "$.Execution_Data.memory")
     operators: dict[tuple[int | None, int | None, int, str], TraceOperator] = {}
@@ -170,7 +170,7 @@ def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
     session, subgraph = (None if part is None else int(part) for part in match.group(1, 2))
     time = _spread(entry, path)
     if any(not is_text(part) for part in (backend, match[4])):
-        _FILE.fail(path, "half a surrogate pair is no text")
+        _FILE.fail(path, "half a surrogate pair is not valid text")
     return TraceOperator(
         index=int(match[3]), type=match[4], backend=backend, time=time, subgraph=subgraph, session=session
     )

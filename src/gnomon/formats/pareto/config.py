@@ -136,7 +136,7 @@ def backends_of(found: Found, given: tuple[str, ...] | None, file: Strict) -> tu
     else:
         file.fail(
             "$.solutions",
-            "empty, and without configs too nothing tells the backends",
+            "empty, and without configs nothing else names the backends",
             "Name the backends by digit, such as cpu, acl_cl.",
         )
     size = len(backends) ** len(found.slots)
@@ -176,7 +176,7 @@ def _from_codes(found: Found, doubts: list[str], file: Strict) -> tuple[str, ...
     base = fitting[0]
     if len(fitting) > 1:
         doubts.append(
-            f"the file does not tell how many backends there are: {base} are taken, the least with which no code is "
+            f"the file does not say how many backends there are: {base} are taken, the least with which no code is "
             "out of range"
         )
     return DEFAULT_BACKENDS[:base]

@@ -172,7 +172,7 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
 def _spelling(data: Mapping[str, Any]) -> Spelling:
     for key in ("oplist", "solutions"):
         if key not in data:
-            _FILE.fail(f"$.{key}", "missing, so this is no dump of pareto_profiler")
+            _FILE.fail(f"$.{key}", "missing, so this is not a dump of pareto_profiler")
     if data["solutions"] == []:
         return "sampler" if "configs" in data or "mode" in data else "brute-force"
     rows = _FILE.items(data["solutions"], "$.solutions", _MOST_SOLUTIONS)

@@ -72,7 +72,7 @@ def read_oplist(text: str | bytes) -> OpList:
     """
     data = _FILE.object(_FILE.parse(text), "$")
     if "oplist" not in data:
-        _FILE.fail("$.oplist", "missing, so this is no oplist.json")
+        _FILE.fail("$.oplist", "missing, so this is not an oplist.json")
     opmap = groups_in(data["opmap"], "$.opmap", _FILE) if "opmap" in data else None
     nodes = data.get("opname_by_indx")
     named = None if nodes is None else tuple(_FILE.items(nodes, "$.opname_by_indx", MOST_NODES))

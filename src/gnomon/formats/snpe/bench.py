@@ -126,7 +126,7 @@ def write_bench_config(config: BenchConfig) -> str:
 
 
 def read_bench_result(text: str | bytes) -> BenchResult:
-    """Reads a result. A runtime that failed is in `failures`, its times never 0. ProblemError if it is no result."""
+    """Reads a result. A runtime that failed is in `failures`, its times never 0. ProblemError if it is not a result."""
     document = _RESULT.object(_RESULT.parse(text), "$")
     executed = _RESULT.object(document.get("Execution_Data"), "$.Execution_Data")
     named = document.get("Runtimes", ",".join(executed))
@@ -177,7 +177,7 @@ def _runtime(
     times: dict[str, Mapping[str, Number]] = {}
     layers: dict[str, Mapping[str, Number]] = {}
     if not isinstance(data, dict) or not data:
-        complaints.tell("Execution_Data", "snpe-bench told nothing of this runtime: it does not run there")
+        complaints.tell("Execution_Data", "snpe-bench reported nothing for this runtime: it does not run there")
         return times, layers
     for key in _COPIED:
         if key not in data:

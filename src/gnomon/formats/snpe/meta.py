@@ -67,7 +67,7 @@ def read_snpe_meta(text: str | bytes) -> SnpeMeta:
                     values[key] = value
             start = reader.line_num + 1
     except csv.Error as error:
-        complaints.tell(line_of(start), f"no csv: {error}")
+        complaints.tell(line_of(start), f"not csv: {error}")
     complaints.raise_any()
     return SnpeMeta(values=values)
 
@@ -121,7 +121,7 @@ def _shape(text: str, name: str) -> tuple[int, ...]:
     shape = () if match is None else tuple(int(number) for number in re.split("[x,]", match[1]))
     if not shape or 0 in shape:
         raise ModelError(
-            f"snpe-dlc-info tells no shape of the input {shown(name)} but {shown(text)}",
+            f"snpe-dlc-info reports {shown(text)} in place of the shape of the input {shown(name)}",
             hint="Give the model fixed input shapes.",
         )
     return shape

@@ -4,7 +4,7 @@ Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_t
 8d18f3c). The lookup that counts is `LOOKUP`: the time in the layers, without what a call costs around them.
 
 Whole numbers stay whole (snpe-bench tells its own times so) and sums keep their ``.0``: what is read is written back
-letter for letter. A time of 0 is no time: the readers complain about it, except for a minimum, since SNPE tells whole
+letter for letter. A time of 0 is not valid: the readers complain about it, except for a minimum, since SNPE tells whole
 microseconds and a layer can take less.
 
 The csv of the SNPE profiler in nnabla-nas, and that of its NNabla variant; see `gnomon.formats.snpe.table`.
@@ -76,7 +76,7 @@ def read_snpe_json(text: str | bytes) -> SnpeTable:
 
 
 def scan_snpe_json(text: str | bytes) -> tuple[SnpeTable, Complaints]:
-    """The good part of a json and the complaints about the rest. ProblemError only for what is no JSON object."""
+    """The good part of a json and the complaints about the rest. ProblemError only for what is not a JSON object."""
     complaints = Complaints(what="latency table", hint=HINT)
     found: dict[str, dict[str, dict[str, dict[str, Number]]]] = {}
     for unit, runtimes in _FILE.object(_FILE.parse(text), "$").items():
@@ -175,7 +175,7 @@ def read_snpe_csv(text: str | bytes) -> SnpeTable:
 
 
 def scan_snpe_csv(text: str | bytes) -> tuple[SnpeTable, Complaints]:
-    """The good part of a csv and the complaints about the rest. ProblemError only for what is no text, or too long."""
+    """The good part of a csv and the complaints about the rest. ProblemError only for what is not text, or too long."""
     complaints = Complaints(what="latency table", hint=HINT)
     found: dict[str, dict[str, dict[str, dict[str, Number]]]] = {}
     first: dict[str, int] = {}
@@ -258,14 +258,14 @@ def write_nnabla_csv(table: NnablaTable, *, line_end: str = "\r\n") -> str:
 
 
 def csv_text(text: str | bytes, what: str, hint: str) -> str:
-    """The text of a csv. ProblemError if it is no UTF-8, or too long."""
+    """The text of a csv. ProblemError if it is not UTF-8, or too long."""
     if len(text) > MOST_LETTERS:
         raise ProblemError(f"the {what} has {len(text)} letters, and no more than {MOST_LETTERS} are read", hint=hint)
     if isinstance(text, bytes):
         try:
             return text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ProblemError(f"the {what} is no UTF-8 text (byte {error.start})", hint=hint) from error
+            raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
     return text
 
 
@@ -275,7 +275,7 @@ def line_of(line: int) -> str:
 
 
 def _rows(text: str | bytes, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line in which each begins; empty lines are passed over, what is no csv ends them."""
+    """Rows with the line in which each begins; empty lines are passed over, what is not csv ends them."""
     reader = csv.reader(io.StringIO(csv_text(text, complaints.what, complaints.hint), newline=""), strict=True)
     start = 1
     try:
@@ -287,7 +287,7 @@ def _rows(text: str | bytes, complaints: Complaints) -> Iterator[tuple[int, list
                 yield start, row
             start = reader.line_num + 1
     except csv.Error as error:
-        complaints.tell(line_of(start), f"no csv: {error}")
+        complaints.tell(line_of(start), f"not csv: {error}")
 
 
 def _number(text: str) -> Number | None:

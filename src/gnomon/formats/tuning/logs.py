@@ -161,13 +161,13 @@ def read_target(text: str) -> dict[str, Any]:
 
 
 def shape_text(shape: Any) -> str:
-    """``1x64x56x56``; empty for what is no shape."""
+    """``1x64x56x56``; empty for what is not a shape."""
     good = isinstance(shape, list) and shape and all(type(size) is int for size in shape)
     return "x".join(map(str, shape)) if good else ""
 
 
 def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | None:
-    """Times, failure and the time of day; None for what is no result."""
+    """Times, failure and the time of day; None for what is not a result."""
     if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
         return None
     times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0
@@ -329,7 +329,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], told: Told 
     """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it.
 
     `name` is its path. What gnomon wrote says itself which device and model it is of, whatever its name. Raises
-    ProblemError for what is no tuning record, or wrong, and UsageError where the device stays unknown.
+    ProblemError for what is not a tuning record, or wrong, and UsageError where the device stays unknown.
     """
     if isinstance(content, Mapping):
         missing = [file for file in FOLDER_FILES if file not in content]

@@ -131,7 +131,7 @@ def tvm_json(value: Any) -> str:
         return str(int(value))  # of what is true and false, too
     if isinstance(value, float):
         if value - value != 0:
-            raise ValueError(f"{value} is no number of JSON")
+            raise ValueError(f"{value} is not a JSON number")
         return f"{value:.20g}"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_quoted(name)}:{tvm_json(item)}" for name, item in value.items()) + "}"
@@ -185,7 +185,7 @@ class _Workloads:
         try:
             graph = base64.b64decode(workload, validate=True)
         except (binascii.Error, ValueError):
-            self.complaints.tell(place, "the function is no base64")
+            self.complaints.tell(place, "the function is not base64")
             return
         if len(graph) < _LENGTH or int.from_bytes(graph[:_LENGTH], "little") != len(graph) - _LENGTH:
             self.complaints.tell(place, "the function is not as long as it says")
@@ -250,7 +250,7 @@ class _Records:
         elif self.target is None:
             self.target = target
         elif self.target != target:
-            self.complaints.tell(place, "the target is another than before, so that this is no database of one device")
+            self.complaints.tell(place, "the target is another than before, so this is not the database of one device")
 
     def _arguments(self, place: str, layer: str, infos: Any) -> None:
         if infos is None:
@@ -269,6 +269,6 @@ class _Records:
 def _failed(times: tuple[float, ...]) -> Failure | None:
     """The failure that seconds stand for, if they do."""
     if any(t >= FAILED_S for t in times) or not times:
-        told = "MetaSchedule could not build or run it; its own logs tell why"
+        told = "MetaSchedule could not build or run it; its own logs say why"
         return Failure(stage="run", kind="refused", transient=False, message=told)
     return unsound(times)

@@ -126,7 +126,7 @@ def unsound(times_s: tuple[float, ...]) -> Failure | None:
     if sound_times(times_s):
         return None
     wrong = next((t for t in times_s if not sound_times((t,))), None)
-    told = "there are no times at all" if wrong is None else f"{wrong!r} is no time"
+    told = "there are no times at all" if wrong is None else f"{wrong!r} is not a time"
     return Failure(stage="run", kind="wrong-output", transient=False, message=told)
 
 
@@ -142,7 +142,7 @@ def is_json(value: Any) -> bool:
 KIND = "tuning records"
 VERSION = 1
 
-_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/tune.md tells what is in it."
+_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}|", re.ASCII)
@@ -183,7 +183,7 @@ def layer_line(layer: TuningLayer) -> dict[str, Any]:
 
 
 def trial_line(trial: TuningTrial) -> dict[str, Any]:
-    """The document of a trial. Times that cannot be times, and an error that is no number, are written as a failure."""
+    """The document of a trial. Invalid times, and an error that is not a number, are written as a failure."""
     failure = trial.failure or unsound(trial.times_s)
     error = trial.error
     if error is not None and not math.isfinite(error):

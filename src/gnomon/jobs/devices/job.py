@@ -58,7 +58,7 @@ def add_and_check(
 ) -> DeviceRow | None:
     """Add a device to the file of devices, after a close look at it; without `check` unseen, and None.
 
-    UsageError if it is there already or cannot be meant; DeviceError, and the file as it was, if it cannot be used.
+    UsageError if it is there already or is invalid; DeviceError, and the file as it was, if it cannot be used.
     """
     if config.name in load_devices(path):
         raise UsageError(

@@ -55,7 +55,7 @@ def _device(row: dict[str, Any], page: Page) -> None:
     for runtime in brought:
         first, *others = runtime["brought"]
         more = f" and {len(others)} package{'' if len(others) == 1 else 's'} that it needs" if others else ""
-        page.item(f"{runtime['name']}: brought when it is needed ({first}{more})")
+        page.item(f"{runtime['name']}: installed when it is needed ({first}{more})")
     for runtime in gone:
         page.item(f"{runtime['name']}: {runtime['reason']}", runtime["hint"])
 
@@ -100,7 +100,7 @@ def _check(found: dict[str, Any]) -> str:
 
 def _energy(found: dict[str, Any], page: Page) -> None:
     if not found["counters"]:
-        page.line(f"Energy is not told: {found['reason']}.", indent=3)
+        page.line(f"Energy is not reported: {found['reason']}.", indent=3)
         if found["hint"]:
             page.line(found["hint"], indent=3)
         return

@@ -245,7 +245,7 @@ def look_for_energy(link: AgentLink) -> EnergyRow:
     except DeviceError as error:
         if error.transient:
             raise
-        reason = error.message.partition("tells no energy: ")[2] or error.message
+        reason = error.message.partition("reports no energy: ")[2] or error.message
         return EnergyRow(reason=reason, hint="" if error.hint == LEAVE else error.hint)
     return EnergyRow(
         counters=dict(zip(found.names, found.domains, strict=True)),

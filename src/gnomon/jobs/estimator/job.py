@@ -228,7 +228,7 @@ def save_estimator(made: SpaceEstimator, path: Path) -> None:
 
 
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator; `space` says where its space is, where it is no shipped one.
+    """Read an estimator; `space` says where its space is, where it is not a shipped one.
 
     UsageError where it cannot be read or is of another space, ProblemError for a malformed one.
     """

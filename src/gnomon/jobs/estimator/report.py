@@ -13,7 +13,7 @@ _FAR = 2.0
 
 
 def estimator_report(document: dict[str, Any], page: Page) -> None:
-    """An estimator that was fitted or evaluated: how good it is on nets held out, beside the ceiling of noise."""
+    """An estimator that was fitted or evaluated: how good on nets held out, beside the measurement-noise limit."""
     evaluation = document["evaluation"]
     if "samples" in document:
         prices = f"{document['priced']} of {document['units']} units priced" if document["priced"] else "no table"
@@ -71,9 +71,9 @@ def _scores(evaluation: dict[str, Any], page: Page) -> None:
     rows.append(["median error", _percent(scores["median_error"]), "-"])
     rows.append([f"in the {units.share(scores['nominal'])} interval", units.share(scores["coverage"]), "-"])
     rows.append(["half the interval", _percent(scores["half_width"]), "-"])
-    page.table([Column(title="", number=False), Column(title="here"), Column(title="ceiling of noise")], rows)
+    page.table([Column(title="", number=False), Column(title="here"), Column(title="measurement-noise limit")], rows)
     if ceiling is None:
-        page.line("The nets tell no intervals, so that the noise is not known.", indent=1, style="dim")
+        page.line("The nets have no intervals, so the noise is unknown.", indent=1, style="dim")
 
 
 def measured_report(document: dict[str, Any], page: Page) -> None:
@@ -167,7 +167,7 @@ def explanation_report(document: dict[str, Any], page: Page) -> None:
     page.headline(f"{units.time(document['latency_s'])} {interval}.")
     parts = document["parts"]
     page.table(
-        [Column(title="unit", number=False, most=60), Column(title="adds"), Column(title="of the doubt")],
+        [Column(title="unit", number=False, most=60), Column(title="adds"), Column(title="of the uncertainty")],
         [[part["unit"], units.time(part["time_s"]), units.share(part["share"])] for part in parts[:_ROWS]],
     )
     if len(parts) > _ROWS:

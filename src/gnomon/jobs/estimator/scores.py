@@ -100,7 +100,7 @@ class AdditiveScores:
 def additive(tables: CountTables, given: Mapping[str, Mapping[str, float]]) -> AdditiveScores:
     """Scores from {slot: {choice: score}}. A slot that is not named adds nothing; one that is has all of its choices.
 
-    ProblemError for slots and choices that there are not, for choices that are left out, and for what is no number.
+    ProblemError for slots and choices that there are not, for choices that are left out, and for what is not a number.
     """
     slots = {slot.name: slot for slot in tables.space.slots}
     strange = [name for name in given if name not in slots]
@@ -137,7 +137,7 @@ def load_scores(text: str, tables: CountTables) -> Scores:
     if separator and path.endswith(".py"):
         function = load_attribute(text)
         if not callable(function):
-            raise UsageError(f"{text} is no function", hint="It is given {slot: choice} and returns a number.")
+            raise UsageError(f"{text} is not a function", hint="It is given {slot: choice} and returns a number.")
         return FunctionScores(space=tables.space, function=function)
     if text.endswith(".py"):
         raise UsageError(f"which function of {text}?", hint=f"Name it too, as in {text}:score.")
@@ -162,7 +162,7 @@ def _csv(data: bytes) -> dict[str, dict[str, float]]:
     try:
         lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ProblemError(f"the scores are no csv: {error}", hint=_CSV_HINT) from error
+        raise ProblemError(f"the scores are not csv: {error}", hint=_CSV_HINT) from error
     header = [name.strip() for name in lines[0]] if lines else []
     if any(header.count(name) != 1 for name in ("slot", "choice", "score")):
         raise ProblemError("the scores lack a column: slot, choice or score", hint=_CSV_HINT)
@@ -183,7 +183,7 @@ def _line(header: Sequence[str], line: Sequence[str], number: int) -> tuple[str,
     try:
         return row["slot"], row["choice"], float(row["score"])
     except ValueError:
-        raise ProblemError(f"line {number}: {row['score'][:40]!r} is no score", hint=_CSV_HINT) from None
+        raise ProblemError(f"line {number}: {row['score'][:40]!r} is not a score", hint=_CSV_HINT) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

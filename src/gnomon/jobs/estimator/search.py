@@ -51,7 +51,7 @@ class Wanted:
         if not (math.isfinite(self.bound_s) and self.bound_s > 0):
             raise UsageError(f"the bound is {self.bound_s} s", hint="Give a time above 0.")
         if not 0 < self.confidence < 1:
-            raise UsageError(f"the confidence {self.confidence} is no probability", hint="Give 0.9, for instance.")
+            raise UsageError(f"the confidence {self.confidence} is not a probability", hint="Give 0.9, for instance.")
         if self.nets < 1:
             raise UsageError(f"{self.nets} nets are wanted", hint="Ask for 1 or more.")
 
@@ -128,7 +128,7 @@ class _Judge:
             raise InfeasibleError(
                 f"none of {len(self.known)} nets meets {self.wanted.bound_s:.4g} s with a probability of"
                 f" {self.wanted.confidence:g}; the fastest is expected to take {fastest:.4g} s",
-                hint="Give a larger bound or a lower confidence, or fit to more nets near the bound for less doubt.",
+                hint="Give a larger bound or a lower confidence, or fit to more nets near the bound.",
             )
         meeting.sort(key=lambda one: (-one[1][1], one[1][2], one[0]))
         chosen = np.array([net for net, _ in meeting[: self.wanted.nets]], dtype=np.int64)

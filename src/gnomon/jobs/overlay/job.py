@@ -312,7 +312,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
         keys = ", ".join(dict.fromkeys(searched))
         made.append(
             f"What {keys} found itself has the times of the search, which were not taken beside the others': "
-            "gnomon overlay collect of the device's own log on itself measures them anew."
+            "gnomon overlay collect of the device's own log on itself measures them again."
         )
     for host in sorted({one.host for one in records}):
         absent = [device for device in pooled.devices if (host, device) not in pairs]

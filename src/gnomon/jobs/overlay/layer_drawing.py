@@ -408,6 +408,6 @@ def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: i
         told.append("thin lines: medians of neighbouring ranks; dots: single ones")
     left = len(series.configurations) - count
     if left:
-        told.append(f"{left} without a time {where} left out")
+        told.append(f"{left} without a time {where} skipped")
     note = f"\n{'; '.join(told)}" if told else ""
     axes.set_xlabel(f"{text}{' (logarithmic)' if count > _LOGARITHMIC else ''}{note}")

@@ -93,7 +93,7 @@ def _kind(device: str, choice: str) -> str:
 def network_figure(document: Mapping[str, Any]) -> Figure | None:
     """The network's time on each device relative to its own best; None where nothing was measured.
 
-    Where untuned is far off it has a panel of its own, lest the other intervals be too small to be seen.
+    Where untuned is far off it has its own panel, so that the other intervals stay large enough to be seen.
     """
     rows = rows_of(document)
     if not any(row.dots for row in rows):

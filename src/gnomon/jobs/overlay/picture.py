@@ -63,7 +63,7 @@ def network_picture(document: Mapping[str, Any], path: Path) -> None:
     cannot be written; RuntimeMissingError without matplotlib.
     """
     if path.suffix[1:] not in _KINDS:
-        raise UsageError(f"{clean(str(path))} is no picture", hint="Give a file that ends in .svg or .png.")
+        raise UsageError(f"{clean(str(path))} is not a picture", hint="Give a file that ends in .svg or .png.")
     _, network, canvas = _adapters()
     if not any(row["time"] is not None and row["failure"] is None for row in document["network"]):
         raise UsageError(

@@ -401,7 +401,7 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     if doubtful:
         page.item(
             f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
-            "The next ones are about as good; more samples would tell which is better.",
+            "The next ones are about as good; more samples would show which is better.",
         )
 
 

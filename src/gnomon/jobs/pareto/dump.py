@@ -57,7 +57,7 @@ class Recorded:
     def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
         for name in objectives:
             if name not in (LATENCY, MEMORY):
-                raise UsageError(f"a dump does not tell {name}", hint=f"It tells {LATENCY} and {MEMORY}.")
+                raise UsageError(f"a dump does not have {name}", hint=f"It has {LATENCY} and {MEMORY}.")
         self._dump = dump.space
         self.space = narrowed(dump)
         self._costs: dict[int, Cost] = {}

@@ -77,7 +77,7 @@ def check_priced(objectives: Sequence[str]) -> None:
     """UsageError for objectives without prices that add up."""
     for name in objectives:
         if name not in (LATENCY, MEMORY):
-            raise UsageError(f"no profile tells prices of {name} that add up", hint="Use --search hlps.")
+            raise UsageError(f"no profile has prices of {name} that add up", hint="Use --search hlps.")
 
 
 def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
@@ -97,7 +97,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
     """
     known = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
     if len(known) < len({frozenset(c.backends.values()) for c, _ in singles}) or not known:
-        raise MeasurementError("the runs do not tell their peak memory", hint="Use --objective latency alone.")
+        raise MeasurementError("the runs do not report their peak memory", hint="Use --objective latency alone.")
     base = known.get(frozenset({default}), min(known.values()))
     charges: dict[str, float] = {}
     for used, size in sorted(known.items(), key=lambda item: (len(item[0]), sorted(item[0]))):

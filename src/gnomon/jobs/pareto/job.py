@@ -199,8 +199,8 @@ def _search(
     if not found.results:
         reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"
         raise MeasurementError(
-            f"no assignment ran and told every objective ({reasons[:600]})",
-            hint="Leave out what is not told, try another runtime with --runtime, or give more --iterations.",
+            f"no assignment ran and reported every objective ({reasons[:600]})",
+            hint="Drop objectives that are not reported, try another --runtime, or give more --iterations.",
         )
     kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
     prices = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
@@ -249,7 +249,7 @@ def _proof_doubts(request: Request, *, proved: bool) -> list[Doubt]:
         hint = "Leave out --no-profile to measure it again side by side."
         return [Doubt(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]
     if request.effort.processes_most < 2:
-        message = "one process cannot tell a difference from its luck, so no point was found dominated"
+        message = "one process cannot tell a difference from noise, so no point was found dominated"
         return [Doubt(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
     return []
 

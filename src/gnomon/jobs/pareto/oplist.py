@@ -104,7 +104,7 @@ def oplist(
 
     By type the slots are onert's types, in the published form by name; by group and by operator the form is that by
     index. Raises ModelError for a model that cannot be read, that is empty or, where an oplist is to be written, that
-    onert does not load; UsageError for backends or a file that cannot be meant.
+    onert does not load; UsageError for invalid backends or an invalid file.
     """
     _check(backends)
     model = load(path)

@@ -147,7 +147,7 @@ def _draw_measured(axes: Any, document: dict[str, Any], places: _Places) -> None
         groups["chosen" if chosen else "front" if point["number"] is not None else "behind"].append(point)
     proved = f"the front, with 95 % intervals{_cut(document)}" if document["proved"] else "the front, as sampled"
     looks = {
-        "behind": ("s", _BEHIND, "measured again and surely behind", "none"),
+        "behind": ("s", _BEHIND, "measured again and dominated", "none"),
         "front": ("o", _FRONT, proved, _FRONT),
         "chosen": ("*", _CHOSEN, "the choice", _CHOSEN),
     }
@@ -239,7 +239,7 @@ def _draw_volume(axes: Any, document: dict[str, Any]) -> None:
         )
     most = max(len(search["volume"]) for search in searches)
     axes.set_xlabel("evaluations" if len(searches) > 1 else f"evaluations ({told})")
-    axes.set_ylabel("dominated\nvolume, %")
+    axes.set_ylabel("hypervolume, %")
     axes.set_xlim(1, most + 1)
     axes.set_ylim(0, 102)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

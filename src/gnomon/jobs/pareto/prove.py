@@ -39,8 +39,8 @@ class Point:
     `number` counts the front's points from 1, None for others. `estimates` has one an objective; None where the point
     failed in the proof. `dominated_by` is the index, among all points of the proof, of one that surely dominates it.
     `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
-    dominate it: better somewhere, and nowhere surely worse. `beats` are those than which it is surely better in an
-    objective, by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
+    dominate it: better somewhere, and nowhere surely worse. `beats` are those that it surely beats in an objective,
+    by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
     None where it failed; `wall` is its latency by wall time where the clocks of the points differ.
     """
 
@@ -418,7 +418,7 @@ def enough(points: Sequence[Point]) -> Point | None:
 
 
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
-    """UsageError for a choice that cannot be meant, before anything is measured."""
+    """UsageError for an invalid choice, before anything is measured."""
     if pick is not None and under:
         raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
     if pick is not None and pick < 1:
@@ -427,7 +427,8 @@ def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str
     for name in under:
         if name not in objectives:
             raise UsageError(
-                f"{name!r} is no objective here", hint=f"Add --objective {name}; there are: {', '.join(objectives)}."
+                f"{name!r} is not an objective here",
+                hint=f"Add --objective {name}; there are: {', '.join(objectives)}.",
             )
 
 

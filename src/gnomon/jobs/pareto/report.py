@@ -134,11 +134,11 @@ def _row(document: dict[str, Any], point: dict[str, Any], mark: str) -> list[str
 def _note(document: dict[str, Any], point: dict[str, Any]) -> str:
     numbers = [p["number"] for p in document["points"]]
     if point["dominated_by"] is not None:
-        return f"behind {numbers[point['dominated_by']]}"
+        return f"dominated by {numbers[point['dominated_by']]}"
     ties = [str(numbers[k]) for k in point["ties"] if numbers[k] is not None]
     maybe = [str(numbers[k]) for k in point["maybe_dominated_by"] if numbers[k] is not None]
-    told = [f"like {', '.join(ties)}"] if ties else []
-    told += [f"perhaps behind {', '.join(maybe)}"] if maybe else []
+    told = [f"indistinguishable from {', '.join(ties)}"] if ties else []
+    told += [f"possibly dominated by {', '.join(maybe)}"] if maybe else []
     return "; ".join(told)
 
 
@@ -153,7 +153,7 @@ def _front(document: dict[str, Any], page: Page) -> None:
     if document["sessions"] > 1:
         page.line(
             f"Measured in {document['sessions']} sessions, as not all fit at once. One point ran in each, and by it "
-            "all are brought to one speed; points of different sessions are told apart less surely.",
+            "all are scaled to one speed; points of different sessions are compared less precisely.",
             indent=1,
             style="dim",
         )
@@ -163,10 +163,10 @@ def _front(document: dict[str, Any], page: Page) -> None:
             indent=1,
             style="dim",
         )
-    if any("like" in row[-1] or "perhaps" in row[-1] for row in rows):
+    if any("indistinguishable" in row[-1] or "possibly" in row[-1] for row in rows):
         page.line(
-            "like N: the noise tells them apart in nothing; perhaps behind N: N is better somewhere, and no worse as "
-            "far as the noise tells.",
+            "indistinguishable from N: equal within noise in every objective; possibly dominated by N: N is better in "
+            "one, and no worse within noise.",
             indent=1,
             style="dim",
         )
@@ -175,7 +175,7 @@ def _front(document: dict[str, Any], page: Page) -> None:
         page.item(
             f"No mix here is surely better than the single backend {plain['number']} ({plain['label']}) by more than "
             "1 % in anything.",
-            f"Take that, unless more --processes tell otherwise: --pick {plain['number']}.",
+            f"Take that, unless more --processes show otherwise: --pick {plain['number']}.",
         )
 
 
@@ -184,19 +184,19 @@ def _others(document: dict[str, Any], page: Page) -> None:
     alive = [p for p in others if p["estimates"] is not None]
     if alive:
         beside = "Measured beside it" if document["search"]["predicted"] else "Measured again"
-        page.heading(f"{beside} and surely behind")
+        page.heading(f"{beside} and dominated")
         marks = [*ascii_lowercase, *[""] * len(alive)]
         rows = [_row(document, p, mark) for p, mark in zip(alive, marks, strict=False)]
         page.table(_columns(document), rows, split=_split(document))
         page.line(
-            "behind N: N is surely better by more than 1 % in an objective (95 % for all points together), surely "
-            "worse in none, and by no more than 1 % as far as the noise tells.",
+            "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), "
+            "surely worse in none, and by no more than 1 % within noise.",
             indent=1,
             style="dim",
         )
     for point in others:
         if point["estimates"] is None:
-            told = failure_text(point["failure"]) if point["failure"] else "it does not tell every objective"
+            told = failure_text(point["failure"]) if point["failure"] else "it does not report every objective"
             page.item(f"{point['label']} failed when it was measured again: {told}")
     _unmeasured(document, page)
 
@@ -255,7 +255,7 @@ def _spent(document: dict[str, Any], page: Page) -> None:
     page.line(_certificate(document))
     reached = _reached(search["volume"])
     if reached and len(document["searches"]) == 1:
-        page.line(f"99 % of the dominated volume was reached after {_evaluations(reached)}.")
+        page.line(f"99 % of the hypervolume was reached after {_evaluations(reached)}.")
 
 
 def _reached(volume: list[float], share: float = 0.99) -> int:
@@ -269,7 +269,7 @@ def _compared(searches: list[dict[str, Any]], page: Page) -> None:
     """A line for each of several searches, with the share of the volume that the best of them dominates."""
     best = max((s["volume"][-1] for s in searches if s["volume"]), default=0.0)
     columns = [Column(title="search", number=False), Column(title="evaluations"), Column(title="failed")]
-    columns += [Column(title="known"), Column(title="volume"), Column(title="99 % of it after")]
+    columns += [Column(title="known"), Column(title="hypervolume"), Column(title="99 % of it after")]
     rows = []
     for search in searches:
         volume = search["volume"]
@@ -372,7 +372,7 @@ def oplist_report(document: dict[str, Any], page: Page) -> None:
     if example["config"] is not None and len(example["config"]) <= 400:
         page.path("settings", example["config"])
     if unknown:
-        page.heading("Doubts")
+        page.heading("Warnings")
         if model["format"] in ("tflite", "circle"):
             page.item(
                 f"onert does not load operators of type {', '.join(unknown)}.", "There is no oplist of the model."

@@ -263,7 +263,7 @@ def _named(slots: Sequence[Slot]) -> list[Slot]:
 
 
 _VISITS = 3
-_UNKNOWN = "it ran, but does not tell {}"
+_UNKNOWN = "it ran, but does not report {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -355,7 +355,7 @@ class AcrossPlacer:
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
         if len(mixable) < 2:
-            return unmixed("there are no two configurations that give right results and tell their times")
+            return unmixed("there are no two configurations that give right results and report their times")
         if len(self._of_equal_threads(mixable, wholes)) < 2:
             return unmixed("no two configurations have as many threads as the fastest")
         mixable = self._of_equal_threads(mixable, wholes)

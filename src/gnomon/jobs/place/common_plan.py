@@ -1,6 +1,6 @@
 """The plan that is best for all of several devices, from what `place` found on each. docs/fleet.md is its design.
 
-What can be the same on all devices: a way to run the model that was measured on each of them, and, inside one runtime,
+What can be the same on all devices: a configuration that was measured on each of them, and, inside one runtime,
 an assignment of its operators that the prices of all devices tell to be best.
 """
 
@@ -44,7 +44,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One way to run the model on all devices: operator -> backend, and what it means for each device.
+    """One configuration for all devices: operator -> backend, and what it means for each device.
 
     `certificate` is the solver's, where it was solved for rather than found among what was measured everywhere.
     """
@@ -108,7 +108,7 @@ def decide(placements: Mapping[str, Placement]) -> Common:
             without = [d for d in placements if d not in results]
             notes.append(f"{name} was not priced on {', '.join(without)}")
     if not found:
-        notes.append("no way to run the model was measured on all devices")
+        notes.append("no configuration was measured on all devices")
     return settle(found.values(), notes)
 
 

@@ -234,7 +234,7 @@ def prove_common(
 ) -> CommonProof:
     """Measure an option on every device that has a placement, beside that device's choice, all at the same time.
 
-    Where the choice is a chain of segments, which would have to be cut again, the best single contender stands in
+    Where the choice is a chain of segments, which would have to be cut again, the best single backend stands in
     for it, and how the two compared when the choice was proven. A device that fails is told of in `failed`.
     """
     placements = fleet.placements
@@ -260,7 +260,7 @@ def prove_common(
 
 
 def settled(common: Common, option: Option, proof: CommonProof) -> Common:
-    """The options with what the proof measured in place of what was known of that option; the choice is made anew.
+    """The options with what the proof measured in place of what was known of that option; the choice is made again.
 
     An option that failed on a device is none any more.
     """
@@ -347,7 +347,7 @@ def _share(lab: Lab, placement: Placement, ours: Measured, theirs: Measured, *, 
 def prove_best(
     requests: Mapping[str, Request], fleet: Fleet, *, watch: WatchOf | None = None, tell: TellOf | None = None
 ) -> Fleet:
-    """Measure the option of least total time where it is only predicted, and choose anew.
+    """Measure the option of least total time where it is only predicted, and choose again.
 
     Each option is measured once, and at most two are: what then is best may still rest on predictions, and says so.
     """

@@ -28,7 +28,7 @@ from gnomon.session.targets import Missing, Target, describe
 
 _REFITS = 3
 _WORTH = 1.01
-"""The least predicted gain over the best single backend for which a plan is run: below, no run could tell it."""
+"""The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class InsidePlacer:
         if not observations:
             raise MeasurementError(
                 f"{self.target.configuration.name} left no trace of any single backend",
-                hint="The reasons are among what was left out; `gnomon profile` measures without a trace.",
+                hint="The reasons are among what was skipped; `gnomon profile` measures without a trace.",
             )
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
@@ -135,7 +135,7 @@ class InsidePlacer:
         return self._result(alive, prices, solution, refits, clock)
 
     def _gain(self, prices: Array, solution: Solution, alive: Sequence[Contender]) -> float:
-        """How many times as fast as the best single contender the solution is, by the prices."""
+        """How many times as fast as the best single backend the solution is, by the prices."""
         singles = ([self.backends.index(c.backends[i]) for i in range(len(prices))] for c in alive)
         best = min(float(sum(prices[i, b] for i, b in enumerate(assignment))) for assignment in singles)
         return best / solution.value if solution.value > 0 else 1.0
@@ -232,7 +232,7 @@ class InsidePlacer:
             clock=clock,
             why=""
             if gain >= _WORTH
-            else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could tell",
+            else f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could show",
         )
 
     def _fastest_run(self, alive: Sequence[Contender], clock: Clock) -> tuple[tuple[int, ...], float, float] | None:

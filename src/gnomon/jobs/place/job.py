@@ -49,7 +49,7 @@ from gnomon.system.process import guarded_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One way to run the whole model.
+    """One configuration that runs the whole model.
 
     `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
     quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
@@ -75,7 +75,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What `profile` found: a column for each way to run the model that gives right outputs.
+    """What `profile` found: a column for each configuration that gives right outputs.
 
     `clock` is what the columns are compared by, as in a placement.
     """

@@ -61,15 +61,15 @@ def _contenders(document: dict[str, Any], page: Page) -> None:
     page.heading(f"One inference, decided by {CLOCKS[clock]} (median, [95 % interval])")
     main = "cpu" if clock == "cpu" else "measured"
     columns = [
-        Column(title="way to run", number=False, least=20),
+        Column(title="configuration", number=False, least=20),
         Column(title="CPU" if clock == "cpu" else "wall"),
         Column(title="", number=False, least=16),
         Column(title="ratio"),
-        Column(title="to the best single", number=False, least=21),
+        Column(title="to the best backend", number=False, least=21),
         Column(title="predicted"),
         Column(title="wall" if clock == "cpu" else "CPU"),
         Column(title="peak memory"),
-        Column(title="outputs off by"),
+        Column(title="max abs error"),
     ]
     alive = [c for c in document["contenders"] if not c["failure"] and c[main]]
     alive.sort(key=lambda c: c["level_s"])
@@ -104,7 +104,7 @@ def _row(contender: dict[str, Any], document: dict[str, Any]) -> list[str]:
         units.time(found["median_s"]),
         units.interval(found["low_s"], found["high_s"], found["median_s"]),
         "1" if best else units.digits(ratio["ratio"]) if ratio else "-",
-        "(is the best single)" if best else _verdict(ratio),
+        "(best backend)" if best else _verdict(ratio),
         units.time(contender["predicted_s"]),
         units.time(contender[other]["median_s"]) if contender[other] else "-",
         units.mebibytes(contender["peak_rss_bytes"]),
@@ -120,8 +120,8 @@ def _verdict(ratio: dict[str, Any] | None) -> str:
 
 def _prediction(document: dict[str, Any], page: Page) -> None:
     mixes = [c for c in document["contenders"] if c["kind"] != "single" and c["prediction_error"] is not None]
-    # By wall time a prediction is of the lower fifth of the calls, which nothing else interrupted.
-    how = "" if document["clock"] == "cpu" else " in its undisturbed calls"
+    # By wall time a prediction is of the fastest 20 % of the calls, which nothing else interrupted.
+    how = "" if document["clock"] == "cpu" else " in the fastest 20 % of its calls"
     for contender in mixes:
         predicted, took = units.time(contender["predicted_s"]), units.time(contender["level_s"])
         page.line(
@@ -213,7 +213,7 @@ def _verified(document: dict[str, Any], page: Page) -> None:
         return
     planned = [row for row in operators if row["planned"]]
     good = len(planned) - len(found["moved"])
-    page.line(f"{good} of {len(planned)} operators ran where planned, by the runtime's own account.", indent=1)
+    page.line(f"{good} of {len(planned)} operators ran where planned, as reported by the runtime.", indent=1)
     if found["moved"]:
         page.item(f"Ran elsewhere: operators {numbers(found['moved'])}.", "Do not deploy it before you know why.")
     off = found["difference"]
@@ -233,7 +233,7 @@ def _unattributed(document: dict[str, Any], page: Page) -> None:
     found = [c for c in document["contenders"] if c["unattributed_s"] is not None]
     if not found:
         return
-    page.heading(f"Unattributed time ({CLOCKS[document['clock']]} in no operator and no kernel)")
+    page.heading(f"Unattributed time ({CLOCKS[document['clock']]} outside of operators and kernels)")
     heads = [Column(title="configuration", number=False), Column(title="time"), Column(title="profiler overhead")]
     rows = [[c["label"], units.time(c["unattributed_s"]), units.time(c["profiler_overhead_s"] or None)] for c in found]
     overhead = any(c["profiler_overhead_s"] for c in found)
@@ -249,7 +249,7 @@ def _files(document: dict[str, Any], page: Page) -> None:
     if device != "local":
         page.line(
             f"To run it on {device}, copy the package there first. The Python there needs what the package's "
-            "README.txt names: what gnomon brought was for measuring.",
+            "README.txt names: what gnomon installed was for measuring.",
             indent=2,
         )
     page.path("package", package)
@@ -259,7 +259,7 @@ def _files(document: dict[str, Any], page: Page) -> None:
 
 
 def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
-    """Write the report: the ways to run the model, then the most expensive kernels of each.
+    """Write the report: the configurations, then the most expensive kernels of each.
 
     `own_record` says that the record was named by an option, and must be named again to show it.
     """
@@ -269,7 +269,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     page.line(model_line(document))
     page.heading("One inference (median, [95 % interval])")
     heads = [
-        Column(title="way to run", number=False, least=20),
+        Column(title="configuration", number=False, least=20),
         Column(title="wall"),
         Column(title="", number=False, least=16),
         Column(title="p10"),
@@ -279,7 +279,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
         Column(title="first call"),
         Column(title="peak memory"),
         Column(title="unattributed"),
-        Column(title="outputs off by"),
+        Column(title="max abs error"),
     ]
     page.table(heads, [_profile_text_row(column) for column in columns], split=6)
     _compared(columns, document["clock"], page)
@@ -321,7 +321,7 @@ def _headline(columns: list[dict[str, Any]], clock: str) -> str:
 
 
 def _is_near(found: dict[str, Any]) -> bool:
-    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is no tie for that."""
+    """Whether it may be as fast: where nothing bounds the ratio, what is far slower is not a tie for that."""
     return bool(found["verdict"] == "tie" and found["ratio"] < 1.5)
 
 
@@ -334,7 +334,7 @@ def _compared(columns: list[dict[str, Any]], clock: str, page: Page) -> None:
     if others:
         page.heading(f"Against {fastest['label']}, by {CLOCKS[clock]} (a ratio above 1 is slower)")
         heads = [
-            Column(title="way to run", number=False, least=20),
+            Column(title="configuration", number=False, least=20),
             Column(title="ratio"),
             Column(title="[95 % interval]", number=False, least=21),
         ]
@@ -353,7 +353,7 @@ def _profile_text_row(column: dict[str, Any]) -> list[str]:
         units.interval(wall["low_s"], wall["high_s"], wall["median_s"]),
         units.time(wall["p10_s"]),
         units.time(wall["p90_s"]),
-        units.time(column["cpu"]["median_s"]) if column["cpu"] else "not told",
+        units.time(column["cpu"]["median_s"]) if column["cpu"] else "not reported",
         units.time(column["load_s"]),
         units.time(column["first_call_s"]),
         units.mebibytes(column["peak_rss_bytes"]),
@@ -413,7 +413,7 @@ def fleet_report(document: dict[str, Any], page: Page) -> None:
     for device in answered:
         page.path("package", device["placement"]["package"])
     page.path("record", document["record"])
-    page.line(f"Took {units.duration(document['seconds'])}.", indent=2)
+    page.line(f"Elapsed: {units.duration(document['seconds'])}.", indent=2)
 
 
 def _fleet_text_headline(document: dict[str, Any], answered: list[dict[str, Any]]) -> str:
@@ -445,12 +445,12 @@ def _devices(answered: list[dict[str, Any]], page: Page) -> None:
         Column(title="", number=False, least=14),
         Column(title="gain"),
         Column(title="proven"),
-        Column(title="doubts"),
+        Column(title="warnings"),
     ]
     page.table(columns, [_fleet_text_row(device) for device in answered])
     page.line(
         "gain: how many times as fast as the best way there that does not mix; proven: operators that ran where "
-        "planned, by the runtime's own account.",
+        "planned, as reported by the runtime.",
         indent=1,
         style="dim",
     )
@@ -541,6 +541,6 @@ def _doubts(answered: list[dict[str, Any]], page: Page) -> None:
     rows = [(device["name"], doubt) for device in answered for doubt in device["placement"]["doubts"]]
     if not rows:
         return
-    page.heading("Doubts")
+    page.heading("Warnings")
     for name, doubt in rows:
         page.item(f"{name}: {doubt['message']}.", doubt["hint"])

@@ -35,7 +35,7 @@ DRAWN = 8
 
 _REFITS = 3
 _WORTH = 1.01
-"""The least predicted gain over the best single backend for which a plan is run: below, no run could tell it."""
+"""The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
 _TRACED_CALLS = 3
 _PRICING_S = 30.0
 """About how long the visits of the placements to price from may take together."""
@@ -103,7 +103,7 @@ class TransferPlacer(InsidePlacer):
         return self._made(alive, prices, solution, refits, clock)
 
     def _promise(self, prices: TransferPrices, solution: Solution, alive: Sequence[Contender]) -> float:
-        """How many times as fast as the best single contender the solution is, by the prices."""
+        """How many times as fast as the best single backend the solution is, by the prices."""
         best = min(prices.total_s(self.sides(c)) for c in alive)
         return best / solution.value if solution.value > 0 else 1.0
 
@@ -125,7 +125,7 @@ class TransferPlacer(InsidePlacer):
         if not any(run.steps_s for run in runs):
             raise MeasurementError(
                 f"{self.target.configuration.name} left no trace of any placement",
-                hint="The reasons are among what was left out.",
+                hint="The reasons are among what was skipped.",
             )
         return fit_transfers(self.wiring, runs)
 
@@ -195,7 +195,7 @@ class TransferPlacer(InsidePlacer):
                 contender("greedy", f"{name}: greedy", greedy),
             ):
                 made += [] if extra.key in {c.key for c in made} else [extra]
-        why = f"by its prices no mix gains more than {max(promise - 1, 0.0):.1%}, which no run could tell"
+        why = f"by its prices no mix gains more than {max(promise - 1, 0.0):.1%}, which no run could show"
         return TransferResult(
             target=self.target,
             backends=self.backends,

@@ -235,7 +235,7 @@ def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...],
             f"the record does not say which command asked for the campaign {campaign.id}",
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
-    words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin anew
+    words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin again
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and store.path.resolve() != default_path().resolve():
         raise RecordError(

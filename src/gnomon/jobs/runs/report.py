@@ -28,7 +28,7 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
         page.table(heads, [_campaign(row) for row in campaigns])
         if document["more"]:
             page.line("There are more: raise --limit.", indent=1)
-        page.line("gnomon runs show ID tells more of one.", indent=1, style="dim")
+        page.line("gnomon runs show ID has the details of one.", indent=1, style="dim")
     page.path("record", document["record"])
 
 
@@ -71,9 +71,9 @@ def run_report(document: dict[str, Any], page: Page) -> None:
     page.line(f"gnomon {context['gnomon_version']}, {versions}; {row['runs']} runs, {row['failures']} failed.")
     page.line(_where(document))
     page.line(f"id {campaign['id']}")
-    page.heading(f"Candidates ({'CPU' if document['clock'] == 'cpu' else 'wall'} time: median, [95 % interval])")
+    page.heading(f"Configurations ({'CPU' if document['clock'] == 'cpu' else 'wall'} time: median, [95 % interval])")
     heads = [
-        Column(title="candidate", number=False, most=64),
+        Column(title="configuration", number=False, most=64),
         Column(title="time"),
         Column(title="", number=False, least=16),
         Column(title="processes"),

@@ -59,7 +59,7 @@ def solve_problem(
     """Read a problem and find an assignment of least weighted cost.
 
     A problem with one objective needs no weights. Raises ProblemError for a malformed problem, InfeasibleError
-    where no assignment is allowed, and UsageError for weights or options that cannot be meant.
+    where no assignment is allowed, and UsageError for invalid weights or options.
     """
     begin = time.perf_counter()
     solution = solve(read_problem(text), weights, method=method, time_limit_s=time_limit_s)
@@ -107,7 +107,7 @@ def front_problem(
 
     After `time_limit_s` the search ends with what it has, and the certificate says what is proved. `watch` is given
     fronts on the way. Raises ProblemError for a malformed problem, InfeasibleError where no assignment is allowed, and
-    UsageError for options that cannot be meant.
+    UsageError for invalid options.
     """
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")

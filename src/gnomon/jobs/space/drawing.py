@@ -25,7 +25,7 @@ _MOST_BARS = 400
 
 
 def networks_figure(points: Sequence[Point], families: Sequence[str], toolchain: str) -> Figure:
-    """Accuracy against latency of every network: a shape a family, single swaps hollow, the front as steps."""
+    """Accuracy against latency of every network: a shape a family, one-change variants hollow, the front as steps."""
     figure = new_figure(6.0)
     axes = figure.subplots()
     marks, (scale, unit) = marks_of(families), millis(max(one.latency_s for one in points))
@@ -100,7 +100,7 @@ def _networks_legend(figure: Figure, points: Sequence[Point], marks: Mapping[str
     there = [name for name in marks if any(one.family == name for one in points)]
     handles = [_key(marks[name].shape, marks[name].colour) for name in there]
     names = [shorten(name, 24) for name in there]
-    for single, told in ((True, "hollow: default or single swap"), (False, "filled: mixed")):
+    for single, told in ((True, "hollow: default or one-change variant"), (False, "filled: mixed")):
         if any(one.single == single for one in points):
             handles.append(_key("o", "#555555", "white" if single else "#555555"))
             names.append(told)
@@ -235,7 +235,7 @@ def choice_figure(rows: Sequence[ChoiceRow], selection: Mapping[str, Any]) -> Fi
     names = ["framed: kept"]
     if known:
         keys.append(Patch(facecolor=_FILL))
-        names.append("bar: how often the primitive is on the front, in worlds that the measurements allow")
+        names.append("bar: share of posterior samples in which the primitive is on the front")
     else:
         keys[0].set_hatch("////")
     figure.legend(keys, names, loc="outside lower left", ncols=2, frameon=False, fontsize=9)

@@ -40,7 +40,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """The single swaps of a family by accuracy, the best first, and how much of that order is noise.
+    """The one-change variants of a family by accuracy, the best first, and how much of that order is noise.
 
     `means` with `lows` to `highs` (95 %) are what is believed of each. `repeatability` is the expected Kendall's tau of
     two such rankings from as much evidence: an order that cannot repeat itself cannot be right. `noise` is the standard
@@ -145,7 +145,7 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
 
 
 def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> Ranking | None:
-    """The single swaps of a family in the order of what is believed of them; None where none of it was trained."""
+    """The one-change variants of a family by what is believed of them; None where none of it was trained."""
     effects = accuracy_effects(family, seen)
     if effects is None:
         return None

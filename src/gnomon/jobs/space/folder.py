@@ -143,7 +143,7 @@ class ProfileFolder:
         """
         self.path = path
         if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
-            raise UsageError(f"{path} is there and is no profile", hint="Give --profile-dir another path.")
+            raise UsageError(f"{path} is there and is not a profile", hint="Give --profile-dir another path.")
         with ExitStack() as stack:
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def read_question(path: Path) -> dict[str, Any]:
 
 def _manifest_of(path: Path) -> dict[str, Any]:
     if not is_profile(path):
-        raise UsageError(f"{path} is no profile", hint="Give the folder that `gnomon space profile` made.")
+        raise UsageError(f"{path} is not a profile", hint="Give the folder that `gnomon space profile` made.")
     try:
         document = _STRICT.object(_STRICT.parse((path / MANIFEST).read_bytes()), "$")
     except OSError as error:

@@ -36,7 +36,7 @@ def open_images(own: GnomonConfig, source: str | None, *, classes: int, download
     found = load_images(name, size=own.image_size, download=download)
     if len(found.classes) > classes:
         raise ProblemError(
-            f"{name} has {len(found.classes)} classes, and the config's networks tell {classes} apart",
+            f"{name} has {len(found.classes)} classes, and the config's networks have {classes}",
             hint="Correct weights_manager_cfg.num_classes.",
         )
     if found.test is not None:

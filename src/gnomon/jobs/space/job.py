@@ -1,6 +1,6 @@
 """The job `space profile`: accuracies and latencies of a search space's networks. See docs/space.md.
 
-The published tables of a profile: accuracies and latencies of the single swaps, by their published names.
+The published tables of a profile: accuracies and latencies of the one-change variants, by their published names.
 
 Which trained weights a network is measured with.
 """
@@ -53,7 +53,9 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
         table = {name: row.call_s * 1e3 for name in swaps if (row := rows.get(name)) and row.call_s is not None}
         failed = [name for name in swaps if name not in table]
         if failed:
-            notes.append(f"{toolchain}: {len(failed)} of {len(swaps)} single swaps have no latency ({failed[0]}, ..)")
+            notes.append(
+                f"{toolchain}: {len(failed)} of {len(swaps)} one-change variants have no latency ({failed[0]}, ..)"
+            )
         if table:
             _write(folder.path / f"latency_table.{toolchain}.yaml", write_flat_table(table))
             if number == 0:
@@ -110,7 +112,7 @@ MIXED = 12
 """Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
 layers add up, and what each family costs in each cell group."""
 
-_DESIGNS = 50  # a design of a small space is single swaps for the most part
+_DESIGNS = 50  # a design of a small space is one-change variants for the most part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ class ProfileRequest:
     `request` says where and with what is measured. `data` is a source of images, `families` are those to look at,
     `numbering` and `blocks` go before what the config says. `method` is how accuracies are got, None: not at all;
     `epochs`, `networks` and `seeds` are its budget, None: as the config or the method says. `toolchains` with their
-    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured beside single swaps.
+    `settings` are what is measured; none: nothing. `mixed` networks of each family are measured with the variants.
     """
 
     config: Path
@@ -146,11 +148,15 @@ class ProfileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """What a profile holds now; `seconds` are those of the wall by part of the work, this time."""
+    """What a profile holds now; `seconds` are those of the wall by part of the work, this time.
+
+    `blocks` are the files of own primitives that it was made with.
+    """
 
     out: Path
     study: Study
     folder: Path
+    blocks: tuple[str, ...]
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
 
@@ -160,7 +166,7 @@ class Profiled:
         """As JSON values for reports."""
         from gnomon.jobs.space.look import look
 
-        return {**look(self.out), "seconds": dict(self.seconds), "notes": list(self.notes)}
+        return {**look(self.out, blocks=self.blocks), "seconds": dict(self.seconds), "notes": list(self.notes)}
 
 
 def profile_space(
@@ -219,16 +225,23 @@ def profile_space(
         notes = write_tables(folder, study)
     finally:
         folder.close()
-    return Profiled(out=asked.out, study=study, folder=folder.path, notes=(*config.warnings, *notes), seconds=seconds)
+    return Profiled(
+        out=asked.out,
+        study=study,
+        folder=folder.path,
+        blocks=blocks,
+        notes=(*config.warnings, *notes),
+        seconds=seconds,
+    )
 
 
 def _check_numbers(asked: ProfileRequest) -> None:
-    """UsageError with all numbers that cannot be meant."""
+    """UsageError with all invalid numbers."""
     least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
     found = {name: getattr(asked, name) for name in least}
     wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
     if wrong:
-        raise UsageError(f"numbers cannot be meant: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
+        raise UsageError(f"numbers is invalid: {'; '.join(wrong)}", hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:
@@ -238,7 +251,7 @@ def read_config(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give the path of a config.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
 
 
 def workers_of(asked: int) -> int:
@@ -247,7 +260,7 @@ def workers_of(asked: int) -> int:
 
 
 def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
-    """The single swaps of all families, so many mixed networks of each, and as many of several families.
+    """The one-change variants of all families, so many mixed networks of each, and as many of several families.
 
     Of mixed ones those that were trained come first.
     """

@@ -56,7 +56,7 @@ class FilesRequest:
     """Where and with what networks are measured (`request`), and what they belong to (`subject`).
 
     `question` are JSON values that, with the subject and the device, name the campaign: the same question goes on where
-    it was interrupted, so that a job which measures anew puts into it what it is. One that `goes_on` is opened again: a
+    it was interrupted, so that a job which measures again puts into it what it is. One that `goes_on` is reopened: a
     later call with the same question measures more networks beside the same anchor, at the same speed. `files` are
     those into which the job writes what it makes of the times; the record names them.
     `closely` are the keys of networks on which many predictions rest, such as the default one: each is loaded several
@@ -76,7 +76,7 @@ class FilesRequest:
 class FilesMeasured:
     """What networks took by key, in the order in which they were given; one that failed has its reason.
 
-    `overhead_s` is a call of the empty graph, which every call holds. `seconds` are those of the wall by part of the
+    `overhead_s` is a call of the no-op model, which every call holds. `seconds` are those of the wall by part of the
     work: "open", "read", "gauge", "measure".
     """
 

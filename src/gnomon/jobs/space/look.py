@@ -58,7 +58,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     if hashlib.sha256(text.encode()).hexdigest() != question["config"]:
         raise UsageError(
             f"{path / INPUT} is not the config that the profile was made of any more",
-            hint="Put it back as it was, or profile anew in another folder.",
+            hint="Put it back as it was, or profile again in another folder.",
         )
     named = question["blocks"] or read_aw_nas_config(text)[0].gnomon.blocks
     if named and not blocks:
@@ -77,7 +77,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     if any(question.get(name) != value for name, value in study.question().items()):
         raise UsageError(
             f"the blocks are not those that {path} was made of any more",
-            hint="Put the file of blocks back as it was, or profile anew in another folder.",
+            hint="Restore the file of blocks as it was, or profile again in another folder.",
         )
     return study
 

@@ -102,7 +102,7 @@ def _row(row: LatencyRow, reply: DpuReply) -> LatencyRow:
 
 
 def _seconds(value: object) -> float | None:
-    """A time above 0 that can be meant, else None."""
+    """The time where it is finite and above 0, else None."""
     return float(value) if type(value) in (int, float) and 0 < value < 1e6 else None  # type: ignore[operator,arg-type]
 
 
@@ -136,7 +136,7 @@ class Measurer:
         over_http = toolchain.runtime == "http"
         if over_http and self.server is None:
             raise UsageError(f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
-        # A board is known by its name: the port is that of a program which may be started anew.
+        # A board is known by its name: the port is that of a program which may be started again.
         host = check_server(self.server).hostname if over_http and self.server is not None else None
         context = measuring_context(self.request, settings, host)
         check_context(self.folder.latency.values(), toolchain.name, context)

@@ -1,12 +1,12 @@
 """How accuracies are got: which networks are trained, from what, and for how long.
 
-- "published": the default network of each family is trained; every single swap begins with its weights and is tuned.
-  As published; swapped layers have had less training than the others, so that the default looks best.
-- "fair": every single swap is trained from nothing, each as long as the others, from one or several seeds.
+- "published": the default network of each family is trained; every one-change variant begins with its weights and is
+  tuned. As published; swapped layers have had less training than the others, so that the default looks best.
+- "fair": every one-change variant is trained from nothing, each as long as the others, from one or several seeds.
 - "balanced": networks of a balanced design of each family, and of one over all families, are trained from nothing, and
-  effects are told from all of them together. As each says something of every cell group, it tells the single swaps
-  apart at a fraction of the cost of training them.
-- "halving": single swaps are trained from nothing; after each rung the worse half of each family goes no further
+  effects are found from all of them together. As each says something of every cell group, it separates the variants
+  at a fraction of the cost of training them.
+- "halving": one-change variants are trained from nothing; after each rung the worse half of each family goes no further
   (Jamieson and Talwalkar, "Non-stochastic best arm identification", 2016). For who wants the best one only.
 """
 
@@ -31,7 +31,7 @@ _NOISE_SEEDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much is trained. `networks` is for each family, None as many as its single swaps; `seeds` are trainings each.
+    """How much is trained. `networks` is for each family, None as many as its variants; `seeds` are trainings each.
 
     `recipe` is for training from nothing, `finetune` for the published method's swaps; `least_epochs` is the first rung
     of halving.

@@ -54,7 +54,7 @@ def selection_picture(document: Mapping[str, Any], selection: Mapping[str, Any],
     cannot be written, RuntimeMissingError without matplotlib.
     """
     if path.suffix not in _SUFFIXES:
-        raise UsageError(f"{clean(str(path))} is no picture", hint="Give a file that ends in .svg or .png.")
+        raise UsageError(f"{clean(str(path))} is not a picture", hint="Give a file that ends in .svg or .png.")
     drawing, _ = _adapters()
     rows = choice_of(document, selection)
     _written(_later(drawing.choice_figure, rows, selection), path)

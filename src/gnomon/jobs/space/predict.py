@@ -1,4 +1,4 @@
-"""The latency of any network of a cell space: additive from single swaps, or an estimator where that is proved better.
+"""The latency of any network of a cell space: a sum over one-change variants, or an estimator that is proved better.
 
 The additive model needs no mixed network, but the default network's own error counts in it once for each swap beyond
 the first. The estimator is a linear model of the same primitives, fitted to all networks that were measured, mixed ones
@@ -225,7 +225,7 @@ def fit_predictor(
     seed: int = 0,
     way: Way | None = None,
 ) -> SpacePredictor:
-    """The predictor from the default network, its single swaps, and mixed networks as far as there are any.
+    """The predictor from the default network, its one-change variants, and mixed networks as far as there are any.
 
     See `layer_costs` for the overhead and the default's layers. What of the measured is in `beside` is fitted to, and
     tells nothing of the error: such as another family's default network and its swaps, where cells mix families.

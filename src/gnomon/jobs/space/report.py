@@ -30,7 +30,7 @@ from gnomon.report.parts import (
 )
 
 _RULES = {
-    "pareto": "what the front of mixed networks is made of, in worlds that the measurements allow",
+    "pareto": "what the front of mixed networks is made of, over posterior samples",
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
     "relative": "the published rule with latencies relative to the default networks, whatever their unit",
 }
@@ -131,8 +131,8 @@ def _rare(document: Mapping[str, Any], page: Page) -> None:
             page,
             f"{len(rare)} of the {kept} kept {'is' if len(rare) == 1 else 'are'} on the front less often than a "
             "dropped one of the same cell group. What counts is how much would be lost, not how often; and where the "
-            "measurements do not speak clearly against it, an even layout of each family stays (--inertia 0 turns "
-            "that off, --threshold 0.5 keeps by frequency alone).",
+            "measurements do not speak clearly against it, an even layout of each family stays (--stability-prior 0 "
+            "turns that off, --threshold 0.5 keeps by frequency alone).",
         )
 
 
@@ -229,7 +229,7 @@ def toolchain_sentence(one: Mapping[str, Any]) -> str:
 
 
 def latency_sections(document: Mapping[str, Any], one: Mapping[str, Any], page: Page) -> None:
-    """A toolchain: single swaps by family, how well mixed networks are predicted, its twin, and what failed."""
+    """A toolchain: one-change variants by family, how well mixed networks are predicted, its twin, and what failed."""
     clock = f", {one['clock']} time" if one["clock"] else ""
     page.heading(f"Latency by {one['toolchain']}{clock}")
     measured = _times(one["networks"])
@@ -237,7 +237,7 @@ def latency_sections(document: Mapping[str, Any], one: Mapping[str, Any], page: 
     families = document["families"]
     rows = [_single_row(name, families, one["networks"]) for name in families]
     if measured:
-        titles = ("family", "single swaps", "median", "least to most", "95 % interval")
+        titles = ("family", "one-change variants", "median", "least to most", "95 % interval")
         page.table([Column(title=title, number=title != "family") for title in titles], rows)
         _predicted(one["predictors"], list(families), page)
     _compared(one, page)
@@ -261,7 +261,7 @@ def _times(rows: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _single_row(name: str, families: Mapping[str, Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A family's single swaps: how many of them were measured, their median and range, and how well one is known."""
+    """A family's one-change variants: how many were measured, their median and range, and how well one is known."""
     mine = [r for r in rows if family_of(families, r["primitives"]) == name and is_single(families, r["primitives"])]
     times = _times(mine)
     if not times:
@@ -330,14 +330,14 @@ _BEST = 8
 _AGREE = (
     (0.8, "they agree closely"),
     (0.6, "they agree in the main"),
-    (0.4, "the ends can be told apart, neighbours cannot"),
+    (0.4, "the ends can be distinguished, neighbours cannot"),
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
 """What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
 
 _NOISE = 0.4
-"""Below it an order is told to be mostly noise."""
+"""Below it an order is reported as mostly noise."""
 
 
 def profile_report(document: Mapping[str, Any], page: Page) -> None:
@@ -371,7 +371,7 @@ def _answer(document: Mapping[str, Any]) -> str:
         best = first["networks"][0]
         interval = f"[{points(best['low'])}, {points(best['high'])}]"
         told.append(
-            f"The most accurate single swap is {best['id']}: {percent(best['accuracy'])} {interval} of the images."
+            f"The most accurate one-change variant is {best['id']}: {percent(best['accuracy'])} {interval} of images."
         )
         noise = [one["family"] for one in rankings if one["repeatability"] < _NOISE]
         if noise:
@@ -423,10 +423,10 @@ def _accuracy(document: Mapping[str, Any], accuracy: Mapping[str, Any], page: Pa
 
 
 def _ranking(document: Mapping[str, Any], ranking: Mapping[str, Any], page: Page) -> None:
-    """A family's single swaps: the best, the default and the worst, and how much of the order is noise."""
+    """A family's one-change variants: the best, the default and the worst, and how much of the order is noise."""
     family, networks = ranking["family"], ranking["networks"]
     count = len(networks)
-    page.heading(f"{family}: its {count} single swaps by accuracy, from {ranking['trainings']} trainings")
+    page.heading(f"{family}: its {count} one-change variants by accuracy, from {ranking['trainings']} trainings")
     default = document["families"].get(family, {}).get("default", "")
     whole = [default] * document["groups"]
     shown = {*range(min(_BEST, count)), count - 1}
@@ -479,7 +479,7 @@ def _next(document: Mapping[str, Any], page: Page) -> None:
     if noisy and statistics.fmean(one["repeatability"] for one in rankings) < 0.6:
         page.item(
             f"The order within {listed(noisy)} does not repeat itself.",
-            "More networks (--networks), longer trainings (--epochs) or more seeds (--seeds) tell more apart.",
+            "More networks (--networks), longer trainings (--epochs) or more seeds (--seeds) distinguish more of them.",
         )
     failed = (accuracy["failed"] if accuracy else []) or any(one["failed"] for one in document["latency"])
     if failed:

@@ -183,7 +183,7 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
 
 
 def published_tables(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> NetworkTables:
-    """The single swaps of all families, with what was measured of each, or else what is believed of its accuracy."""
+    """The one-change variants of all families, with what was measured of each, or else its estimated accuracy."""
     accuracies, latencies = {}, {}
     for name, family in study.families.items():
         effects = accuracy_effects(family, seen)

@@ -66,7 +66,7 @@ class Family:
         )
 
     def swaps(self) -> tuple[Network, ...]:
-        """The default network, then every single swap: 1 + groups * (primitives - 1) networks."""
+        """The default network, then every one-change variant: 1 + groups * (primitives - 1) networks."""
         counts = [len(ones) for ones in self.space.choices]
         return tuple(self.network(assignment) for assignment in swaps(self.defaults, counts))
 

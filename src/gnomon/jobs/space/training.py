@@ -212,7 +212,7 @@ def _distributed() -> Any:
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
     if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is no scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
+        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
@@ -317,7 +317,9 @@ class Trainer:
             steps.step(1)
         if by_key and all(row.reason for row in known.values()):
             reasons = "; ".join(dict.fromkeys(row.reason for row in known.values()))
-            raise MeasurementError(f"no network could be trained ({reasons[:400]})", hint="Correct what is told.")
+            raise MeasurementError(
+                f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
+            )
         return {key: known[key] for key in by_key}
 
     def _job(self, one: Training) -> TrainJob:

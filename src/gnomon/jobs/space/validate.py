@@ -40,7 +40,7 @@ from gnomon.toolchains.base import chosen_toolchain
 
 VALIDATION = "validation.json"
 METHOD = "validation"
-_STRICT = Strict(what="selection", hint="Select anew: gnomon space select", most_letters=1 << 24)
+_STRICT = Strict(what="selection", hint="Select again: gnomon space select", most_letters=1 << 24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def validate_selection(
     if data.digest != question["data"]["digest"]:
         raise UsageError(
             f"the images of {data.name} are not those that the profile was made with any more",
-            hint="Put them back as they were, or profile anew in another folder.",
+            hint="Put them back as they were, or profile again in another folder.",
         )
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
@@ -168,7 +168,7 @@ def read_selection(profile: Path) -> dict[str, Any]:
     groups = document.get("groups")
     texts = all(isinstance(document.get(name), str) for name in ("toolchain", "method"))
     if not texts or not isinstance(groups, list) or not all(isinstance(names, list) and names for names in groups):
-        _STRICT.fail("$", "it is no selection")
+        _STRICT.fail("$", "it is not a selection")
     return document
 
 

@@ -109,7 +109,7 @@ def stab(
 def _package(path: Path) -> Model:
     model = load(path)
     if model.package is None:
-        raise ModelError(f"{path} is no nnpackage", hint="Give a folder with metadata/MANIFEST to --nnpackage.")
+        raise ModelError(f"{path} is not an nnpackage", hint="Give a folder with metadata/MANIFEST to --nnpackage.")
     return model
 
 
@@ -119,7 +119,7 @@ def _kept_traces(request: StabRequest, placement: Placement, say: Tell) -> Trace
     with SqliteStore.open(request.measuring.record) as store:
         traces = traces_of(placement, store, threads)
     if not traces:
-        raise ProblemError("the campaign holds no trace of a single backend", hint="Measure anew with --fresh.")
+        raise ProblemError("the campaign holds no trace of a single backend", hint="Measure again with --fresh.")
     files = write_traces(traces, request.traces, package_name(request.measuring.model), threads)
     say(f"The traces are in {request.traces}: {', '.join(path.name for path in files.values())}")
     return TraceSet(traces=traces, files=files)

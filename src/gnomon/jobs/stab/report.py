@@ -22,7 +22,7 @@ def stab_report(document: dict[str, Any], page: Page, *, verbose: bool = False) 
         _operators(document, page)
     if proof is not None:
         _proof(proof, page)
-    page.heading("What the traces do not tell")
+    page.heading("What the traces do not contain")
     for lack in document["exact"]["lacks"]:
         page.item(lack)
     doubts([*document["doubts"], *(proof["doubts"] if proof else [])], page)
@@ -58,7 +58,7 @@ def _predictions(document: dict[str, Any], page: Page) -> None:
         rows.append(["as ONE's stab decides", _us(published["predicted_us"]), "-", _counts(published["counts"])])
     rows.append(["exact, by the traces", _us(exact["predicted_us"]), "-", _counts(exact["counts"])])
     heads = [
-        Column(title="way to run", number=False),
+        Column(title="configuration", number=False),
         Column(title="sum"),
         Column(title="whole run"),
         Column(title="operators", number=False),
@@ -115,7 +115,7 @@ def _proof(proof: dict[str, Any], page: Page) -> None:
         if contender["failure"]:
             page.item(f"{contender['label']} was refused: {failure_text(contender['failure'])}")
             continue
-        marks = [m for m, here in (("written", chosen), ("best single", best)) if contender["label"] == here]
+        marks = [m for m, here in (("written", chosen), ("best single backend", best)) if contender["label"] == here]
         told = f" ({', '.join(marks)})" if marks else ""
         page.line(f"{contender['label']}: {units.time(contender['level_s'])}{told}", indent=1)
     found = proof["verified"]
@@ -124,7 +124,7 @@ def _proof(proof: dict[str, Any], page: Page) -> None:
         return
     planned = [row for row in proof["operators"] if row["planned"]]
     good = len(planned) - len(found["moved"])
-    page.line(f"{good} of {len(planned)} operators ran where planned, by onert's own trace.", indent=1)
+    page.line(f"{good} of {len(planned)} operators ran where planned, as reported by onert's trace.", indent=1)
     off = found["difference"]
     if off and off["absolute"] == 0:
         page.line("Its outputs equal the reference.", indent=1)

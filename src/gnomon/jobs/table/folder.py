@@ -30,7 +30,7 @@ class TableFolder:
         """Make the directory, or open one of the same context. UsageError for anything else that lies there."""
         self.path = path
         if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is there and is no table", hint="Give --out another path.")
+            raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
         try:
             path.mkdir(parents=True, exist_ok=True)
             text = json.dumps(_manifest_document(manifest), indent=1, allow_nan=False) + "\n"
@@ -62,7 +62,7 @@ def read_table(path: Path) -> Table:
     UsageError where there is none, ProblemError for a malformed one.
     """
     if not is_table(path):
-        raise UsageError(f"{path} is no latency table", hint="Give the directory that `gnomon table build` made.")
+        raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
     try:
         manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()))
         rows = tuple(_row_of(document, f"line {number}") for number, document in read_journal(path / ROWS, _STRICT))

@@ -20,7 +20,7 @@ from gnomon.spaces.loading import space_of
 
 
 def table_document(table: Table, path: Path, told: list[str]) -> dict[str, Any]:
-    """A table as JSON values for reports: the dearest unit first. `told` are complaints about it."""
+    """A table as JSON values for reports: the most expensive unit first. `told` are complaints about it."""
     manifest = table.manifest
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
@@ -56,7 +56,7 @@ def _row_document(row: Row, time_s: float | None) -> dict[str, Any]:
 
 
 def look(path: Path, space: str | None) -> dict[str, Any]:
-    """What a table holds and what speaks against it. `space` says where its space is, if it is no shipped one.
+    """What a table holds and what speaks against it. `space` says where its space is, if it is not a shipped one.
 
     UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
     """

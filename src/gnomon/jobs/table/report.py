@@ -15,7 +15,7 @@ _LABEL = 58
 
 
 def table_report(document: dict[str, Any], page: Page) -> None:
-    """What a table holds: the dearest units, and what speaks against it."""
+    """What a table holds: the most expensive units, and what speaks against it."""
     counts = document["counts"]
     total = sum(counts.values())
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
@@ -24,14 +24,16 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     page.headline(f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + ".")
     page.line(_measured_with(document["context"], document["clock"]))
     if document["overhead_s"] > 0:
-        page.line(f"A call of the empty graph takes {units.time(document['overhead_s'])}; it is taken off each unit.")
+        page.line(
+            f"A call of the no-op model takes {units.time(document['overhead_s'])}; it is subtracted from each unit."
+        )
     else:
         page.line("The times are of the layers alone, without the call around them.")
     fused = document["fused"]
     page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
     _units(document["units"], page)
     if document["complaints"]:
-        page.heading("Doubts")
+        page.heading("Warnings")
         for told in document["complaints"]:
             page.item(told + ".")
     if document.get("doubts"):
@@ -55,12 +57,12 @@ def _measured_with(context: dict[str, Any], clock: str) -> str:
 
 
 def _units(rows: list[dict[str, Any]], page: Page) -> None:
-    page.heading("The dearest units")
+    page.heading("The most expensive units")
     shown = [row for row in rows if row["status"] != "failed"][:_ROWS]
     columns = [
         Column(title="unit", number=False, most=60),
-        Column(title="adds"),
-        Column(title="a call"),
+        Column(title="net latency"),
+        Column(title="gross latency"),
         Column(title="known within"),
         Column(title="", number=False),
     ]
@@ -136,7 +138,7 @@ _NAME = 100
 
 
 def blocks_report(document: dict[str, Any], page: Page) -> None:
-    """The blocks, the dearest first, and the sum of those that were named."""
+    """The blocks, the most expensive first, and the sum of those that were named."""
     rows = sorted(document["blocks"], key=lambda row: -row["mean_s"])
     total = document["sum"]
     page.headline(
@@ -151,7 +153,7 @@ def blocks_report(document: dict[str, Any], page: Page) -> None:
     ]
     page.table(columns, [_blocks_text_cells(row) for row in rows])
     for told in document["left_out"]:
-        page.item(f"left out: {told}")
+        page.item(f"skipped: {told}")
 
 
 def _blocks_text_cells(row: dict[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ class Recorded:
     """
 
     def __init__(self, file: RecordFile, *, seed: int, fresh: bool = False) -> None:
-        """Open the campaign anew, or the one that the file has already unless all begins anew."""
+        """Open the campaign again, or the one that the file has already unless all begins again."""
         self._file, records = file, file.records
         device = records.device
         context = Context(

@@ -72,7 +72,7 @@ class Care:
         )
 
     def check(self) -> None:
-        """UsageError for what cannot be meant."""
+        """UsageError for what is invalid."""
         for name, value in (("repeat", self.repeat), ("processes", self.processes), ("seed", self.seed + 1)):
             if value < 1:
                 raise UsageError(f"{name} is too small", hint="Give at least 1 sample and process, and a seed from 0.")
@@ -104,7 +104,7 @@ class TuneRequest:
     fresh: bool = False
 
     def check(self) -> None:
-        """UsageError for what cannot be meant."""
+        """UsageError for what is invalid."""
         if self.dtype not in TOLERANCES:
             raise UsageError(f"{self.dtype!r} is not tuned", hint=f"Give the data type {' or '.join(TOLERANCES)}.")
         if self.strategy not in STRATEGIES:

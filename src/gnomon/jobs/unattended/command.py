@@ -148,7 +148,7 @@ class Job:
     """A search on a device, as it is there at this moment.
 
     `waiting` is for the device, which another gnomon holds. `failed` ended with `exit_code`, for the reason in the last
-    lines of its `log`. `vanished` ended without a word: `reason` says whether the device was started anew. Times are
+    lines of its `log`. `vanished` ended without a word: `reason` says whether the device was restarted. Times are
     seconds since 1970 by the device's clock, `now_s` is that clock. `folder` is its folder there, `starts` how often it
     was started.
     """
@@ -245,7 +245,7 @@ def job_of(told: object, device: str, address: str) -> Job:
         )
     except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DeviceError(
-            f"what lies on {device} tells of no job that gnomon knows ({str(error)[:80]!a})",
+            f"what lies on {device} describes no job that gnomon knows ({str(error)[:80]!a})",
             hint="Look into its folder there, which gnomon devices clean does not touch.",
         ) from error
 

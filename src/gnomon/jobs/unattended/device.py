@@ -6,7 +6,7 @@ The runs of a job's record into the record of this machine.
 
 Nothing is made comparable that was not: a campaign comes as it is, with its key, which is made of the device's
 fingerprint, the versions, the model, the options and the protocol. Only how its device is called and reached is told
-anew, as the job knew it as its own machine.
+again, as the job knew it as its own machine.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def jobs_in(answer: dict[str, Any], config: DeviceConfig) -> tuple[Job, ...]:
     """The jobs that a list tells of."""
     found = answer.get("jobs")
     if not isinstance(found, list):
-        raise DeviceError(f"{config.name} tells of no jobs", hint="Try again.")
+        raise DeviceError(f"{config.name} did not list its jobs", hint="Try again.")
     return tuple(job_of(told, config.name, str(config.address)) for told in found)
 
 
@@ -237,9 +237,7 @@ def _checked(listed: object, job: Job) -> list[PurePosixPath]:
             return paths
     except (AssertionError, TypeError, ValueError):
         pass
-    raise DeviceError(
-        f"{job.device} lists files of the job {job.id} that cannot be meant", hint=f"Look into {job.folder} there."
-    )
+    raise DeviceError(f"{job.device} lists invalid files of the job {job.id}", hint=f"Look into {job.folder} there.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -268,7 +268,7 @@ class _Bearer:
                 raise nothing_runs(link.info.name, self.runtimes, missing)
             if not link.paths:
                 told = "; ".join(f"{m.name}: {m.reason}" for m in missing)
-                raise RuntimeMissingError(f"gnomon cannot be brought to {config.name}: {told}", hint=missing[0].hint)
+                raise RuntimeMissingError(f"gnomon cannot be installed on {config.name}: {told}", hint=missing[0].hint)
             if tell is not None:
                 for lacking in missing:
                     tell(f"{lacking.name} stays out: {lacking.reason}")
@@ -310,7 +310,7 @@ def _checked(asked: ParetoRequest) -> Request:
     check_bounds(goals, asked.pick, asked.under)
     if request.device.address.kind != "ssh":
         raise UsageError(
-            f"a search is carried to devices that are reached by ssh, and {request.device.name} is not",
+            f"a search runs unattended on devices that are reached by ssh, and {request.device.name} is not",
             hint="Leave out --unattended; on this machine, systemd-run or nohup keep a command running.",
         )
     return request

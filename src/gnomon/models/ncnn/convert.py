@@ -83,7 +83,7 @@ def convert_onnx(
 def find_pnnx() -> Path:
     """The program pnnx: of the wheel that is installed here, else on the PATH. Raises RuntimeMissingError.
 
-    The script that the wheel puts beside the interpreter is no such program: it needs PyTorch.
+    The script that the wheel puts beside the interpreter is not such a program: it needs PyTorch.
     """
     found: list[Path] = []
     try:

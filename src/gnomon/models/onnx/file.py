@@ -177,7 +177,7 @@ def check_rank(name: str, rank: int) -> None:
 
 
 def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
-    """Element type and shape of a value; type 0 where it is no tensor, shape None where it has no rank."""
+    """Element type and shape of a value; type 0 where it is not a tensor, shape None where it has no rank."""
     if not value.type.HasField("tensor_type"):
         return 0, None
     tensor = value.type.tensor_type

@@ -347,7 +347,7 @@ def assignment_of(text: str) -> tuple[int, ...]:
             break
     if len(parts) != 3 or len(found) != len(EDGES):
         raise ProblemError(
-            f"{text[:80]!r} is no architecture of NAS-Bench-201",
+            f"{text[:80]!r} is not an architecture of NAS-Bench-201",
             hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
         )
     return tuple(found)

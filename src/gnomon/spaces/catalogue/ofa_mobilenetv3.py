@@ -92,6 +92,6 @@ def _index(values: ArrayLike, known: tuple[int, ...], what: str) -> Ints:
     wrong = given[np.asarray(known)[position] != given]
     if wrong.size:
         raise ProblemError(
-            f"{wrong.flat[0]} is no {what} of this space", hint=f"Choose from: {', '.join(map(str, known))}."
+            f"{what} {wrong.flat[0]} is not in this space", hint=f"Choose from: {', '.join(map(str, known))}."
         )
     return position

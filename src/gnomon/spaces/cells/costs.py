@@ -1,10 +1,10 @@
-"""Layer-corrected costs: what each primitive costs at each layer, from the default network and its single swaps.
+"""Layer-corrected costs: what each primitive costs at each layer, from the default network and its one-change variants.
 
-cost[layer][primitive] = the default layer's cost + (latency of the network with that single swap - latency of the
-default network). Where a group has several layers, its difference is split over them in proportion to the default
-layers' costs, as a swap changes all of them at once and nothing says which changed by how much; the sum over the group
-is not touched by that. So the sum over all layers is exact for the default and for every single swap, and additive for
-all others.
+cost[layer][primitive] = the default layer's cost + (latency of the network with that change - latency of the default
+network). Where a group has several layers, its difference is split over them in proportion to the default layers'
+costs, as a swap changes all of them at once and nothing says which changed by how much; the sum over the group is not
+touched by that. So the sum over all layers is exact for the default and for every one-change variant, and additive
+for all others.
 
 Latencies without their unit.
 
@@ -97,7 +97,7 @@ def layer_costs(
     overhead_s: float = 0.0,
     default_layers: Sequence[float] | None = None,
 ) -> LayerCosts:
-    """Costs from the default network and its single swaps, by assignment; others are not looked at.
+    """Costs from the default network and its one-change variants, by assignment; others are not looked at.
 
     `default_layers` says how the default network's time is shared by its layers, in any unit: times of a profiled run,
     `layer_work`, or prices of its units. Without it each has an equal part. ProblemError where the default network has
@@ -110,7 +110,7 @@ def layer_costs(
     if not inside > 0 or overhead_s < 0:
         raise ProblemError(
             f"an overhead of {overhead_s:g} s leaves nothing of the default network's {default.call_s:g} s",
-            hint="Measure both again: the empty graph cannot take longer.",
+            hint="Measure both again: the no-op model cannot take longer.",
         )
     shares = _shares(cells, default_layers)
     of_group = np.bincount(cells.groups, weights=shares)
@@ -154,7 +154,7 @@ def _work(unit: Unit) -> float:
 def _swaps(
     cells: Cells, measured: Mapping[tuple[int, ...], Latency], default: Latency
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """The latency of each single swap and its error, a row a group; NaN where there is none."""
+    """The latency of each one-change variant and its error, a row a group; NaN where there is none."""
     latencies, errors = [], []
     for group, ones in enumerate(cells.choices):
         row = []

@@ -6,7 +6,7 @@ is measured badly is pulled towards that of the same primitive in other groups, 
 sizes, a scale of each group among them, are those that make the measurements most likely, under a weak prior that keeps
 them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's estimator and its generalizations", 1975).
 
-Nothing asks for single swaps: any networks will do, and what they leave open shows in the covariance.
+Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
 Accuracy is modelled on the logit scale: there effects add up without leaving 0 to 1, a gain near 1 is as hard as it is,
 and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
@@ -20,10 +20,10 @@ size, which keeps sizes finite that the measurements leave open.
 
 Networks that tell the most about each choice: every primitive equally often in each cell group.
 
-In a table of single swaps a network says something of one choice; in a balanced design it says something of as many as
-there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The Design of Experiments",
-1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little correlated as a search over
-random balanced ones finds.
+In a table of one-change variants a network says something of one choice; in a balanced design it says something of as
+many as there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The Design of
+Experiments", 1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little correlated as
+a search over random balanced ones finds.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Evidence:
             )
         if not (np.isfinite(values).all() and np.isfinite(errors).all() and (errors >= 0).all()):
             raise ProblemError(
-                "a value is not finite, or a standard error is no number from 0",
+                "a value is not finite, or a standard error is not a number from 0",
                 hint="Leave out networks that were not measured, and give 0 for what is known exactly.",
             )
         object.__setattr__(self, "assignments", rows.astype(np.intp))
@@ -296,7 +296,7 @@ def expit(values: Floats) -> Floats:
 def _swaps(assignments: Ints) -> int:
     """The largest number of groups in which a network differs from that one which is nearest to all others."""
     apart = (assignments[:, None, :] != assignments[None, :, :]).sum(axis=2)
-    # Of each network's nearest relative: single swaps of a default are one group from it.
+    # Of each network's nearest relative: one-change variants of a default are one group from it.
     centers = [int(row) for row in np.flatnonzero((apart <= 1).sum(axis=1) > 2)]
     return int(apart[:, centers].min(axis=1).max()) if centers else assignments.shape[1]
 

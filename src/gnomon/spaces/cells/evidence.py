@@ -37,7 +37,7 @@ class DrawnNetworks:
         errors, latencies = (np.asarray(one, dtype=np.float64) for one in (self.errors, self.latencies))
         if errors.ndim != 1 or errors.shape != latencies.shape or len(errors) < _LEAST:
             raise ProblemError(
-                f"errors of shape {errors.shape} and latencies of shape {latencies.shape} do not tell a distribution",
+                f"errors of shape {errors.shape} and latencies of shape {latencies.shape} do not make a distribution",
                 hint=f"Give one of each a network, and at least {_LEAST} networks.",
             )
         if not (np.isfinite(errors).all() and np.isfinite(latencies).all() and (latencies > 0).all()):
@@ -187,7 +187,7 @@ def _p(shuffled: Floats, seen: float) -> float:
 
 
 def _median(sample: _Sample, side: bool, rounds: int, rng: np.random.Generator) -> Median:
-    """The weighted median of one space, and its interval: networks are drawn anew within each bin."""
+    """The weighted median of one space, and its interval: networks are drawn again within each bin."""
     own = np.flatnonzero(sample.is_reduced == side)
     weights, place = sample.weights(side)[own], sample.place[own]
     errors = sample.errors[own]

@@ -70,7 +70,8 @@ def parse_name(name: str) -> tuple[str, int]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise ProblemError(
-            f"{name!r} is no name of a primitive", hint="Names are such as Mobileblock_3: a family, 'block_', a number."
+            f"{name!r} is not the name of a primitive",
+            hint="Names are such as Mobileblock_3: a family, 'block_', a number.",
         )
     return match["family"], int(match["number"])
 

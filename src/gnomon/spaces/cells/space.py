@@ -87,7 +87,7 @@ class TaggedNet:
 
     def __post_init__(self) -> None:
         if len(self.tags) != len(self.net.nodes) or len(set(self.tags)) != len(self.tags):
-            raise ProblemError("a net needs one tag a node, each another", hint="Tag it anew.")
+            raise ProblemError("a net needs one tag a node, each another", hint="Tag it again.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -304,7 +304,7 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
             ) from error
     if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
         raise UsageError(
-            f"{_ATTRIBUTE} of {origin} is no list of primitives",
+            f"{_ATTRIBUTE} of {origin} is not a list of primitives",
             hint="Make it a list of gnomon.spaces.cells.primitives.Primitive, or a function that returns one.",
         )
     if not 1 <= len(found) <= _MOST:
@@ -320,7 +320,7 @@ def _fault(one: Primitive, path: Path | None) -> str:
     """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
     try:
         if parse_name(one.name) != (one.family, one.number):
-            return "its family is no name"
+            return "its family is not a name"
         first, second = (tagged_net(_TRIED, [one] * _TRIED.group_count) for _ in range(2))
         if first != second:
             return "it makes something else each time"

@@ -1,7 +1,7 @@
 """The Pareto selection: the primitives that networks on the front of accuracy and latency are made of.
 
-Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, worlds
-are drawn that the measurements allow; in each of them the front over *all* networks, mixed ones included, is exact.
+Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, posterior
+samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact.
 How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
 Two ways to choose from that. With `most_share` the selection is the one that loses least while that share of the
@@ -89,7 +89,7 @@ class ParetoOptions:
     - `most_share`: the share of the networks that may be left (0 to 1); None keeps by `threshold` instead.
     - `inertia`: what a departure from an even layout of each family has to save, in standard deviations of what is
       known; 0 lets the measurements alone decide. None is 0.15 for "mixed" and 0.3 for "one".
-    - `resamples`: how many worlds are drawn, from `seed`.
+    - `resamples`: how many posterior samples are drawn, from `seed`.
     """
 
     families: Families = "mixed"
@@ -107,7 +107,7 @@ class ParetoOptions:
         if not 0 <= self.threshold <= 1:
             raise UsageError(f"the threshold is {self.threshold}", hint="Use a frequency from 0 to 1, such as 0.5.")
         if self.inertia is not None and not (math.isfinite(self.inertia) and self.inertia >= 0):
-            raise UsageError(f"the inertia is {self.inertia}", hint="Use a number from 0, such as 0.15.")
+            raise UsageError(f"the stability prior is {self.inertia}", hint="Use a number from 0, such as 0.15.")
         if self.resamples < 2:
             raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
 
@@ -137,7 +137,7 @@ class ParetoSelection:
     """What was selected, and why.
 
     `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
-    the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the worlds lie
+    the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
     in. `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
     """
 
@@ -339,7 +339,7 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
 def pareto_options(families: str | None, most_share: float | None, threshold: float | None, seed: int) -> ParetoOptions:
     """The options by what was given. UsageError for a share and a threshold together."""
     if most_share is not None and threshold is not None:
-        raise UsageError("a share and a threshold contradict each other", hint="Give --most-share or --threshold.")
+        raise UsageError("a share and a threshold contradict each other", hint="Give --max-fraction or --threshold.")
     given: dict[str, Any] = {"seed": seed}
     if families is not None:
         given["families"] = families

@@ -26,7 +26,7 @@ from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
 _PARTS = ("train", "validation", "test")
-_HINT = "Pack the data set anew."
+_HINT = "Pack the data set again."
 _KEPT = 2  # data sets that a process keeps unpacked
 
 
@@ -167,14 +167,14 @@ def unpack(content: bytes) -> Dataset:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             found = archive.infolist()
             if {one.filename for one in found} != {f"{name}.npy" for name in names} or len(found) != len(names):
-                raise ProblemError("this archive is no data set", hint=_HINT)
+                raise ProblemError("this archive is not a data set", hint=_HINT)
             if any(one.compress_type != zipfile.ZIP_STORED for one in found):
                 raise ProblemError("a packed data set is not compressed, and this one is", hint=_HINT)
             arrays = {name: _array(archive.read(f"{name}.npy")) for name in names}
         head = json.loads(arrays["head"].tobytes())
         name, classes = head["name"], head["classes"]
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ProblemError(f"this is no packed data set: {error}", hint=_HINT) from error
+        raise ProblemError(f"this is not a packed data set: {error}", hint=_HINT) from error
     if type(name) is not str or type(classes) is not int:
         raise ProblemError("a packed data set has a name and a number of classes", hint=_HINT)
     parts = {part: Images(x=arrays[f"{part}_x"], y=arrays[f"{part}_y"]) for part in _PARTS}

@@ -42,7 +42,7 @@ _PIECE = 1 << 20
 def read_bytes(path: Path, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes; one that ends in .gz is unpacked.
 
-    UsageError where it cannot be opened; ProblemError for what is no regular file, is broken, or is larger.
+    UsageError where it cannot be opened; ProblemError for what is not a regular file, is broken, or is larger.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ def read_bytes(path: Path, most: int) -> bytes:
         raise UsageError(f"{path} cannot be opened: {told}", hint="Check the path and its rights.") from error
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ProblemError(f"{path} is no regular file", hint="Give a file.")
+            raise ProblemError(f"{path} is not a regular file", hint="Give a file.")
         try:
             content = _read(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, most + 1)
         except (OSError, EOFError, zlib.error) as error:
@@ -154,10 +154,10 @@ def read_table(
     try:
         rows = np.loadtxt(io.BytesIO(read_bytes(path, most)), delimiter=",", ndmin=2)
     except ValueError as error:
-        raise ProblemError(f"{path} is no table of numbers: {error}", hint="Install its package again.") from error
+        raise ProblemError(f"{path} is not a table of numbers: {error}", hint="Install its package again.") from error
     whole = rows.shape[1] == columns and bool((rows == np.floor(rows)).all())
     if not whole or not len(rows) or rows.min() < 0 or rows[:, :-1].max() > highest or rows[:, -1].max() > 255:
-        raise ProblemError(f"{path} is no table of images of {list(shape)}", hint="Install its package again.")
+        raise ProblemError(f"{path} is not a table of images of {list(shape)}", hint="Install its package again.")
     return rows[:, :-1].reshape(-1, *shape), rows[:, -1].astype(np.int64)
 
 
@@ -176,7 +176,7 @@ def _archive(path: Path, most: int) -> dict[str, NDArray[np.generic]]:
                     raise ProblemError(f"{path} holds {name[:60]!r} twice", hint=_NPZ)
                 arrays[name] = _npy(archive.read(one))
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ProblemError(f"{path} is no npz archive of arrays: {str(error)[:200]}", hint=_NPZ) from error
+        raise ProblemError(f"{path} is not an npz archive of arrays: {str(error)[:200]}", hint=_NPZ) from error
     return arrays
 
 
@@ -231,7 +231,7 @@ def _idx(path: Path, most: int) -> NDArray[np.uint8]:
     """An idx file of bytes."""
     content = read_bytes(path, most)
     if len(content) < 4 or content[:3] != b"\0\0\x08" or not 1 <= content[3] <= 4 or len(content) < 4 + 4 * content[3]:
-        raise ProblemError(f"{path} is no idx file of bytes", hint=_IDX)
+        raise ProblemError(f"{path} is not an idx file of bytes", hint=_IDX)
     shape = struct.unpack(f">{content[3]}I", content[4 : 4 + 4 * content[3]])
     pixels = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
     if math.prod(shape) != len(pixels):
@@ -288,7 +288,7 @@ def load_calibration(
     try:
         lines = read_bytes(source, _MOST_LIST).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ProblemError(f"{source} is no UTF-8 text (byte {error.start})", hint=complaints.hint) from error
+        raise ProblemError(f"{source} is not UTF-8 text (byte {error.start})", hint=complaints.hint) from error
     files = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
