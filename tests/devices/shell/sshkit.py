@@ -171,7 +171,9 @@ def free_port(address: str = "127.0.0.1") -> int:
 _given: set[int] = set()
 
 
-def _write_configuration(root: Path, address: str, port: int, environment: dict[str, str]) -> None:
+def _write_configuration(
+    root: Path, address: str, port: int, environment: dict[str, str], lines: tuple[str, ...]
+) -> None:
     for folder in ("it's home", "tmp", "leases"):
         (root / folder).mkdir(mode=0o700)
     key(root / "host_key")
@@ -192,6 +194,7 @@ def _write_configuration(root: Path, address: str, port: int, environment: dict[
         f"Port {port}\nListenAddress {address}\nHostKey {root}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n"
         f"AuthorizedKeysFile {root}/authorized_keys\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         f"PermitRootLogin prohibit-password\nPrintMotd no\nUseDNS no\nMaxStartups 100\nSetEnv {set_env}\n"
+        + "".join(f"{line}\n" for line in lines)
     )
     (root / "ssh_config").write_text(
         f"IdentityFile {root}/user_key\nIdentitiesOnly yes\nIdentityAgent none\nStrictHostKeyChecking yes\n"
@@ -203,12 +206,20 @@ def _write_configuration(root: Path, address: str, port: int, environment: dict[
 
 @contextlib.contextmanager
 def ssh_server(
-    root: Path, *, environment: dict[str, str] | None = None, inside: tuple[str, ...] = (), address: str = "127.0.0.1"
+    root: Path,
+    *,
+    environment: dict[str, str] | None = None,
+    inside: tuple[str, ...] = (),
+    address: str = "127.0.0.1",
+    lines: tuple[str, ...] = (),
 ) -> Iterator[SshServer]:
-    """A server below this new folder; `environment` is the device's, `inside` goes before the server's command."""
+    """A server below this new folder.
+
+    `environment` is the device's, `inside` goes before the server's command, `lines` are more of its configuration.
+    """
     root.mkdir(parents=True, exist_ok=True)
     port = free_port() if not inside else 2222
-    _write_configuration(root, address, port, environment or {})
+    _write_configuration(root, address, port, environment or {}, lines)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it locks itself in, which a package would make
     log = root / "sshd.log"

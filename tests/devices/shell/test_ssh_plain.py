@@ -8,6 +8,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,6 +230,64 @@ def test_a_device_without_python_is_served_by_its_shell(server: SshServer) -> No
     with AnySshDevice(server.settings()) as device:
         assert device.describe().python == ""
         assert device.run(["echo", "here"], env={}, timeout_s=60).stdout == "here\n"
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A server whose device has Python."""
+    if what := sshkit.missing():
+        pytest.skip(what)
+    with ssh_server(tmp_path_factory.mktemp("rich") / "server") as running:
+        yield running
+
+
+def test_the_devices_own_python_is_found(rich: SshServer) -> None:
+    with PlainSshDevice(rich.settings()) as device:
+        python = device.describe().python
+        done = device.run([python, "-c", "import sys; print(sys.version_info >= (3, 10))"], env={}, timeout_s=60)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("given", ["{}", "~/own python"])
+def test_a_python_is_found_by_the_path_that_was_given(rich: SshServer, given: str) -> None:
+    link = rich.root / "it's home" / "own python"
+    if not link.exists():
+        link.symlink_to(sys.executable)
+    with PlainSshDevice(rich.settings(python=given.format(link))) as device:
+        assert device.describe().python == str(link)
+
+
+def test_a_python_that_is_too_old_is_an_error(rich: SshServer, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\necho 3.8.1\nexit 1\n")
+    old.chmod(0o755)
+    with (
+        pytest.raises(DeviceError, match=r"is too old: .*old is 3\.8\.1"),
+        PlainSshDevice(rich.settings(python=str(old))),
+    ):
+        pass
+    assert rich.private_folders() == []
+
+
+def test_a_visit_without_the_lease_neither_waits_nor_pushes(rich: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    with PlainSshDevice(rich.settings()), PlainSshDevice(rich.settings(lease=False)) as visit:
+        leases = visit.run(["printenv", "GNOMON_LEASES"], env={}, timeout_s=60).stdout
+        assert leases == f"{rich.leases}\n"  # what is started there takes the lease by itself
+        with pytest.raises(DeviceError, match="not held"):
+            visit.push(tmp_path / "file", "file")
+        visit.pull(str(tmp_path / "file"), tmp_path / "copy")
+    assert (tmp_path / "copy").read_text() == "content"
+
+
+def test_too_few_sessions_are_told(tmp_path: Path) -> None:
+    if what := sshkit.missing():
+        pytest.skip(what)
+    with ssh_server(tmp_path / "server", lines=("MaxSessions 1",)) as narrow:
+        with pytest.raises(DeviceError, match="too few sessions") as refused, PlainSshDevice(narrow.settings()):
+            pass
+        assert "MaxSessions" in refused.value.hint
+        assert narrow.private_folders() == []
 
 
 def test_a_python_that_was_named_and_is_not_there_stays_an_error(server: SshServer) -> None:

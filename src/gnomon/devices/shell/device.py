@@ -124,6 +124,7 @@ class ShellDevice(ABC):
         self._number = 0
         self._place = ""
         self._python: str | None = None
+        self._held = True
 
     @property
     @abstractmethod
@@ -146,7 +147,8 @@ class ShellDevice(ABC):
         self._place, self._python = "", None
         self._open = self._reach()
         try:
-            self._place = pushed_place(self._settings, self._open)
+            if self._held:
+                self._place = pushed_place(self._settings, self._open)
         except BaseException:
             self._close()
             raise
@@ -154,7 +156,7 @@ class ShellDevice(ABC):
 
     def __exit__(self, *exception: object) -> None:
         try:
-            if self._open is not None and self._settings.keep and exception[:1] != (DeviceError,):
+            if self._open is not None and self._place and self._settings.keep and exception[:1] != (DeviceError,):
                 self._open.do(tidy_script(self._place, days=_KEPT_DAYS, most_kib=_MOST_KIB))
         except DeviceError:
             pass  # the next visit tidies up
@@ -203,6 +205,8 @@ class ShellDevice(ABC):
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
         link = self._opened()
+        if not self._held:
+            raise DeviceError("nothing can be pushed to a device that is not held", hint="Open it with its lease.")
         checked_name(name)
         manifest = self._digests.manifest(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"

@@ -75,13 +75,21 @@ if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s
 """
 
 
-def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
+def run_script(
+    *,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    work: str,
+    note: str,
+    token: str,
+    inherited: Sequence[str] = INHERITED,
+) -> str:
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
     Without setsid its group is that of the session, which its end then kills too. The status is "start" where there is
     no such program, else as the shell tells it: 128 and the signal for what a signal ended.
     """
-    kept = [f'${{{name}+"{name}=${name}"}}' for name in (*INHERITED, *(f"LC_{name}" for name in _LOCALES))]
+    kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
     words = [quoted(word) for word in argv]
     if "=" in argv[0]:  # env would take it for a variable
@@ -162,6 +170,33 @@ def keeper_script(*, token: str, silence_s: float) -> str:
     cleans up also when the keeper itself was killed.
     """
     return _KEEPER % {"needed": " ".join(NEEDED), "token": token, "tick": max(1, round(silence_s / 6))}
+
+
+_FIND_PYTHON = """
+for name; do
+  path=$(command -v "$name") || continue
+  case $path in /*) ;; */*) path=$PWD/$path;; esac
+  version=$("$path" -E -S -c "import sys; print(sys.version.split()[0]); sys.exit(sys.version_info < (3, 10))" \\
+    </dev/null 2>/dev/null) && { echo "found $path"; exit; }
+  printf '%s=%s\\n' "$path" "$version"
+done
+true
+"""
+_PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.10", "python3")
+
+
+def python_script(given: str | None) -> str:
+    """Prints "found PATH" for the first Python of 3.10 or newer, and before it PATH=VERSION of those that are none.
+
+    `given` is a path, also one below the home folder as ~/, or a name; None for those that Python itself has.
+    """
+    if given is None:
+        words = " ".join(_PYTHONS)
+    elif given.startswith("~/"):
+        words = f'"$HOME"/{quoted(given[2:])}'
+    else:
+        words = quoted(given)
+    return f"set -- {words}{_FIND_PYTHON}"
 
 
 def has_script(place: str, digest: str, name: str) -> str:

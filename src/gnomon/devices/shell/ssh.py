@@ -16,11 +16,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnomon.devices.base import INHERITED
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, take_lease
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
-from gnomon.devices.shell.scripts import REMOTE, file_script, keeper_script, line, marked, quoted, run_script
-from gnomon.devices.shell.ssh_client import SshSettings, lost, not_connected
+from gnomon.devices.shell.scripts import (
+    REMOTE,
+    file_script,
+    keeper_script,
+    line,
+    marked,
+    python_script,
+    quoted,
+    run_script,
+)
+from gnomon.devices.shell.ssh_client import NoPythonError, SshSettings, lost, no_python, not_connected
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard
 
@@ -159,7 +169,16 @@ class PlainLink(ShellLink):
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
-        script = run_script(argv=command.argv, env=command.env, work=f"{self.base}/work", note=note, token=token)
+        # What is started without holding the device takes its lease by itself.
+        inherited = INHERITED if self._settings.lease else (*INHERITED, "GNOMON_LEASES")
+        script = run_script(
+            argv=command.argv,
+            env=command.env,
+            work=f"{self.base}/work",
+            note=note,
+            token=token,
+            inherited=inherited,
+        )
         data = iter((command.stdin,))
         return PlainCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
 
@@ -208,7 +227,7 @@ class PlainLink(ShellLink):
     def lost(self, code: int | None, said: str = "") -> DeviceError:
         """The error of a session that ended, or fell silent, without its last marks."""
         gone = self._process is None or self._process.poll() is not None
-        return lost(self._settings, 255 if gone or code is not None else None, self._said() or said)
+        return lost(self._settings, 255 if gone or code is not None else None, f"{said}\n{self._said()}")
 
     def close(self) -> None:
         """End the connection, once the keeper has cleaned up, unless that takes too long."""
@@ -238,6 +257,11 @@ class PlainLink(ShellLink):
             f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
             "ServerAliveInterval=5",
             "ServerAliveCountMax=3",
+            # What the user's configuration opens for people at a terminal is not the device's to use, and a port that
+            # another connection has taken must not end this one.
+            "ForwardAgent=no",
+            "ForwardX11=no",
+            "ClearAllForwardings=yes",
             "LogLevel=ERROR",
             f"ControlPath={self._folder}/c",
             "ControlPersist=no",
@@ -307,11 +331,15 @@ def _scratch() -> str:
 
 
 class PlainSshDevice(ShellDevice):
-    """A machine behind SSH without Python; see `ShellDevice`. `describe` has no Python."""
+    """A machine behind SSH; see `ShellDevice`. The `python` of its `describe` is empty where it has none.
+
+    DeviceError for a Python that is too old, or is not there under the name that was given.
+    """
 
     def __init__(self, config: SshSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
         super().__init__(on_wait=on_wait)
         self._config = config
+        self._held = config.lease
 
     @property
     def _settings(self) -> SshSettings:
@@ -323,17 +351,29 @@ class PlainSshDevice(ShellDevice):
             kind, _, rest = link.start().partition(" ")
             if kind == "lacks":
                 raise DeviceError(
-                    f"{self._config.destination} has no Python, and its shell lacks {', '.join(rest.split())}",
-                    hint="Install these (coreutils, or busybox) or a Python there, and see that they are on its PATH.",
+                    f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",
+                    hint="Install these (coreutils, or busybox) there, and see that they are on its PATH.",
                 )
             if kind != "base":
                 raise refusal(self._config, rest, "the temporary folder")
             link.base = rest
-            take_lease(self._config, lambda: link.ask("lease"), self._on_wait)
+            self._python = self._found_python(link)
+            if self._held:
+                take_lease(self._config, lambda: link.ask("lease"), self._on_wait)
         except BaseException:
             link.close()
             raise
         return link
+
+    def _found_python(self, link: ShellLink) -> str:
+        """See `ShellDevice._found_python`."""
+        *seen, last = ["", *link.do(python_script(self._config.python))[1].splitlines()]
+        if last.startswith("found "):
+            return last.removeprefix("found ")
+        error = no_python(self._config, [*seen, last])
+        if not isinstance(error, NoPythonError):
+            raise error
+        return ""
 
 
 if TYPE_CHECKING:

@@ -221,7 +221,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, st
     said = _last(stderr) or _last(stdout)
     places = _places(settings, said)
     if PYTHON_MARK in stdout:
-        return _python(settings, stdout.rpartition(PYTHON_MARK)[2].splitlines()[0].split())
+        return no_python(settings, stdout.rpartition(PYTHON_MARK)[2].splitlines()[0].split())
     if returncode is None:
         return DeviceError(
             f"{settings.destination} is connected but stays silent",
@@ -249,7 +249,8 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, st
     )
 
 
-def _python(settings: SshSettings, seen: list[str]) -> DeviceError:
+def no_python(settings: SshSettings, seen: list[str]) -> DeviceError:
+    """Why no Python can be used there, from those found as PATH=VERSION; a NoPythonError if there were none at all."""
     versions = [word.partition("=")[::2] for word in seen if "=" in word]
     hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
     if not versions:
@@ -268,6 +269,11 @@ def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceEr
             f"{settings.destination} has been silent for {settings.silence_s:g} s",
             hint="See whether the device hangs or its network is cut, then start again: what was measured is kept.",
             transient=True,
+        )
+    if "Session open refused" in stderr:
+        return DeviceError(
+            f"the SSH server of {settings.destination} allows too few sessions over one connection",
+            hint="Set MaxSessions in its sshd_config to 10, its default, and start it anew.",
         )
     said = _last(stderr)
     return DeviceError(
