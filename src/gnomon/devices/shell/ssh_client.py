@@ -273,7 +273,7 @@ def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceEr
     if "Session open refused" in stderr:
         return DeviceError(
             f"the SSH server of {settings.destination} allows too few sessions over one connection",
-            hint="Set MaxSessions in its sshd_config to 10, its default, and start it anew.",
+            hint="Set MaxSessions in its sshd_config to 10, its default, and start it again.",
         )
     said = _last(stderr)
     return DeviceError(
