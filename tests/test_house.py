@@ -163,7 +163,7 @@ def test_skips_say_what_is_missing() -> None:
 
 
 def test_retired_phrases_stay_retired() -> None:
-    documents = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    documents = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     texts = [f"{name_of(path)}: {found}" for path in documents for found in retired(path.read_text(encoding="utf-8"))]
     assert offences(PACKAGE, retired_in_strings) + texts == []
 

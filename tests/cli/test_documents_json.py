@@ -29,10 +29,12 @@ def words(text: str) -> set[str]:
     return {part for code in re.findall(r"`([^`\n]+)`", text) for part in re.findall(r"[a-z][a-z0-9_]*", code)}
 
 
-@pytest.mark.parametrize("name", ["place-json.md", "commands.md"])
+@pytest.mark.parametrize("name", ["formats/place-json.md", "commands.md"])
 def test_every_key_is_described(name: str) -> None:
     record = Path("record.sqlite")
-    document = place_document(placement(), record) if name == "place-json.md" else profile_document(profiled(), record)
+    document = (
+        place_document(placement(), record) if name == "formats/place-json.md" else profile_document(profiled(), record)
+    )
     told = words(described(name))
     for path in keys_of(document):
         parts = path.replace("[]", "").split(".")
@@ -42,7 +44,7 @@ def test_every_key_is_described(name: str) -> None:
 
 
 def test_described_keys_exist() -> None:
-    text = described("place-json.md")
+    text = described("formats/place-json.md")
     document = place_document(placement(), Path("record.sqlite"))
     found = {part for path in keys_of(document) for part in path.replace("[]", "").split(".")}
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]

@@ -70,7 +70,7 @@ def test_every_key_is_read(path: Path) -> None:
 
 
 def test_the_file_of_the_documents_is_right(path: Path) -> None:
-    document = Path(__file__).parents[2] / "docs" / "devices.md"
+    document = Path(__file__).parents[2] / "docs" / "devices" / "devices.md"
     text = document.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
     path.write_text(text, encoding="utf-8")
     assert load_devices(path)["board"].pin == (4, 5, 6, 7)

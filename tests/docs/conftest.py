@@ -33,7 +33,7 @@ def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
         except zoo.ZooError as error:
             pytest.skip(f"zoo: {error}")
     (folder / "docs").symlink_to(ROOT / "docs")
-    example = next(b for b in blocks(ROOT / "docs" / "problem-json.md") if b.language == "json")
+    example = next(b for b in blocks(ROOT / "docs" / "formats" / "problem-json.md") if b.language == "json")
     (folder / "problem.json").write_text(json.dumps(json.loads(example.text)), encoding="utf-8")
     scripts = str(Path(sys.executable).parent)
     return Place(

@@ -27,7 +27,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """ "docs/place.md:12"."""
+        """ "docs/jobs/place.md:12"."""
         return f"{self.path.relative_to(ROOT)}:{self.line}"
 
     def commands(self) -> list[str]:

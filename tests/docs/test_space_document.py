@@ -1,4 +1,4 @@
-"""The file of own primitives that docs/space.md shows is the one that its commands take."""
+"""The file of own primitives that docs/jobs/space.md shows is the one that its commands take."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tests.docs.documents import ROOT, blocks
 
 
 def test_the_shown_file_is_the_one_that_is_there() -> None:
-    shown = [block.text for block in blocks(ROOT / "docs" / "space.md") if block.language == "python"]
+    shown = [block.text for block in blocks(ROOT / "docs" / "jobs" / "space.md") if block.language == "python"]
     assert (ROOT / "docs" / "examples" / "wide.py").read_text(encoding="utf-8") in shown

@@ -1,4 +1,4 @@
-"""The first answer of docs/tune.md on two devices: its commands one after the other, as they stand there."""
+"""The first answer of docs/jobs/tune.md on two devices: its commands one after the other, as they stand there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ LITTLE_EFFORT = {
 """What is changed so that it ends soon."""
 
 GNOMON = str(Path(sys.executable).with_name("gnomon"))
-FLOW = next(b for b in blocks(ROOT / "docs" / "tune.md") if b.language == "console" and "gnomon overlay" in b.text)
+FLOW = next(
+    b for b in blocks(ROOT / "docs" / "jobs" / "tune.md") if b.language == "console" and "gnomon overlay" in b.text
+)
 
 
 def run(command: str, environment: dict[str, str], folder: Path) -> str:

@@ -398,7 +398,7 @@ def solve(
 ) -> SolveReport:
     """Find an assignment of least cost for a problem: its JSON text, a file of it (a Path), or its values.
 
-    The format is that of docs/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
+    The format is that of docs/formats/problem-json.md. Raises ProblemError for a malformed problem and InfeasibleError
     where no assignment is allowed.
     """
     from gnomon.jobs.solve.job import solve_problem
@@ -509,7 +509,7 @@ def list_devices(*names: str, closely: bool = False) -> tuple[DeviceRow, ...]:
 
 
 def add_device(name: str, address: str, *, check: bool = True, **settings: Any) -> DeviceRow | None:
-    """Name a device in the file of devices, with settings as its table has them (docs/devices.md).
+    """Name a device in the file of devices, with settings as its table has them (docs/devices/devices.md).
 
     It is looked at closely first, and the row of that is returned, unless not `check`. UsageError if it is invalid or
     is there already, DeviceError if it cannot be used; the file is then as it was.

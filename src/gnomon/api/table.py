@@ -38,7 +38,7 @@ def build_table(
 
     `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
     call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
-    measures by itself, such as snpe (docs/snpe.md). Raises GnomonError.
+    measures by itself, such as snpe (docs/runtimes/snpe.md). Raises GnomonError.
     """
     from gnomon.api.place import request_of
     from gnomon.jobs.table.job import TableRequest

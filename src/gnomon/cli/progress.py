@@ -1,6 +1,6 @@
 """Progress on the standard error: one bar a device on a terminal, else a line a stage.
 
-GNOMON_PROGRESS names a file for whoever looks from outside (docs/unattended.md).
+GNOMON_PROGRESS names a file for whoever looks from outside (docs/jobs/unattended.md).
 """
 
 from __future__ import annotations

@@ -393,7 +393,9 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
-        raise UsageError(f"{path} is not TOML: {what}", hint="Correct the file; docs/devices.md shows one.") from error
+        raise UsageError(
+            f"{path} is not TOML: {what}", hint="Correct the file; docs/devices/devices.md shows one."
+        ) from error
     problems: list[Problem] = [(shown(k), "there is no such key; known is devices") for k in document if k != "devices"]
     tables = document.get("devices", {})
     found: dict[str, DeviceConfig] = {}
@@ -418,7 +420,7 @@ def _raise_for(problems: list[Problem], what: str) -> None:
     if len(problems) > _MOST_TOLD:
         told.append(f"and {len(problems) - _MOST_TOLD} more")
     lines = "".join(f"\n  {line}" for line in told)
-    raise UsageError(f"{what}:{lines}", hint="Correct that; docs/devices.md describes every key.")
+    raise UsageError(f"{what}:{lines}", hint="Correct that; docs/devices/devices.md describes every key.")
 
 
 def _read(path: Path) -> str | None:

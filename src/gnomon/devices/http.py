@@ -2,7 +2,7 @@
 
 The protocol is ssprofile's, kept letter by letter: POST of multipart/form-data with the field ``kernel_name`` and the
 file ``file``; any status from 200 to 299 is good, and the body is the profile. Nothing else is sent, so that every
-server of that kind understands it. `gnomon serve` is one; docs/serve.md describes both sides.
+server of that kind understands it. `gnomon serve` is one; docs/jobs/serve.md describes both sides.
 
 aiohttp is imported here only, inside functions.
 

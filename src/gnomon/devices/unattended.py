@@ -1,7 +1,7 @@
 """The jobs that run on a device by themselves: made, started, stopped and removed. Sent there and run there.
 
 It reads one JSON request from its first argument and prints one JSON answer; a request that cannot be met is answered
-by "error". Standard library only, Python 3.10 on. docs/unattended.md shows what lies in the folder of a job.
+by "error". Standard library only, Python 3.10 on. docs/jobs/unattended.md shows what lies in the folder of a job.
 
 How the jobs are that run on a device by themselves: told by the files and the lock in the folder of each.
 

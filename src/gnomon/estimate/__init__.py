@@ -1,2 +1,2 @@
 """Estimators of a net's latency from what it is made of: a Bayesian linear model with intervals (see
-docs/estimator.md)."""
+docs/jobs/estimator.md)."""

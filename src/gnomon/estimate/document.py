@@ -1,4 +1,4 @@
-"""Estimators as JSON: exact, versioned, and read with suspicion (see docs/estimator.md)."""
+"""Estimators as JSON: exact, versioned, and read with suspicion (see docs/jobs/estimator.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnomon.estimate.columns import MOST_COLUMNS, Columns, Floats
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 from gnomon.estimate.residual import Residual
 
-HINT = "docs/estimator.md describes the format; an estimator is written by gnomon"
+HINT = "docs/jobs/estimator.md describes the format; an estimator is written by gnomon"
 _MOST_TEXT = 20_000
 
 FORMAT = "gnomon-estimator"

@@ -1,4 +1,4 @@
-"""The stable JSON of placement problems: text to CostModel and back (see docs/problem-json.md)."""
+"""The stable JSON of placement problems: text to CostModel and back (see docs/formats/problem-json.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_LETTERS = 64 << 20
 """The longest text that is read: some three million costs. A hostile one of this length takes 1.7 GB to refuse."""
 _REPORTED = 20  # problems listed in one error
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-_HINT = "docs/problem-json.md describes the format"
+_HINT = "docs/formats/problem-json.md describes the format"
 
 
 def read_problem(document: str | bytes | Mapping[str, Any]) -> CostModel:

@@ -106,7 +106,7 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
     another thread of the process. Where the process hardly ever gives up its core by itself, CPU time may also be
     less: being interrupted is not waiting. Medians tell: on a virtual machine one call in ten or so was seen with ten
     times as much CPU as wall time, while its host gave the core to others. Samples without CPU time, or too short for
-    its clock to move in most of them, are those of a program that does not tell it (docs/without-python.md).
+    its clock to move in most of them, are those of a program that does not tell it (docs/devices/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0

@@ -416,9 +416,9 @@ class ProgramLink(AgentLink):
     """Measures on a device with no agent: each visit of a candidate is a process of its runtime's program.
 
     It answers the same requests with the same events as the agent (docs/agent.md), as far as a program can: what that
-    leaves out is in docs/without-python.md. Inputs are made, and outputs are compared, by the agent's own code on this
-    machine. `programs` are known by their runtimes' names. Cores are pinned by the device's taskset; a frequency
-    governor is refused.
+    leaves out is in docs/devices/without-python.md. Inputs are made, and outputs are compared, by the agent's own
+    code on this machine. `programs` are known by their runtimes' names. Cores are pinned by the device's taskset; a
+    frequency governor is refused.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 onert's own program, onert_run of Samsung ONE: what it is called with, and what it prints.
 
 Source: ``runtime/tests/tools/onert_run`` (args.cc, onert_run.cc, rawformatter.cc) and ``runtime/libs/benchmark``
-(Result.cpp, Phases.cpp) of Samsung ONE. The program itself was never at hand: see docs/without-python.md.
+(Result.cpp, Phases.cpp) of Samsung ONE. The program itself was never at hand: see docs/devices/without-python.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The same steps as the profiler of nnabla-nas (nas_snpe_bench.py): snpe-onnx-to-dlc with batch normalisation folded,
 snpe-dlc-info for the inputs, random inputs, a config, snpe-bench.py -json. What it tells per backend: "Forward
-Propagate", "Total Inference Time", and "Layers Time", the sum over the layers but the input. See docs/snpe.md.
+Propagate", "Total Inference Time", and "Layers Time", the sum over the layers but the input. See docs/runtimes/snpe.md.
 
 Where the SNPE SDK lies on this machine, and how its programs are started.
 
@@ -50,7 +50,7 @@ ROOTS = ("SNPE_ROOT", "QAIRT_SDK_ROOT", "QNN_SDK_ROOT")
 
 HINT = (
     "Download the Qualcomm Neural Processing SDK (SNPE) from qpm.qualcomm.com under its licence, and set SNPE_ROOT to "
-    "its folder; adb must be on the PATH. docs/snpe.md has the steps."
+    "its folder; adb must be on the PATH. docs/runtimes/snpe.md has the steps."
 )
 _HOSTS = ("x86_64-linux-clang", "x86_64-linux-gnu")
 _PROGRAMS = {

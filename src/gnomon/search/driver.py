@@ -146,7 +146,7 @@ def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> 
         return factory(space, seed=seed, **options)
     except TypeError as error:
         raise UsageError(
-            f"the strategy {name!r} does not take these options: {error}", hint="See docs/search.md."
+            f"the strategy {name!r} does not take these options: {error}", hint="See docs/jobs/search.md."
         ) from (error)
 
 

@@ -91,7 +91,7 @@ class TimedOut:
 
 
 Found = Mapping[str, Any]
-"""What was measured: the keys of the JSON reply (docs/serve.md), `reference_s`, `workload_mop`."""
+"""What was measured: the keys of the JSON reply (docs/jobs/serve.md), `reference_s`, `workload_mop`."""
 
 Outcome = Found | Refused | Failed | TimedOut
 

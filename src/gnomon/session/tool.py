@@ -1,4 +1,4 @@
-"""A tool that measures by itself, such as SNPE's, in the place of a runtime, and as its link. See docs/snpe.md."""
+"""A tool that measures by itself, such as SNPE's, in place of a runtime, and as its link (docs/runtimes/snpe.md)."""
 
 from __future__ import annotations
 

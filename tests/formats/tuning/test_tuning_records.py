@@ -137,7 +137,7 @@ def test_what_is_written_is_read(records: TuningRecords, last_line_end: bool) ->
 
 
 def test_the_published_example() -> None:
-    """The golden file has the lines of docs/tune.md, with identities that fit and a base64 that is one."""
+    """The golden file has the lines of docs/jobs/tune.md, with identities that fit and a base64 that is one."""
     records = read_tuning_records(GOLDEN.read_bytes())
     assert (records.device.key, records.device.target["mcpu"], records.host) == ("phone", "cortex-a72", "phone")
     assert records.versions == {"apache-tvm": "0.27.0.post1"}

@@ -26,7 +26,7 @@ from gnomon.report.plain import finite
 
 EARLY = [[10e-6, 20e-6], [10e-6, INF], [40e-6, 30e-6], [10e-6, 12e-6]]
 LATE = [[30e-6, 10e-6], [10e-6, INF], [30e-6, 10e-6], [10e-6, 10e-6]]
-DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
+DOCS = Path(__file__).parents[3] / "docs" / "jobs" / "fleet.md"
 
 
 def fleet(placements: dict[str, Placement], error: str = "") -> Fleet:
@@ -115,7 +115,7 @@ def test_every_key_is_documented() -> None:
     told = DOCS.read_text(encoding="utf-8")
     document = json.loads(json.dumps(finite(solved())))
     for row in document["devices"]:
-        row["placement"] = None  # docs/place-json.md has these
+        row["placement"] = None  # docs/formats/place-json.md has these
     for option in document["common"]["options"]:
         option["devices"] = {"NAME": next(iter(option["devices"].values()))}
     document["proofs"][0]["devices"] = {"NAME": next(iter(document["proofs"][0]["devices"].values()))}

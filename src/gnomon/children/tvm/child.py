@@ -2,7 +2,7 @@
 
 One program plays three parts, each in a process of its own, so that one's crash costs the others nothing: jobs named in
 `model`, `search`, `build` and `bench`. Values that TVM has no words of its own for are those of the
-record file in docs/tune.md.
+record file in docs/jobs/tune.md.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def devices(ctx: click.Context, as_json: bool) -> None:
     """List, check and name the machines that models can be measured on. Without a subcommand: list.
 
     A device is this machine (local), or one that ssh reaches. The file of devices gives it a name and settings;
-    docs/devices.md describes it.
+    docs/devices/devices.md describes it.
     """
     ctx.obj = {"json": as_json}
     if ctx.invoked_subcommand is None:

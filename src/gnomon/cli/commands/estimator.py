@@ -21,7 +21,7 @@ _SEED = click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, sho
 
 @click.group(short_help="Predict the latency of nets that were never measured.")
 def estimator() -> None:
-    """Estimators: the latency of any net of a search space, from a table and whole nets. See docs/estimator.md."""
+    """Estimators: the latency of any net of a search space, from a table and whole nets. See docs/jobs/estimator.md."""
 
 
 @estimator.command("suggest", short_help="Say which nets to measure, before any is measured.")

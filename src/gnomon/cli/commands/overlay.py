@@ -18,7 +18,7 @@ _LAYERS = click.option(
 
 @click.group(short_help="Choose tuned configurations that are good on several devices.")
 def overlay() -> None:
-    """One configuration a layer for several devices. docs/tune.md describes it."""
+    """One configuration a layer for several devices. docs/jobs/tune.md describes it."""
 
 
 @overlay.command(short_help="Measure the configurations of some devices on another.")

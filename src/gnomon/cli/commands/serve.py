@@ -52,7 +52,7 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     """Measure models that come in over HTTP, one at a time, and reply their latency.
 
     The protocol is that of published search-space profilers: POST of the parts kernel_name and file; the reply is a
-    profile whose line "All" holds milliseconds. docs/serve.md describes it. Ends on Ctrl-C or SIGTERM.
+    profile whose line "All" holds milliseconds. docs/jobs/serve.md describes it. Ends on Ctrl-C or SIGTERM.
     """
     from gnomon.report.plain import clean
     from gnomon.serving.server import serve as serving

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def solve(problem: str, weights: dict[str, float] | None, method: str, time_limit_s: float, as_json: bool) -> None:
-    """Find an assignment of least cost for PROBLEM, a file of docs/problem-json.md, or - for the standard input."""
+    """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import place as api
 
     report = api.solve(read_problem_bytes(problem), weights, method=method, time_limit_s=time_limit_s)
@@ -70,7 +70,7 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> None:
-    """Find the best trade-offs between the objectives of PROBLEM, a file of docs/problem-json.md, or - for stdin."""
+    """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin."""
     from gnomon.api import place as api
 
     watch = _shown() if sys.stderr.isatty() else None

@@ -36,7 +36,7 @@ _PROFILE = click.argument("profile_dir", type=_PATH, metavar="PROFILE")
 
 @click.group(short_help="Choose the primitives worth searching on a device, from accuracy and latency.")
 def space() -> None:
-    """Which primitives of a search space are worth searching on a device. docs/space.md describes it."""
+    """Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes it."""
 
 
 @space.command(short_help="Train and measure the networks of a search space.")

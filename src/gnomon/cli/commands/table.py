@@ -18,7 +18,7 @@ _PATH = click.Path(path_type=Path)
 
 @click.group(short_help="Measure every unit of a search space once, as a table.")
 def table() -> None:
-    """Latency tables: what each unit of a search space takes on a device. docs/table.md describes them."""
+    """Latency tables: what each unit of a search space takes on a device. docs/jobs/table.md describes them."""
 
 
 @table.command(short_help="Measure the units of a space on a device.")

@@ -42,7 +42,7 @@ _DEVICE = click.option(
 def unattended() -> None:
     """Background jobs: searches that run on a device by themselves, started by `gnomon pareto --unattended`.
 
-    ID is a job's id, or how that begins, or last. docs/unattended.md describes what lies on the device.
+    ID is a job's id, or how that begins, or last. docs/jobs/unattended.md describes what lies on the device.
     """
 
 

@@ -1,4 +1,4 @@
-"""The Pareto front of a cost model, with a certificate of what is proved about it (see docs/front.md)."""
+"""The Pareto front of a cost model, with a certificate of what is proved about it (see docs/jobs/front.md)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Thinning of large label sets, with an account of the error.
 
 A label stands for others of its state where it is nowhere dearer but in one objective, and there by at most a factor f
 of the others' least total: their own cost and the least completion of the state. Whatever completes them, the total
-is then at most f times as dear, as completions cost at least the least one (see docs/front.md for the proof). Factors
+is then at most f times as dear, as completions cost at least the least one (docs/jobs/front.md has the proof). Factors
 multiply over all thinnings of a pass, so that their logarithms add up to what is spent.
 
 Which labels may still lead to a cost vector that is not covered by those known.

@@ -3,7 +3,7 @@
 For each case of charges, half-planes weights @ cost >= bounds hold what is not found yet. A pass finds all that lies
 below any threshold, so that it raises the bounds to the thresholds. A first pass with low thresholds finds
 points close to the hull cheaply; with them the thresholds of the second, which leaves nothing, are low. Where an
-epsilon is enough, relaxed passes close single corners before (see docs/front.md).
+epsilon is enough, relaxed passes close single corners before (see docs/jobs/front.md).
 
 Points of a front by weighted sums alone, where elimination or the sets of charges would grow too large.
 

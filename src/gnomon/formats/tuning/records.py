@@ -1,6 +1,6 @@
 """The file of tuning records: JSON lines, a header and then layers and trials in any order, only ever appended.
 
-The format is told in ``docs/tune.md``. A line that was cut off, because its writer was killed, was never complete and
+The format is told in ``docs/jobs/tune.md``. A line that was cut off, as its writer was killed, was never complete and
 is left out; the next writer began a line of its own. A trial whose times cannot be times is a failure when it is
 written and when it is read, so that none of them is ever compared.
 
@@ -142,7 +142,7 @@ def is_json(value: Any) -> bool:
 KIND = "tuning records"
 VERSION = 1
 
-_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/tune.md describes it."
+_HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}|", re.ASCII)

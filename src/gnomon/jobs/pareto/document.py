@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
-    """All that `pareto` found, in JSON values; docs/pareto.md describes each key. Codes are texts, being large."""
+    """All that `pareto` found, in JSON values; docs/jobs/pareto.md describes each key. Codes are texts, being large."""
     from gnomon.session.objectives import GOALS
 
     asked, lived, searched = found.asked, found.lived, found.searched

@@ -196,7 +196,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> Pareto:
             f"the search met nothing that {source} holds, in {len(found.told)} evaluations",
             hint="Use --search brute, or more --iterations.",
         )
-    told = [Doubt(kind="dump", message=message, hint="See docs/pareto-formats.md.") for message in dump.doubts]
+    told = [Doubt(kind="dump", message=message, hint="See docs/formats/pareto-formats.md.") for message in dump.doubts]
     if lacking:
         message = f"{lacking} of the {len(found.told)} assignments that were asked for are not in the dump"
         told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))

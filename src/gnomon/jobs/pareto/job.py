@@ -1,4 +1,4 @@
-"""The job `pareto`: the front of latency, peak memory and other objectives. docs/pareto.md is its design."""
+"""The job `pareto`: the front of latency, peak memory and other objectives. docs/jobs/pareto.md is its design."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Placement across runtimes: blocks of a model are slots, runtimes (in a configuration) are the choices.
 
 A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
-buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/place.md.
+buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/jobs/place.md.
 
 Blocks of a model: stretches between narrow cuts, which are the slots of placement across runtimes.
 """

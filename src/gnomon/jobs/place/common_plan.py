@@ -1,4 +1,4 @@
-"""The plan that is best for all of several devices, from what `place` found on each. docs/fleet.md is its design.
+"""The plan that is best for all of several devices, from what `place` found on each. docs/jobs/fleet.md is its design.
 
 What can be the same on all devices: a configuration that was measured on each of them, and, inside one runtime,
 an assignment of its operators that the prices of all devices tell to be best.

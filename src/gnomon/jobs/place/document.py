@@ -2,7 +2,7 @@
 
 The JSON document of `gnomon profile`, from which its report is made too.
 
-The JSON document of `gnomon place` on several devices, from which its report is made too; docs/fleet.md.
+The JSON document of `gnomon place` on several devices, from which its report is made too; docs/jobs/fleet.md.
 """
 
 from __future__ import annotations

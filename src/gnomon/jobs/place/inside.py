@@ -1,7 +1,7 @@
 """Placement inside one runtime: operators are slots, the backends of its process are the choices.
 
 Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
-from runs without tracing. See docs/place.md.
+from runs without tracing. See docs/jobs/place.md.
 """
 
 from __future__ import annotations

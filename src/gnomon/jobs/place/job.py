@@ -1,4 +1,4 @@
-"""The main job: the proven-fastest assignment of a model's operators to backends. docs/place.md is its design.
+"""The main job: the proven-fastest assignment of a model's operators to backends. docs/jobs/place.md is its design.
 
 The measurement alone: a model whole on every backend, end to end and per operator.
 

@@ -2,7 +2,7 @@
 
 A few placements are run, whole and step by step: the single backends, two in which nearly every tensor crosses, and
 some drawn from the request's seed. From them `core.transfers` fits what each operator takes on each side and what a
-crossing costs; the exact solver does the rest. See docs/ncnn.md.
+crossing costs; the exact solver does the rest. See docs/runtimes/ncnn.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/space.md.
+"""The job `space profile`: accuracies and latencies of a search space's networks. See docs/jobs/space.md.
 
 The published tables of a profile: accuracies and latencies of the one-change variants, by their published names.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stab_document(found: Scheduled, record: Path) -> dict[str, Any]:
-    """All that `stab` found, in JSON values; docs/stab.md describes each key. Times are in microseconds (`_us`)."""
+    """All that `stab` found, in JSON values; docs/jobs/stab.md describes each. Times are in microseconds (`_us`)."""
     exact = found.exact
     ran = found.placement.verified.places if found.placement else {}
     published = {} if found.published is None else found.published.placed(exact.types)

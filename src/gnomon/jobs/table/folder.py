@@ -111,7 +111,7 @@ def _manifest_of(document: Any) -> Manifest:
     for name, fits in lists.items():
         values = found.get(name, [])
         if not isinstance(values, list) or not all(map(fits, values)):
-            _STRICT.fail(f"$.{name}", "a list expected, of what docs/table.md says")
+            _STRICT.fail(f"$.{name}", "a list expected, of what docs/jobs/table.md says")
         found[name] = tuple(values)
     context = _STRICT.object(found["context"], "$.context")
     for name in ("device", "options", "settings"):

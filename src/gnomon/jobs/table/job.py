@@ -1,6 +1,6 @@
-"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/table.md.
+"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/jobs/table.md.
 
-By a runtime, or by a tool that measures by itself (docs/snpe.md).
+By a runtime, or by a tool that measures by itself (docs/runtimes/snpe.md).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def spaces_report(document: dict[str, Any], page: Page) -> None:
         [[row["name"], _big(row["nets"]), str(row["units"])] for row in document["spaces"]],
     )
     page.line("")
-    page.line("Another one: FILE.py:ATTRIBUTE; docs/spaces.md shows how to write it.")
+    page.line("Another one: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write it.")
 
 
 def _big(digits: str) -> str:

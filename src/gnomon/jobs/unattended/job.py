@@ -1,8 +1,8 @@
-"""Searches that run on a device by themselves: what there is, and what to do with it. docs/unattended.md is its design.
+"""Searches that run on a device by themselves: what there is, and what to do with it (docs/jobs/unattended.md).
 
 Nothing here waits for the device's lease: the jobs themselves hold it while they measure.
 
-Carrying a search to a device, whole, to run there by itself. docs/unattended.md is the design.
+Carrying a search to a device, whole, to run there by itself. docs/jobs/unattended.md is the design.
 
 What a search takes along to a device: gnomon itself, what it requires, the model with its files, the settings.
 """
