@@ -68,7 +68,8 @@ def onnx_bytes(nodes: Sequence[Any], constants: dict[str, Any], shape: Sequence[
 
 def nan_onnx() -> bytes:
     """A model on which runtimes disagree: ONNX Runtime keeps the NaN of a negative root, OpenVINO makes it 0."""
-    return onnx_bytes([helper.make_node("Sqrt", ["x"], ["root"]), helper.make_node("Relu", ["root"], ["y"])], {})
+    nodes = [("Neg", "x", "n"), ("Sqrt", "n", "root"), ("Relu", "root", "y")]
+    return onnx_bytes([helper.make_node(kind, [read], [made]) for kind, read, made in nodes], {})
 
 
 def deaf_onnx() -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.core.graph import Graph
+from gnomon.core.graph import Graph, Tensor
 from gnomon.core.sample import Context
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.opening import opened
@@ -88,6 +88,11 @@ class Lab:
     def graph(self) -> Graph:
         """The graph of the user's own model."""
         return self.placed.graph
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """What the user's own model computes, as its file tells."""
+        return [self.graph.tensors[index] for index in self.graph.outputs]
 
     def job(self, segments: list[dict[str, Any]], inner: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
         """The agent's job for a chain of segments; `inner` are the tensors between them.

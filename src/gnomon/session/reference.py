@@ -137,9 +137,8 @@ def reference(lab: Lab) -> Sensitivity:
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     reasons: list[str] = []
     own, hung, refused = unmodified(lab), 0, False
-    fixed = any(lab.graph.tensors[index].shape is not None for index in lab.graph.outputs)
-    for lab.open_outputs in (False, True) if fixed else (False,):
-        if lab.open_outputs and not refused:
+    for lab.open_outputs in (False, True):
+        if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
             break
         for label, job in judges(lab, own, loads_it):
             if hung == _MOST_HANGS:
