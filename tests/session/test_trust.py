@@ -68,6 +68,7 @@ def failing_lab(*failures: Failure) -> Any:
         own=Path("m.onnx"),
         source=Path("m.onnx"),
         graph=SimpleNamespace(format="onnx"),
+        outputs=[],
         probes={"r": SimpleNamespace(version="1")},
         link=None,
         request=SimpleNamespace(effort=Effort()),
