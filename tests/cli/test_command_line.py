@@ -116,6 +116,7 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--env", "1x=2"], "'1x=2' is not an environment variable"),
         (["place", "m", "--env", "A=1,A=2"], "A is given twice"),
         (["solve", "p.json", "--weights", "latency"], "'latency' is not a weight"),
+        (["solve", "p.json", "--weights", "a=1,a=2"], "'a' is given twice"),
         (["solve", "p.json", "--method", "magic"], "'magic' is not one of"),
         (["runs", "export", "last", "--format", "xml"], "'xml' is not one of"),
         (["completion", "tcsh"], "'tcsh' is not one of"),

@@ -49,7 +49,7 @@ HARM: list[tuple[dict[str, Any], str, list[Any]]] = [
     (BLOCK, "cpu_ns", [None, 3, [None]]),
     (BLOCK, "inner", [0, -1, 1.0, True]),
     (BLOCK, "block", [-1, "0", None]),
-    (BLOCK, "started_at_s", [float("nan"), float("inf"), "now", None]),
+    (BLOCK, "started_at_s", [float("nan"), float("inf"), "now", None, 10**400]),
     (BLOCK, "operators", [None, [{}], [{**BLOCK["operators"][0], "sources": [[]]}]]),
     (BLOCK, "peak_rss_bytes", ["1", -1]),
     *((FAILURE, field, [None, [], 3]) for field in ("stage", "kind", "message", "log_tail")),

@@ -175,3 +175,12 @@ def test_reading_flat_models_loads_no_heavy_package(zoo_model: Callable[[str], P
     command = [sys.executable, "-c", code, str(zoo_model("mix"))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_path_that_is_not_text_is_told_by_name(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.onnx"))
+    path.write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"udcff.*is not UTF-8 text") as told:
+        load(path)
+    assert "ln -s" in told.value.hint
+    str(told.value).encode()

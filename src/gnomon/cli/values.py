@@ -104,6 +104,8 @@ class WeightsValue(click.ParamType[dict[str, float]]):
         made: dict[str, float] = {}
         for part in str(value).split(","):
             name, _, text = part.rpartition("=")
+            if name.strip() in made:
+                self.fail(f"{name.strip()!r} is given twice", param, ctx)
             try:
                 made[name.strip()] = float(text)
             except ValueError:

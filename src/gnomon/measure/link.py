@@ -130,7 +130,7 @@ def event_of(line: str) -> Event:
             check(event[name]) for name, check in more.items() if name in event
         ):
             return event
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         pass
     raise senseless(line)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.core.graph import Graph
+from gnomon.core.strict_json import is_text
 from gnomon.errors import ModelError
 from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, Feed, Limits, Model, model_errors, open_regular, read_regular
 
@@ -21,6 +22,11 @@ def load(path: str | Path, limits: Limits | None = None) -> Model:
     limits = limits or Limits()
     with model_errors(path):
         source = Path(path)
+        if not is_text(str(source)):
+            raise ModelError(
+                f"the path {str(source)!a} is not UTF-8 text, which the record and reports are",
+                hint="Rename it, or make a link to it: ln -s -- FILE model" + source.suffix,
+            )
         if not source.is_dir():
             return _load_file(source, limits)
         return _load_package(source, limits)

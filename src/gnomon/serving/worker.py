@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from gnomon.core.strict_json import Strict
+from gnomon.core.codec import decode
+from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError
 
 _MOST_LETTERS = 1 << 20
@@ -99,10 +100,12 @@ Outcome = Found | Refused | Failed | TimedOut
 def outcome_of(text: str) -> Outcome:
     """What the program's standard output says. ProblemError where it is not an answer."""
     answer = _ANSWER.object(_ANSWER.parse(text), "$")
-    if REFUSED in answer:
-        return Refused(**answer[REFUSED])
-    if FAILED in answer:
-        return Failed(**answer[FAILED])
+    for key, kind in ((REFUSED, Refused), (FAILED, Failed)):
+        if key in answer:
+            complaints = Complaints(what=_ANSWER.what, hint=_ANSWER.hint)
+            found: Refused | Failed = decode(kind, answer[key], complaints, f"$.{key}")
+            complaints.raise_any()
+            return found
     if not {"latency_s", "reference_s", "runtime"} <= answer.keys():
         raise ProblemError("the measuring program's answer lacks something", hint="Please report this.")
     return answer
