@@ -31,10 +31,12 @@ from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import REFERENCE, AgentLink, Event, compute_reference, failure_of
 from gnomon.measure.progress import Meter, Watch
 from gnomon.store.base import (
+    FAILED,
     CampaignQuery,
     EventQuery,
     RunQuery,
     Store,
+    last_note,
     latest_of,
     latest_unfinished,
     note,
@@ -188,6 +190,8 @@ class CampaignRunner(Known):
         campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)
         self.link, self._store, self._watch = link, store, watch
+        if last_note(store, campaign.id, FAILED):
+            self.note(FAILED, {})
         if self.unwatched:
             self.note("environment", UNWATCHED)  # else what comes next would hide it
         self.sources = sources or (lambda name: None)

@@ -192,7 +192,7 @@ def open_bench(
             configuration=configuration,
             missing=missing,
         )
-        with device_met():
+        with device_met(runner):
             yield bench
 
 

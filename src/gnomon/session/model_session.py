@@ -148,7 +148,7 @@ def open_lab(
         lab.doubts += [_assumption(name, shape) for name, shape in read.assumed.items()]
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         try:
-            with device_met():
+            with device_met(lab.runner):
                 yield lab
         except MeasurementError as error:
             if not lab.runner.stopped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,12 +19,14 @@ from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import opened
 from gnomon.devices.program import ProgramDriver
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError, GnomonError, RecordError, UsageError
+from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink
 from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
+from gnomon.store.base import FAILED
 from gnomon.system.stopping import pause
 
 WAIT_S = 600.0
@@ -109,12 +111,19 @@ _MOST_TIMES = 20
 
 
 @contextmanager
-def device_met() -> Iterator[None]:
-    """A block in which a job has found its device in order: a DeviceError out of it says so."""
+def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
+    """A block in which a job has found its device in order: a DeviceError out of it says so.
+
+    What ends the job is noted in its campaign.
+    """
     try:
         yield
-    except DeviceError as error:
-        raise DeviceError(error.message, hint=error.hint, transient=error.transient, met=True) from error
+    except GnomonError as error:
+        with suppress(RecordError):
+            runner.note(FAILED, {"message": error.message, "hint": error.hint})
+        if isinstance(error, DeviceError):
+            raise DeviceError(error.message, hint=error.hint, transient=error.transient, met=True) from error
+        raise
 
 
 def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[[str], None] | None) -> Found:

@@ -13,8 +13,9 @@ from typing import Any, Protocol, overload
 from gnomon.core.sample import Campaign, Event, Run
 from gnomon.errors import RecordError
 
-COMMAND, FILES = "command", "files"
-"""The names of the events in which a job notes how it was asked for, and where what it writes is."""
+COMMAND, FILES, FAILED = "command", "files", "failed"
+"""The names of the events in which a job notes how it was asked for, where what it writes is, and what ended it: the
+message and the hint of its error, or nothing where it goes on."""
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
 """The words of the command line that asks now; none where Python asks."""

@@ -19,7 +19,7 @@ from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.report.plain import clean
-from gnomon.store.base import COMMAND, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
+from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
 from gnomon.store.sqlite import SqliteStore, default_path
 from gnomon.system.files import write_whole
 
@@ -48,12 +48,14 @@ CSV_COLUMNS = (
 class CampaignRow:
     """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
 
-    One that is not finished is `running` where a process that lives measures for it, and was interrupted otherwise.
+    One that is not finished is `running` where a process that lives measures for it. Otherwise it has `failed`, with
+    the `message` and the `hint` of the error that ended it, or was interrupted.
     """
 
     campaign: Campaign
     finished: bool
     running: bool
+    failed: Mapping[str, Any] | None
     candidates: int
     runs: int
     failures: int
@@ -265,10 +267,13 @@ def _row(store: Store, campaign: Campaign) -> CampaignRow:
     decision: Mapping[str, Any] | None = None
     for event in store.query(EventQuery(campaign=campaign.id, name=DECISION)):
         decision = event.data
+    finished = any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True)))
+    running = any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True)))
     return CampaignRow(
         campaign=campaign,
-        finished=any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))),
-        running=any(True for _ in store.query(CampaignQuery(id=campaign.id, held=True))),
+        finished=finished,
+        running=running,
+        failed=None if finished or running else last_note(store, campaign.id, FAILED) or None,
         candidates=len(tallies),
         runs=sum(t.runs for t in tallies),
         failures=sum(t.failures for t in tallies),

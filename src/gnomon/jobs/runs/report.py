@@ -34,7 +34,8 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
 
 def _campaign(row: dict[str, Any]) -> list[str]:
     campaign = row["campaign"]
-    decided = _decision(row["decision"]) if row["finished"] else "running" if row["running"] else "interrupted"
+    left = "running" if row["running"] else "failed" if row["failed"] else "interrupted"
+    decided = _decision(row["decision"]) if row["finished"] else left
     return [
         campaign["id"][:8],
         _when(campaign["started_at_s"]),
@@ -63,6 +64,8 @@ def run_report(document: dict[str, Any], page: Page) -> None:
     campaign, context = row["campaign"], row["campaign"]["context"]
     decision = row["decision"] or {}
     gone_on = "interrupted: the same command goes on from there"
+    if row["failed"]:
+        gone_on = f"failed: {row['failed'].get('message', '')}".rstrip(".")
     state = "finished" if row["finished"] else "running" if row["running"] else gone_on
     fastest = f"{_decision(decision)} is the fastest." if _decision(decision) else ""
     page.headline(str(decision.get("reason") or fastest or f"{state[:1].upper()}{state[1:]}."))
