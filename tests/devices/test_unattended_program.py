@@ -78,7 +78,7 @@ def test_the_states(root: Path, tmp_path: Path) -> None:
     say(folder, "started", pid=1, boot=state.boot(), at_s=1.0, starts=1)
     assert (told(root)["state"], "killed" in told(root)["reason"]) == ("vanished", True)
     say(folder, "started", pid=1, boot="another", at_s=1.0, starts=1)
-    assert (told(root)["state"], "again" in told(root)["reason"]) == ("vanished", True)
+    assert (told(root)["state"], "restarted" in told(root)["reason"]) == ("vanished", True)
     for code, wanted in ((0, "done"), (2, "failed"), (7, "failed"), (130, "stopped"), (143, "stopped")):
         say(folder, "exit", code=code, at_s=2.0)
         assert (told(root)["state"], told(root)["exit_code"]) == (wanted, code)
