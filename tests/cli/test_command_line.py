@@ -345,7 +345,7 @@ def test_a_campaign_is_shown_with_its_device_and_threads(noted: dict[str, str] |
         "options": {"threads": 4},
     }
     campaign = {"id": "0123", "kind": "place", "started_at_s": 0.0, "context": context}
-    row = {"campaign": campaign, "decision": None, "finished": True, "runs": 0, "failures": 0}
+    row = {"campaign": campaign, "decision": None, "finished": True, "failed": None, "runs": 0, "failures": 0}
     events = [{"name": "lab", "data": noted}] if noted else []
     file = io.StringIO()
     run_report({"row": row, "candidates": [], "events": events, "clock": "wall"}, Page(file, width=80))

@@ -178,7 +178,7 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     device = TunedDevice(key="local", target=TARGET, linker=linker)
-    own = Builders(kit.shop, device, timeout_s=3.0)
+    own = Builders(kit.shop, device, timeout_s=10.0)
     assert own.count == 1
     own._doors.get()
     own._doors.put(kit.door)  # it is there already; a build that crashes needs no clock
@@ -189,7 +189,7 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     assert isinstance(first, Built), first
     assert isinstance(crashed, Failure) and (crashed.stage, crashed.kind) == ("build", "crash")
     assert "SIGSEGV" in crashed.message
-    own = Builders(kit.shop, device, timeout_s=3.0)
+    own = Builders(kit.shop, device, timeout_s=10.0)
     hung, last = own.build([Order(layer=layer, trace=None, library=tmp_path / f"{name}.so") for name in ("hang", "b")])
     assert isinstance(last, Built), last
     assert isinstance(hung, Failure) and (hung.stage, hung.kind) == ("build", "hang")
