@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import PackageError, UsageError
-from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
 from gnomon.models.model import Model, read_text
-from gnomon.models.ncnn.model import weights_of
 from gnomon.runtimes.base import (
     Ask,
     Assignment,
@@ -126,6 +124,9 @@ class Ncnn:
         `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
         """
         options = _options(model.graph, configuration, assignment)
+        from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
+        from gnomon.models.ncnn.model import weights_of
+
         target = folder / model.path.name
         try:
             param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
