@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -93,8 +95,11 @@ def test_a_device_that_was_never_reached_is_not_waited_for(world: World) -> None
 
 def test_an_error_of_a_device_that_was_met_says_so() -> None:
     error = vanished(met=False)
-    with pytest.raises(DeviceError) as told, device_met():
+    noted: list[tuple[str, Any]] = []
+    runner: Any = SimpleNamespace(note=lambda name, data: noted.append((name, data)))
+    with pytest.raises(DeviceError) as told, device_met(runner):
         raise error
+    assert noted == [("failed", {"message": error.message, "hint": error.hint})]
     assert (told.value.met, error.met, told.value.__cause__) == (True, False, error)
     assert (told.value.message, told.value.hint, told.value.transient) == (error.message, error.hint, True)
 
