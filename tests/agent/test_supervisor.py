@@ -58,9 +58,9 @@ def candidate(key: str, *, profiled: bool = False, opening: dict[str, Any] | Non
 
 
 def supervise(
-    agent: Path, cwd: Path, candidates: Sequence[Any], *, timeout_s: float = 30.0, seed: Any = 0
+    agent: Path, cwd: Path, candidates: Sequence[Any], *, timeout_s: float = 30.0, seed: Any = 0, rounds: int = 3
 ) -> list[dict[str, Any]]:
-    effort = Effort(rounds=3, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=timeout_s, laggard=1e9)
+    effort = Effort(rounds=rounds, block_s=0.002, sample_s=1e-4, warm_s=0.001, timeout_s=timeout_s, laggard=1e9)
     request = {**effort.request(), "seed": seed, "candidates": candidates}
     done = subprocess.run(
         [sys.executable, str(agent), "supervise"],
@@ -81,6 +81,13 @@ def of(events: Sequence[dict[str, Any]], key: str) -> list[str]:
 
 
 GOOD = ["opened", "block", "block", "block"]
+MANY = 80
+
+
+def late(how: str, *, after: int) -> Any:
+    """A candidate that misbehaves after some calls. A block has a single one where the machine is busy."""
+    return {**candidate("bad", how=how, after=after), "visits": list(range(MANY))}
+
 
 
 MISBEHAVED = {
@@ -114,8 +121,7 @@ def test_who_misbehaves_is_told_and_the_others_go_on(agent: Path, tmp_path: Path
 
 @pytest.mark.parametrize("how", ["hang", "stop"])
 def test_who_does_not_answer_is_ended(agent: Path, tmp_path: Path, how: str) -> None:
-    bad = candidate("bad", how=how, after=40)
-    events = supervise(agent, tmp_path, [bad, candidate("good")], timeout_s=2.0)
+    events = supervise(agent, tmp_path, [late(how, after=40), candidate("good")], timeout_s=2.0, rounds=MANY)
     failure = next(event for event in events if event["event"] == "failure")
     assert failure["kind"] == "hang"
     assert not failure["transient"]
@@ -123,7 +129,7 @@ def test_who_does_not_answer_is_ended(agent: Path, tmp_path: Path, how: str) -> 
 
 
 def test_who_dies_between_visits_keeps_what_it_gave(agent: Path, tmp_path: Path) -> None:
-    events = supervise(agent, tmp_path, [candidate("bad", how="kill", after=60), candidate("good")])
+    events = supervise(agent, tmp_path, [late("kill", after=60), candidate("good")], rounds=MANY)
     assert of(events, "good") == GOOD
     told = of(events, "bad")
     assert (told[0], told[-1]) == ("opened", "failure")

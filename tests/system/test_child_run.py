@@ -40,6 +40,9 @@ for line in sys.stdin:
         os.abort()
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "orphan":
+        subprocess.Popen(["sleep", "600"])
+        os.abort()
     if what == "exit":
         sys.exit(5)
     if what == "hang":
@@ -90,6 +93,7 @@ def starts(root: Path) -> int:
     ("what", "kind", "words"),
     [
         ("crash", "crash", "SIGABRT"),
+        ("orphan", "crash", "SIGABRT"),
         ("kill", "crash", "SIGKILL"),
         ("exit", "crash", "status 5"),
         ("hang", "hang", "took longer than 3 s"),

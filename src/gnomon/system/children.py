@@ -190,7 +190,10 @@ class ChildProcess:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or self._stop.is_set():
                 raise TimeoutError
+            ended = self._ended()  # asked before: what it wrote is in the pipe by now
             if not poll.poll(min(left_s, _LOOK_UP_S) * 1000):
+                if ended:  # what it started, such as a linker, still holds the pipe
+                    raise EOFError
                 continue
             chunk = os.read(self._pipe, _LINE_BYTES)
             if not chunk:
