@@ -89,7 +89,6 @@ def late(how: str, *, after: int) -> Any:
     return {**candidate("bad", how=how, after=after), "visits": list(range(MANY))}
 
 
-
 MISBEHAVED = {
     "segv": ("crash", False, "SIGSEGV"),
     "kill": ("memory", True, "SIGKILL"),
