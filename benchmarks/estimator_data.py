@@ -1,34 +1,49 @@
-"""Public latency measurements as columns and times: what describes nets of each space, and which devices are real.
+"""Public latency measurements as nets of gnomon's own spaces and times, and which devices are real.
 
-Files are of the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. What describes a
-net is the same for all devices: how often each unit occurs, how often it is still there once a compiler has dropped
-what the output does not need, work in multiply-adds and memory traffic from the published shapes of the space.
+Files are of the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Nets are
+assignments of shipped spaces, described, chosen and fitted as a user's are. HAT's transformers are no shipped space:
+what describes them is made here, of the features that the file has, and nothing else is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from gnomon.estimate.columns import Columns, Floats
+from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.job import Described, described
+from gnomon.spaces.catalogue import fbnet, nasbench201
+from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of
 
-FBNET_WIDTHS = (16, *[24] * 4, *[32] * 4, *[64] * 4, *[112] * 4, *[184] * 4, 352)
-OFA_WIDTHS, OFA_STRIDES, OFA_SQUEEZE = (24, 40, 80, 112, 160), (2, 2, 2, 1, 2), (0, 1, 0, 1, 1)
 _DEAD = 0.01  # of the median: times below say that nothing ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Nets of one space: what describes them (nets, columns), and times in seconds by device."""
+    """Nets of one space: assignments (nets, slots), times in seconds by device, and the space as `described` gives it.
+
+    `x` (nets, columns) is what describes the nets, by `columns`. HAT has no space, and no assignments.
+    """
 
     space: str
     columns: Columns
     x: Floats
     times_s: dict[str, Floats]
-    noise: dict[str, float]
+    noise: dict[str, float] = field(default_factory=dict)
+    described: Described | None = None
+    nets: np.ndarray | None = None
+
+    def rows(self, device: str, chosen: np.ndarray) -> list[NetRow]:
+        """Some nets as a csv of measured nets would give them."""
+        assert self.nets is not None
+        times = self.times_s[device][chosen].tolist()
+        return [
+            NetRow(assignment=tuple(n), latency_s=t) for n, t in zip(self.nets[chosen].tolist(), times, strict=True)
+        ]
 
     def source_of(self, device: str) -> str:
         """Whether a device's times look like measurements of whole nets, or were computed from a table or a model."""
@@ -69,67 +84,42 @@ def _times(arrays: dict[str, np.ndarray]) -> dict[str, Floats]:
     return found
 
 
-def _columns(parts: list[tuple[str, list[str], Floats]], *, sized: bool = False) -> tuple[Columns, Floats]:
-    """One kind a part, its names and its columns; `sized` gives each column its own typical size."""
-    x = np.concatenate([p[2] for p in parts], axis=1).astype(float)
-    scale = np.maximum(x.std(axis=0), 1e-9 * (1 + np.abs(x).max(axis=0))) if sized else None
-    names = tuple(f"{kind} {name}" for kind, names, _ in parts for name in names)
-    return Columns(names=names, kinds=tuple(kind for kind, names, _ in parts for _ in names), scale=scale), x
+def _space(space: str, name: str, nets: np.ndarray, arrays: dict[str, np.ndarray]) -> Data:
+    """Nets of a shipped space."""
+    found = described(None, name)
+    return Data(
+        space=space,
+        columns=found.columns,
+        x=found.rows(nets),
+        times_s=_times(arrays),
+        described=found,
+        nets=nets.astype(np.int64),
+    )
 
 
 def _nb201(arrays: dict[str, np.ndarray]) -> Data:
-    """Counts of operations: all of the cell, and those that the output needs and the input reaches."""
-    arch, edges, ops = arrays["arch"].astype(int), arrays["edges"].astype(int), [str(o) for o in arrays["ops"]]
-    none = ops.index("none")
-    reached, needed = np.zeros((len(arch), 4), bool), np.zeros((len(arch), 4), bool)
-    reached[:, 0] = needed[:, 3] = True
-    for k in np.argsort(edges[:, 1], kind="stable"):
-        reached[:, edges[k, 1]] |= (arch[:, k] != none) & reached[:, edges[k, 0]]
-    for k in np.argsort(-edges[:, 0], kind="stable"):
-        needed[:, edges[k, 0]] |= (arch[:, k] != none) & needed[:, edges[k, 1]]
-    alive = reached[:, 3:]  # else the output is a constant, and a compiler drops the whole cell
-    kept = needed[:, edges[:, 1]] & alive
-    used = [o for o in range(len(ops)) if o != none]
-    counts = np.stack([(arch == o).sum(axis=1) for o in used], axis=1)
-    left = np.stack([((arch == o) & kept).sum(axis=1) for o in used], axis=1)
-    names = [ops[o] for o in used]
-    columns, x = _columns([("count", names, counts), ("needed", ["alive", *names], np.hstack([alive, left]))])
-    return Data(space="nb201", columns=columns, x=x, times_s=_times(arrays), noise={})
+    operations = np.array([nasbench201.OPERATIONS.index(str(name)) for name in arrays["ops"]])
+    edges = [tuple(edge) for edge in arrays["edges"].tolist()]
+    chosen = operations[arrays["arch"].astype(int)]
+    return _space("nb201", "nasbench201", chosen[:, [edges.index(edge) for edge in nasbench201.EDGES]], arrays)
 
 
 def _fbnet(arrays: dict[str, np.ndarray]) -> Data:
-    """Counts of each kind of block over all layers, and of each block of each layer."""
-    arch, ops = arrays["arch"].astype(int), [str(o) for o in arrays["op_names"]]
-    each = np.stack([arch == o for o in range(len(ops))], axis=2)
-    names = [f"{layer}:{o}" for layer in range(arch.shape[1]) for o in ops]
-    columns, x = _columns([("block", ops, each.sum(axis=1)), ("layer", names, each.reshape(len(arch), -1))])
-    return Data(space="fbnet", columns=columns, x=x, times_s=_times(arrays), noise={})
+    kinds = [*fbnet.KINDS, "skip"]
+    blocks = np.array([kinds.index(str(name)) for name in arrays["op_names"]])
+    return _space("fbnet", "fbnet", blocks[arrays["arch"].astype(int)], arrays)
 
 
 def _ofa(arrays: dict[str, np.ndarray]) -> Data:
-    """Work of the whole net at its resolution: multiply-adds by kind of layer, memory traffic, weights, layers."""
-    kernel, expand, depth = (arrays[k].astype(int) for k in ("ks", "e", "d"))
-    size = np.ceil(arrays["r"].astype(float) / 2)
-    count = len(size)
-    work = np.zeros((count, 8))
-    work[:, 6], work[:, 7] = size**2, arrays["r"]
-    width = 16
-    for stage, (out, stride, squeeze) in enumerate(zip(OFA_WIDTHS, OFA_STRIDES, OFA_SQUEEZE, strict=True)):
-        for layer in range(4):
-            on = depth[:, stage] > layer
-            after = np.ceil(size / (stride if layer == 0 else 1))
-            wide = width * expand[:, 4 * stage + layer]
-            square = kernel[:, 4 * stage + layer] ** 2
-            traffic = (width + 2 * wide) * size**2 + (2 * wide + out) * after**2
-            one = (
-                wide * (width * size**2 + out * after**2), wide * square * after**2, traffic,
-                wide * (width + out + square), np.ones(count), squeeze * wide * after**2,
-            )  # fmt: skip
-            work[:, :6] += np.stack(one, axis=1) * on[:, None]
-            size, width = np.where(on, after, size), out
-    names = ["pointwise", "depthwise", "traffic", "weights", "layers", "squeezed", "area", "resolution"]
-    columns, x = _columns([("work", names, work)], sized=True)
-    return Data(space="ofa", columns=columns, x=x, times_s=_times(arrays), noise={})
+    return _space("ofa", "ofa-mobilenetv3", assignments_of(*(arrays[key] for key in ("ks", "e", "d", "r"))), arrays)
+
+
+def _columns(parts: list[tuple[str, list[str], Floats]]) -> tuple[Columns, Floats]:
+    """One kind a part, its names and its columns, each of its own typical size."""
+    x = np.concatenate([p[2] for p in parts], axis=1).astype(float)
+    scale = np.maximum(x.std(axis=0), 1e-9 * (1 + np.abs(x).max(axis=0)))
+    names = tuple(f"{kind} {name}" for kind, names, _ in parts for name in names)
+    return Columns(names=names, kinds=tuple(kind for kind, names, _ in parts for _ in names), scale=scale), x
 
 
 def _hat(path: Path) -> Data:
@@ -150,7 +140,7 @@ def _hat(path: Path) -> Data:
         ("encoder", ["width", *encoder, *[f"{n} by width" for n in encoder]], front), ("decoder", ["width", *decoder],
         alone),
     ]  # fmt: skip
-    columns, x = _columns(parts, sized=True)
+    columns, x = _columns(parts)
     mean = of["latency_mean_encoder"] + of["latency_mean_decoder"]
     noise = np.hypot(of["latency_std_encoder"], of["latency_std_decoder"]) / mean
     return Data(

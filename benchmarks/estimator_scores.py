@@ -15,6 +15,7 @@ from gnomon.estimate.estimator import Estimator, coverage, relative_error, spear
 HELD_OUT = 3000
 _HELD_OUT_OF_FEW = 400
 _STEPS = 12
+_MOST_VARIED = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +83,14 @@ def ceiling(data: Data, device: str, split: Split) -> dict[str, Any]:
 
 
 def _designs(data: Data) -> list[Floats]:
+    """What describes the nets: each column that varies once, or where those are many what they have in common."""
     x = data.x / np.maximum(np.abs(data.x).max(axis=0), 1e-300)
+    x = np.unique(x[:, x.std(axis=0) > 0].round(9), axis=1)
+    if x.shape[1] > _MOST_VARIED and data.columns.shared is not None:
+        x = data.x @ data.columns.shared
+        x = x / np.maximum(np.abs(x).max(axis=0), 1e-300)
     one = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    if one.shape[1] > 40:
+    if one.shape[1] > _MOST_VARIED:
         return [one]
     first, second = np.triu_indices(one.shape[1])
     return [one, one[:, first] * one[:, second]]

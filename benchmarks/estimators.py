@@ -9,7 +9,8 @@ a part.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from common import parser, publish
 from estimator_data import Data, load
 from estimator_scores import HELD_OUT, Split, ceiling, mean_of, scores, split_of, trimmed
 from gnomon.estimate.columns import Columns, Floats, Unknown
-from gnomon.estimate.design import suggest
 from gnomon.estimate.estimator import Estimator, spearman
-from gnomon.estimate.fit import Source, fit, source
+from gnomon.estimate.fit import Source, fit
+from gnomon.jobs.estimator.job import fit_estimator, sources_of, suggest_nets
 
 POOL = 2000
 SOURCE_POOL = 900
@@ -31,14 +32,19 @@ LABELS = {"batch_sizes": ("1", "32", "64", "256")}
 Devices = list[str]
 
 
-def chosen(data: Data, split: Split, count: int, seed: int, sources: tuple[Source, ...] = ()) -> Any:
+def chosen(data: Data, split: Split, count: int, seed: int, others: Mapping[str, Source] | None = None) -> Any:
     """Which nets of the pool to measure."""
-    return split.pool[suggest(data.columns, data.x[split.pool], count, seed=seed, sources=sources)]
+    assert data.described is not None and data.nets is not None
+    places = {tuple(net): int(place) for net, place in zip(data.nets[split.pool].tolist(), split.pool, strict=True)}
+    nets = suggest_nets(data.described, count, pool=data.nets[split.pool], others=others, seed=seed)
+    return np.array([places[net] for net in nets])
 
 
-def fitted(data: Data, device: str, nets: Any, sources: tuple[Source, ...] = ()) -> Estimator:
+def fitted(data: Data, device: str, nets: Any, others: Mapping[str, Source] | None = None) -> Estimator:
     """The estimator of a device from these nets."""
-    return fit(data.columns, data.x[nets], data.times_s[device][nets], sources=sources)
+    if data.described is None:
+        return fit(data.columns, data.x[nets], data.times_s[device][nets])
+    return fit_estimator(data.described, data.rows(device, nets), others=others).estimator
 
 
 def plain(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
@@ -80,14 +86,11 @@ def transfer(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) 
     found: dict[str, Any] = {device: {} for device in devices}
     for seed in range(seeds):
         split = split_of(data, seed, SOURCE_POOL)
-        x = data.x[split.pool]
-        known = {
-            name: source(name, data.columns, x, data.times_s[name][split.pool])
-            for name in SOURCES
-            if name in data.times_s
-        }
+        assert data.described is not None
+        samples = {name: data.rows(name, split.pool) for name in SOURCES if name in data.times_s}
+        known = {one.name: one for one in sources_of(data.described, samples)}
         for device in devices:
-            others = tuple(s for name, s in known.items() if family(name) != family(device))
+            others = {name: one for name, one in known.items() if family(name) != family(device)}
             y = data.times_s[device]
             inner = trimmed(y, split.held)
             for count in counts:
@@ -148,10 +151,10 @@ def outliers(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) 
             rng = np.random.default_rng(seed)
             bad = rng.choice(count, max(1, round(0.05 * count)), replace=False)
             for device in devices:
-                y = data.times_s[device][nets].copy()
-                clean = fit(data.columns, data.x[nets], y)
-                y[bad] *= 3
-                spoilt = fit(data.columns, data.x[nets], y)
+                y = data.times_s[device].copy()
+                clean = fitted(data, device, nets)
+                y[nets[bad]] *= 3
+                spoilt = fitted(replace(data, times_s={device: y}), device, nets)
                 held, truth = data.x[split.held], data.times_s[device][split.held]
                 a, b = scores(clean, held, truth)["within_10"], scores(spoilt, held, truth)["within_10"]
                 runs.setdefault(str(count), []).append({"clean": a, "spoilt": b, "lost": a - b})

@@ -90,3 +90,16 @@ def test_other_devices_say_where_devices_differ() -> None:
 def test_a_count_that_the_pool_cannot_give_is_refused(count: int) -> None:
     with pytest.raises(UsageError, match="of 50 nets"):
         suggest(columns(), counts(50), count)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_choice_is_that_of_the_explicit_covariance(before: int) -> None:
+    """The covariance is kept as outer products, for thousands of columns: each pick must be what the matrix says."""
+    rng = np.random.default_rng(before)
+    z, given = 3 * rng.standard_normal((40, 70)), 3 * rng.standard_normal((before, 70))
+    seen = list(given)
+    for pick in d_optimal(z, 12, given, exchanges=0):
+        covariance = np.linalg.inv(RIDGE * np.eye(70) + sum((np.outer(row, row) for row in seen), np.zeros((70, 70))))
+        leverage = np.einsum("ij,ij->i", z @ covariance, z)
+        assert leverage[pick] == pytest.approx(leverage.max(), rel=1e-9)
+        seen.append(z[pick])

@@ -72,30 +72,36 @@ def suggest_nets(
     *,
     table: PathLike | None = None,
     space: str | None = None,
+    pool: PathLike | None = None,
     given: PathLike | None = None,
     near: PathLike | None = None,
     bound_s: float | None = None,
+    others: Sequence[PathLike] = (),
+    work: str | None = None,
     seed: int = 0,
     out: PathLike | None = None,
 ) -> tuple[Described, tuple[tuple[int, ...], ...]]:
     """The nets that tell an estimator the most, as assignments, and the space that they are of.
 
-    Half of them near `bound_s` by the estimator of the file `near`. `given` is a csv of those that are measured
-    already, and `out` is one that gets them. Raises GnomonError.
+    Half of them near `bound_s` by the estimator of the file `near`. `pool` is a csv of nets to choose from, `given` of
+    those that are measured already, `others` of what other devices took, and `out` is one that gets the chosen ones.
+    `work` is a function of a unit, as FILE.py:FUNCTION (see docs/jobs/estimator.md). Raises GnomonError.
     """
     from gnomon.estimate.design import Bound
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.estimator.job import described, load_estimator, read_samples, save_nets
     from gnomon.jobs.estimator.job import suggest_nets as suggest_job
 
-    found = described(_path(table), space)
+    found = described(_path(table), space, work=work)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
     if near is not None and bound_s is not None:
         bound = Bound(bound_s=bound_s, estimator=load_estimator(Path(near), space).estimator)
     rows = read_samples(Path(given), found, measured=False) if given is not None else ()
-    nets = suggest_job(found, count, given=rows, near=bound, seed=seed)
+    choice = None if pool is None else [r.assignment for r in read_samples(Path(pool), found, measured=False)]
+    more = {str(other): read_samples(Path(other), found, measured=True) for other in others}
+    nets = suggest_job(found, count, pool=choice, given=rows, near=bound, others=more, seed=seed)
     if out is not None:
         save_nets([NetRow(assignment=net) for net in nets], found.space.space, Path(out), measured=False)
     return found, nets
@@ -142,20 +148,22 @@ def fit_document(
     samples: PathLike | None = None,
     others: Sequence[PathLike] = (),
     coverage: float = 0.9,
+    work: str | None = None,
     out: PathLike | None = None,
 ) -> tuple[SpaceEstimator, Evaluation | None, dict[str, Any]]:
     """Fit an estimator; returns it, how good it is on nets held out (None: fewer than 4), and both as JSON values.
 
-    `out` is the file that gets it. Raises GnomonError.
+    `out` is the file that gets it. `work` is a function of a unit, as FILE.py:FUNCTION. Raises GnomonError.
     """
     from gnomon.estimate.columns import FitOptions
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
-    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator
+    from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator, sources_of
 
-    found = described(_path(table), space)
+    found = described(_path(table), space, work=work)
     options = FitOptions(coverage=coverage)
     rows = read_samples(Path(samples), found, measured=True) if samples is not None else ()
-    more = {str(other): read_samples(Path(other), found, measured=True) for other in others}
+    read = {str(other): read_samples(Path(other), found, measured=True) for other in others}
+    more = {one.name: one for one in sources_of(found, read)}  # once, and not a fold
     made = fit_estimator(found, rows, others=more, options=options)
     evaluation = cross_validate(found, rows, others=more, options=options) if len(rows) >= LEAST_TO_HOLD_OUT else None
     document: dict[str, Any] = {

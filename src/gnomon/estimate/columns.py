@@ -25,14 +25,17 @@ class Columns:
     `names`: a unit's id or the name of a made-up feature, each once. `kinds`: one group a column; the coefficients of
     one kind share a prior, so the columns of a kind should count things of one sort. `prior_s`: what a table says one
     unit of a column costs, in seconds (NaN: the table has no price; None: no table at all). `scale`: the typical size
-    of a column (None: 1 for all), for columns of one kind that are measured in different units. Raises ProblemError
-    for lengths that differ, a name twice, and prices or sizes that no table can mean.
+    of a column (None: 1 for all), for columns of one kind that are measured in different units. `shared` (columns, k):
+    what columns have in common, such as the work of units; coefficients are a common price of each, and what each
+    column has of its own (None: nothing is in common). Raises ProblemError for lengths that differ, a name twice, and
+    prices or sizes that no table can mean.
     """
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     prior_s: Floats | None = None
     scale: Floats | None = None
+    shared: Floats | None = None
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,15 @@ class Columns:
             self._hold("scale", "size", allow_nan=False)
             if not np.all(self.scale > 0):
                 raise ProblemError("a column's typical size is not above zero", hint="give the size of its variation")
+        if self.shared is not None:
+            shared = np.array(self.shared, dtype=float)
+            if shared.ndim != 2 or len(shared) != len(self.names) or not np.isfinite(shared).all():
+                raise ProblemError(
+                    f"what columns have in common is not {len(self.names)} rows of finite values",
+                    hint="give one row a column",
+                )
+            shared.setflags(write=False)
+            object.__setattr__(self, "shared", shared)
 
     def _hold(self, name: str, what: str, *, allow_nan: bool) -> None:
         values = np.array(getattr(self, name), dtype=float)

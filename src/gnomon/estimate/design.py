@@ -79,30 +79,56 @@ def d_optimal(z: Floats, count: int, given: Floats, *, exchanges: int = _EXCHANG
 
     Greedy, then rows are exchanged for better ones, once through a pass, until a pass changes none.
     """
-    precision = RIDGE * np.eye(z.shape[1]) + given.T @ given
-    covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    seen = _Seen(z, given)
     chosen: list[int] = []
     free = np.ones(len(z), dtype=bool)
     for _ in range(count):
-        best = _gain(z, covariance, free)
+        best = int(np.argmax(np.where(free, seen.leverage, -np.inf)))
         chosen.append(best)
         free[best] = False
-        covariance = _with(covariance, z[best])
+        seen.change(best)
     for _ in range(exchanges):
         changed = False
         for place, old in enumerate(chosen):
-            less = _with(covariance, z[old], sign=-1.0)
+            seen.change(old, sign=-1.0)
             free[old] = True
-            best = _gain(z, less, free)
-            if _leverage(z[best], less) <= _leverage(z[old], less) * (1 + 1e-9):
+            best = int(np.argmax(np.where(free, seen.leverage, -np.inf)))
+            if seen.leverage[best] <= seen.leverage[old] * (1 + 1e-9):
                 best = old
             changed |= best != old
             chosen[place] = best
             free[best] = False
-            covariance = _with(less, z[best])
+            seen.change(best)
         if not changed:
             break
     return np.array(chosen, dtype=np.intp)
+
+
+class _Seen:
+    """What is known once some rows of `z` (n, p) are seen: the leverage (n,) of each, which is what it would tell.
+
+    The covariance is never a matrix of p by p where nothing was given, as p may be thousands: it is what was given,
+    and an outer product a change.
+    """
+
+    def __init__(self, z: Floats, given: Floats) -> None:
+        self._z, self._along, self._signs = z, np.zeros((0, z.shape[1])), np.zeros(0)
+        self._before: Floats | None = None
+        at_first = z / RIDGE
+        if len(given):
+            self._before = np.asarray(np.linalg.inv(RIDGE * np.eye(z.shape[1]) + given.T @ given), dtype=float)
+            at_first = z @ self._before
+        self.leverage = np.einsum("ij,ij->i", at_first, z)
+
+    def change(self, index: int, *, sign: float = 1.0) -> None:
+        """See a row, or with the sign -1 no longer see it."""
+        row = self._z[index]
+        along = row / RIDGE if self._before is None else self._before @ row
+        along = along - (self._signs * (self._along @ row)) @ self._along
+        along /= np.sqrt(1 + sign * float(row @ along))
+        self._along = np.concatenate([self._along, along[None]])
+        self._signs = np.append(self._signs, sign)
+        self.leverage = self.leverage - sign * (self._z @ along) ** 2
 
 
 def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floats:
@@ -115,22 +141,7 @@ def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floa
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     # What a device has of its own is learnt after what it shares with the others.
     own = dict.fromkeys(columns.kinds, _OWN if sources else 1.0)
-    return np.concatenate([x1 @ b.directions * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)
-
-
-def _gain(z: Floats, covariance: Floats, free: NDArray[np.bool_]) -> int:
-    leverage = np.einsum("ij,ij->i", z @ covariance, z)
-    return int(np.argmax(np.where(free, leverage, -np.inf)))
-
-
-def _leverage(row: Floats, covariance: Floats) -> float:
-    return float(row @ covariance @ row)
-
-
-def _with(covariance: Floats, row: Floats, *, sign: float = 1.0) -> Floats:
-    along = covariance @ row
-    found: Floats = covariance - sign * np.outer(along, along) / (1 + sign * float(row @ along))
-    return found
+    return np.concatenate([b.design(x1) * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)
 
 
 def _near(
@@ -141,14 +152,12 @@ def _near(
     told = near.estimator.predict(x[rest], unknown=Unknown.WIDEN)
     half = np.maximum(told.high_s - told.mean_s, 1e-300)
     closeness = np.exp(-0.5 * ((told.mean_s - near.bound_s) / half) ** 2)
-    seen = np.concatenate([z[chosen], old])
-    covariance: Floats = np.linalg.inv(RIDGE * np.eye(z.shape[1]) + seen.T @ seen)
+    seen = _Seen(z[rest], np.concatenate([z[chosen], old]))
     free = np.ones(len(rest), dtype=bool)
     picked: list[int] = []
     for _ in range(count):
-        leverage = np.einsum("ij,ij->i", z[rest] @ covariance, z[rest])
-        best = int(np.argmax(np.where(free, closeness * np.sqrt(leverage), -np.inf)))
+        best = int(np.argmax(np.where(free, closeness * np.sqrt(np.maximum(seen.leverage, 0.0)), -np.inf)))
         picked.append(best)
         free[best] = False
-        covariance = _with(covariance, z[rest[best]])
+        seen.change(best)
     return rest[np.array(picked, dtype=np.intp)]

@@ -77,7 +77,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     y = times(times_s, len(x))
     if len(x) < 2:
         raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
-    unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale)
+    unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
     found = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
     return Source(name=name, columns=columns.names, coefficients=found.coefficients.mean / found.level_s)
 
@@ -177,7 +177,7 @@ def _search(prior: Prior, x1: Floats, y: Floats, options: FitOptions) -> _Found:
     """Sizes, noise and weights in turn: weights need residuals, residuals need sizes."""
     sizes = np.array([b.size for b in prior.blocks])
     centred = y - x1 @ prior.mean
-    problem = Problem(y=centred, designs=tuple(x1 @ b.directions for b in prior.blocks), sizes=sizes)
+    problem = Problem(y=centred, designs=tuple(b.design(x1) for b in prior.blocks), sizes=sizes)
     if not len(y):
         start = np.append(np.log(sizes), math.log(_NOTHING_SEEN_NOISE))
         return _Found(theta=start, posterior=posterior(problem, start, y), errors=y, weights=y)
@@ -221,6 +221,8 @@ def _estimator(
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + noise**2 * (expected**2 + floor_s**2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
+    if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it
+        given = given | columns.shared.any(axis=1)
     return Estimator(
         columns=columns,
         level_s=level if len(y) else 0.0,
@@ -246,14 +248,23 @@ def _freedom(found: _Found) -> float:
 def _coefficients(prior: Prior, found: _Found, level: float) -> Coefficients:
     told = found.posterior
     width = len(prior.mean)
-    directions = np.concatenate([b.directions for b in prior.blocks], axis=1)
-    mean = (prior.mean + directions @ told.mean) * level
+    counts = [b.directions.shape[-1] for b in prior.blocks]
+
+    def spread(values: Floats) -> Floats:
+        """Values along all directions (r, k) as coefficients."""
+        parts = np.split(values, np.cumsum(counts)[:-1])
+        pairs = zip(prior.blocks, parts, strict=True)
+        return sum((b.spread(part, width) for b, part in pairs), np.zeros((width, values.shape[1])))
+
+    mean = (prior.mean + spread(told.mean[:, None])[:, 0]) * level
     if told.more is not None:
-        return Coefficients(
-            mean=mean, own=np.zeros(width), more=directions @ told.more * level, less=np.zeros((width, 0))
-        )
-    single = (directions != 0).sum(axis=0) == 1  # a kind's directions have one column each
-    scaled = directions * np.sqrt(told.prior) * level
-    own = (scaled[:, single] ** 2).sum(axis=1)
-    less = np.zeros((width, 0)) if told.less is None else directions @ told.less * level
-    return Coefficients(mean=mean, own=own, more=scaled[:, ~single], less=less)
+        return Coefficients(mean=mean, own=np.zeros(width), more=spread(told.more) * level, less=np.zeros((width, 0)))
+    own, more = np.zeros(width), []
+    for block, variance in zip(prior.blocks, np.split(told.prior, np.cumsum(counts)[:-1]), strict=True):
+        scaled = block.directions * np.sqrt(variance) * level
+        if block.alone is None:
+            more.append(scaled)
+        else:
+            np.add.at(own, block.alone, scaled**2)
+    less = np.zeros((width, 0)) if told.less is None else spread(told.less) * level
+    return Coefficients(mean=mean, own=own, more=np.concatenate([np.zeros((width, 0)), *more], axis=1), less=less)

@@ -31,18 +31,36 @@ PRICED_SIZE = 0.1
 BESIDE_SOURCES_SIZE = 0.1
 SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
+WORK = "work"
+"""The name of the block of what columns have in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Directions with one unknown size: `design` their effect on the samples (n, r), `directions` (1 + columns, r).
+    """Directions with one unknown size, whose log-normal prior has the median `size`.
 
-    Row 0 of the directions is the bias. `size` is the median of the size's log-normal prior.
+    Row 0 of `directions` (1 + columns, r) is the bias. Where each direction moves one column alone, `alone` (r,) has
+    the rows of these columns, and `directions` (r,) by how much.
     """
 
     name: str
     directions: Floats
     size: float
+    alone: NDArray[np.intp] | None = None
+
+    def design(self, x1: Floats) -> Floats:
+        """What the directions do to nets (n, 1 + columns): (n, r)."""
+        if self.alone is None:
+            return np.asarray(x1 @ self.directions, dtype=float)
+        return np.asarray(x1[:, self.alone] * self.directions, dtype=float)
+
+    def spread(self, values: Floats, width: int) -> Floats:
+        """The coefficients (width, k) that values (r, k) along the directions stand for."""
+        if self.alone is None:
+            return np.asarray(self.directions @ values, dtype=float)
+        found = np.zeros((width, values.shape[1]))
+        found[self.alone] = values * self.directions[:, None]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +87,16 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
         blocks.append(Block(name="table", directions=mean[:, None].copy(), size=TABLE_SIZE))
     if sources:
         blocks += _source_blocks(sources)
+    if (common := _common(columns, x)) is not None:
+        blocks.append(Block(name=WORK, directions=common, size=BESIDE_SOURCES_SIZE if sources else KIND_SIZE))
     for kind in dict.fromkeys(columns.kinds):
         members = columns.of_kind(kind)
         size = PRICED_SIZE if priced[members].all() else BESIDE_SOURCES_SIZE if sources else KIND_SIZE
-        directions = np.zeros((width, len(members)))
-        directions[1 + members, np.arange(len(members))] = _sizes(columns, members, x, mean)
-        blocks.append(Block(name=kind, directions=directions, size=size))
+        blocks.append(
+            Block(
+                name=kind, directions=_sizes(columns, members, x, mean), size=size, alone=(1 + members).astype(np.intp)
+            )
+        )
     return Prior(mean=mean, blocks=tuple(blocks))
 
 
@@ -82,6 +104,19 @@ def _priced(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     if columns.prior_s is None:
         return np.zeros(len(columns), dtype=bool)
     return ~np.isnan(columns.prior_s)
+
+
+def _common(columns: Columns, x: Floats) -> Floats | None:
+    """A direction for each thing that columns have in common and that varies: together they move the level by one."""
+    if columns.shared is None:
+        return None
+    variation = (x @ columns.shared).std(axis=0) if len(x) else np.zeros(columns.shared.shape[1])
+    varied = variation > _LEAST_VARIATION * np.abs(columns.shared).max(axis=0)
+    if not varied.any():
+        return None
+    found = np.zeros((1 + len(columns), int(varied.sum())))
+    found[1:] = columns.shared[:, varied] / variation[varied] / np.sqrt(varied.sum())
+    return found
 
 
 def _unit(index: int, width: int) -> Floats:

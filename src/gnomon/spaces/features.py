@@ -38,13 +38,15 @@ class Step:
 class CountTables:
     """The counts of all nets of a space as a sum of looked-up rows, one row a step.
 
-    `units` are all units that occur in any net, `rows` has the shape (rows, units).
+    `units` are all units that occur in any net. `extras` name what else a space counts of its nets, such as what is
+    left of them once a compiler dropped what the output does not need. `rows` has the shape (rows, units + extras).
     """
 
     space: Space
     units: tuple[Unit, ...]
     steps: tuple[Step, ...]
     rows: NDArray[np.float32]
+    extras: tuple[str, ...] = ()
     _radix: Ints = field(init=False, repr=False)
     _always: Ints = field(init=False, repr=False)
     _looked_up: tuple[Step, ...] = field(init=False, repr=False)
@@ -61,10 +63,10 @@ class CountTables:
         return tuple(unit.chain for unit in self.units)
 
     def counts(self, assignments: ArrayLike) -> Floats:
-        """How often each unit occurs in each net: shape (nets, units), for assignments of shape (nets, slots)."""
+        """How often each unit and extra occurs in each net: (nets, units + extras), of assignments (nets, slots)."""
         chosen = self._chosen(assignments)
         always = self.rows[self._always].sum(axis=0)
-        out = np.empty((len(chosen), len(self.units)))
+        out = np.empty((len(chosen), self.rows.shape[1]))
         for start in range(0, len(chosen), _CHUNK):
             part = chosen[start : start + _CHUNK]
             if len(self.rows) <= _MOST_INDICATORS:
@@ -83,8 +85,10 @@ class CountTables:
     def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
         """`counts(assignments) @ values` without making the counts: a number a net, or several where values are 2-D."""
         weights = np.asarray(values, np.float64)
-        if weights.shape[:1] != (len(self.units),):
-            raise ProblemError(f"{weights.shape} values for {len(self.units)} units", hint="Give one value a unit.")
+        if weights.shape[:1] != self.rows.shape[1:]:
+            raise ProblemError(
+                f"{weights.shape} values for {self.rows.shape[1]} units and extras", hint="Give one value for each."
+            )
         by_row = self.rows.astype(np.float64) @ weights
         chosen = self._chosen(assignments)
         out = np.empty((len(chosen), *weights.shape[1:]))

@@ -33,7 +33,7 @@ class SearchSpace(Protocol):
     - `name` is what tables and estimators say they belong to. `space` has the slots; `space.size` assignments.
     - Everything is a function of the arguments alone: no clock, no file, no random number.
     - The tables under any rules count what `fuse(net(a), rules).counts()` has, for every assignment a, and hold no unit
-      that no net has.
+      that no net has. Extras are whatever else the space counts of its nets, each above 0 in some net.
     """
 
     @property

@@ -199,6 +199,54 @@ def test_suggestions_are_nets_that_are_not_given_and_the_same_each_time(tmp_path
         suggest_nets(found, 100)
 
 
+def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    pool = draw(found.tables, 9, seed=4)
+    assert set(suggest_nets(found, 4, pool=pool)) < {tuple(net) for net in pool.tolist()}
+    with pytest.raises(UsageError, match="10 of 9 nets cannot be chosen"):
+        suggest_nets(found, 10, pool=pool)
+    others = {"a": measured(found, 12), "b": [replace(r, latency_s=2 * (r.latency_s or 0)) for r in measured(found, 9)]}
+    assert len(set(suggest_nets(found, 5, others=others))) == 5
+    with pytest.raises(UsageError, match="the other device 'a' has 1 samples"):
+        suggest_nets(found, 5, others={"a": measured(found, 1)})
+
+
+def test_without_a_table_units_cost_what_their_work_does(tmp_path: Path) -> None:
+    """A net with units that no sample has is predicted: their work is known."""
+    from gnomon.jobs.estimator.job import described_space
+    from gnomon.spaces.loading import load_space
+    from gnomon.spaces.work import WORK, work
+
+    found = described_space(load_space("mobilenetv2-cifar10"))
+    dense = work(found.tables.units)[:, [WORK.index("pointwise"), WORK.index("bytes")]] @ np.array([2e-11, 1e-9])
+    nets = draw(found.tables, 140, seed=1)
+    times = 1e-4 + found.tables.counts(nets) @ dense
+    rows = [NetRow(assignment=tuple(n), latency_s=t) for n, t in zip(nets.tolist(), times.tolist(), strict=True)]
+    made = fit_estimator(found, rows[:12])
+    assert made.estimator.known.all()
+    assert np.abs(made.predict(nets[40:]).mean_s / times[40:] - 1).max() < 0.02
+    # Tables of what choices cost say the same as the columns.
+    np.testing.assert_allclose(made.mean_s(nets), made.predict(nets).mean_s, rtol=1e-9)
+    save_estimator(made, tmp_path / "e.json")
+    again = load_estimator(tmp_path / "e.json")
+    assert again.rules == made.rules == ("Conv+BatchNormalization",)
+    np.testing.assert_array_equal(again.predict(nets).high_s, made.predict(nets).high_s)
+
+
+def test_a_user_says_what_else_units_work(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def work(unit):\n    return {'channels': unit.output[1]}\n\n\ndef wrong(unit):\n    return 3\n"
+    )
+    found = described(None, "mobilenetv2-cifar10", work=f"{tmp_path}/own.py:work")
+    assert found.columns.shared is not None
+    assert found.columns.shared[1:, -1].tolist() == [unit.output[1] for unit in found.tables.units]
+    with pytest.raises(ProblemError, match="is not told: AttributeError"):
+        described(None, "mobilenetv2-cifar10", work=f"{tmp_path}/own.py:wrong")
+    _, path, name = kit(tmp_path)
+    with pytest.raises(UsageError, match="a table says what units cost"):
+        described(path, name, work=f"{tmp_path}/own.py:work")
+
+
 def test_neither_a_table_nor_a_space(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a table nor a space"):
         described(None, None)

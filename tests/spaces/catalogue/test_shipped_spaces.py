@@ -196,3 +196,19 @@ def test_ofa_reads_nets_that_are_given_as_values() -> None:
         assert len(depthwise) == 1 + depths[row].sum()
     with pytest.raises(ProblemError, match=r"kernel [468] is not in this space"):
         assignments_of(kernels + 1, expansions, depths, sizes)
+
+
+def test_what_a_net_needs_is_counted_beside_its_units() -> None:
+    space = loaded("nasbench201")
+    tables = space.tables(UNFUSED)
+    nets = np.random.default_rng(5).integers(0, len(OPERATIONS), (200, len(EDGES)))
+    told = tables.counts(nets)[:, len(tables.units) :]
+    assert tables.extras[0] == "needed" and len(tables.extras) == len(OPERATIONS)
+    for net, row in zip(nets.tolist(), told.tolist(), strict=True):
+        leads = {3}
+        for _ in EDGES:  # until nothing more leads to the output
+            leads |= {a for (a, b), choice in zip(EDGES, net, strict=True) if b in leads and choice}
+        assert row[0] == float(0 in leads)
+        for operation in range(1, len(OPERATIONS)):
+            here = [b in leads and choice == operation for (_, b), choice in zip(EDGES, net, strict=True)]
+            assert row[operation] == (sum(here) if 0 in leads else 0)

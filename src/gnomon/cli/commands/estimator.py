@@ -16,6 +16,17 @@ _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
 _SPACE = click.option("--space", metavar="SPACE", help="The space, where it is not the one that is named there.")
+_WORK = click.option(
+    "--work", metavar="FILE.py:FUNCTION", help="What else a unit works, by a function of it: that Python is run."
+)
+_OTHER = click.option(
+    "--other",
+    "others",
+    type=_PATH,
+    multiple=True,
+    metavar="CSV",
+    help="Measured nets of another device. May be repeated.",
+)
 _SEED = click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, metavar="N")
 
 
@@ -28,7 +39,10 @@ def estimator() -> None:
 @_TABLE
 @_SPACE
 @click.option("--k", "count", type=click.IntRange(1, 2000), default=10, show_default=True, help="How many nets.")
+@click.option("--pool", type=_PATH, metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
 @click.option("--given", type=_PATH, metavar="CSV", help="Nets that are measured already.")
+@_OTHER
+@_WORK
 @click.option("--estimator", "near", type=_PATH, metavar="JSON", help="With --bound: says which nets are near it.")
 @click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Half of the nets are taken near this latency.")
 @_SEED
@@ -74,14 +88,8 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
 @_TABLE
 @_SPACE
 @click.option("--samples", type=_PATH, metavar="CSV", help="Measured nets. Without them it is the table's sum.")
-@click.option(
-    "--other",
-    "others",
-    type=_PATH,
-    multiple=True,
-    metavar="CSV",
-    help="Measured nets of another device. May be repeated.",
-)
+@_OTHER
+@_WORK
 @click.option("--coverage", type=click.FloatRange(0.5, 0.999), default=0.9, show_default=True, help="Of intervals.")
 @click.option("--out", "-o", type=_PATH, default=Path("estimator.json"), show_default=True, metavar="JSON")
 @click.option(

@@ -14,6 +14,7 @@ from gnomon.core.brief import brief
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
+from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.job import Described, SpaceEstimator, fit_estimator
 
@@ -138,7 +139,7 @@ def cross_validate(
     found: Described,
     samples: Sequence[NetRow],
     *,
-    others: Mapping[str, Sequence[NetRow]] | None = None,
+    others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> Evaluation:
     """Leave some out, fit to the rest, compare, until each was left out once. UsageError for fewer than 4 nets.
@@ -173,7 +174,7 @@ def learning_curve(
     found: Described,
     samples: Sequence[NetRow],
     *,
-    others: Mapping[str, Sequence[NetRow]] | None = None,
+    others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> tuple[Spent, ...]:
     """Fit to the first few samples and compare with all others, for growing numbers: what measuring more brings.

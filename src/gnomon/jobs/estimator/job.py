@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,20 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
-from gnomon.spaces.loading import SearchSpace, draw, load_space, space_of
+from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of
+from gnomon.spaces.unit import Unit
+from gnomon.spaces.work import WORK, relative_size, told_work
+from gnomon.spaces.work import work as unit_work
 from gnomon.system.files import save_text
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
 OVERHEAD = "overhead"
 """The column that every net has once: what a call takes beside its units."""
+
+FOLDED = ("Conv+BatchNormalization",)
+"""What every runtime folds: the rules where no table says what runs as one."""
+
+_EXTRA = "extra"
 
 POOL = 2000
 """Nets that are drawn to choose from."""
@@ -42,15 +50,16 @@ _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A space with what describes its nets to an estimator: a column a unit, and one for the overhead of a call.
+    """A space with what describes its nets to an estimator: the overhead of a call, a column a unit, and extras.
 
-    `table` is None where an estimator rests on whole nets alone.
+    `table` is None where an estimator rests on whole nets alone: then units have their work in common.
     """
 
     space: SearchSpace
     tables: CountTables
     columns: Columns
     table: Table | None
+    rules: tuple[str, ...]
 
     __repr__ = brief
 
@@ -136,30 +145,64 @@ class SpaceEstimator:
         }
 
 
-def described(table: Path | None, space: str | None) -> Described:
-    """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit."""
+def described(table: Path | None, space: str | None, *, work: str | None = None) -> Described:
+    """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit.
+
+    `work` is a function of a unit, as FILE.py:FUNCTION, that tells what else it works: {name: number}.
+    """
     if table is None and space is None:
         raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
     if table is None:
-        return _described(load_space(str(space)), (), None)
+        return described_space(load_space(str(space)), work=None if work is None else load_attribute(work))
+    if work is not None:
+        raise UsageError(
+            "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
+        )
     found = read_table(table)
-    return _described(space_of(table, found.manifest.space, space), found.manifest.rules, found)
+    return _priced(space_of(table, found.manifest.space, space), found)
 
 
-def _described(space: SearchSpace, chains: Sequence[str], table: Table | None) -> Described:
+def described_space(
+    space: SearchSpace, *, chains: Sequence[str] = FOLDED, work: Callable[[Unit], Mapping[str, float]] | None = None
+) -> Described:
+    """A space without a table: each unit costs what its work does, and something of its own.
+
+    What is a unit's own is of the size of the unit, and shrunk in two kinds: units that multiply, and others.
+    `chains` run as one; `work` tells what else a unit works. ProblemError where it tells no finite numbers.
+    """
     tables = space.tables(rules(chains))
-    prices, kinds = None, tables.kinds
-    if table is not None:
-        times = table.times_s
-        # What the table lacks is no better known because priced units of its kind are as the table says.
-        kinds = tuple(k if u in times else f"{k}, no price" for k, u in zip(kinds, tables.units, strict=True))
-        prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
-        if np.isnan(prices[1:]).all():
-            raise UsageError(
-                f"the table has no unit of {space.name}", hint="It is of another space: give its own with --table."
-            )
-    columns = Columns(names=(OVERHEAD, *(unit.id for unit in tables.units)), kinds=(OVERHEAD, *kinds), prior_s=prices)
-    return Described(space=space, tables=tables, columns=columns, table=table)
+    done = unit_work(tables.units)
+    kinds = ["multiplies" if weights else "moves" for weights in done[:, WORK.index("weights")]]
+    extras = len(tables.extras)
+    sizes = np.concatenate([[1.0], 1 / relative_size(done), np.ones(extras)])
+    if work is not None:
+        done = np.concatenate([done, told_work(tables.units, work)], axis=1)
+    width = done.shape[1]
+    columns = Columns(
+        names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
+        kinds=(OVERHEAD, *kinds, *[_EXTRA] * extras),
+        scale=sizes,
+        shared=np.concatenate([np.zeros((1, width)), done, np.zeros((extras, width))]),
+    )
+    return Described(space=space, tables=tables, columns=columns, table=None, rules=tuple(chains))
+
+
+def _priced(space: SearchSpace, table: Table) -> Described:
+    tables = space.tables(rules(table.manifest.rules))
+    times = table.times_s
+    # What the table lacks is no better known because priced units of its kind are as the table says.
+    kinds = (k if u in times else f"{k}, no price" for k, u in zip(tables.kinds, tables.units, strict=True))
+    prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
+    if np.isnan(prices[1:]).all():
+        raise UsageError(
+            f"the table has no unit of {space.name}", hint="It is of another space: give its own with --table."
+        )
+    columns = Columns(
+        names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
+        kinds=(OVERHEAD, *kinds, *[_EXTRA] * len(tables.extras)),
+        prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all that is computed
+    )
+    return Described(space=space, tables=tables, columns=columns, table=table, rules=tuple(table.manifest.rules))
 
 
 def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -176,48 +219,66 @@ def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRo
 
 
 def suggest_nets(
-    found: Described, count: int, *, given: Sequence[NetRow] = (), near: Bound | None = None, seed: int = 0
+    found: Described,
+    count: int,
+    *,
+    pool: Sequence[Sequence[int]] | Ints | None = None,
+    given: Sequence[NetRow] = (),
+    near: Bound | None = None,
+    others: Mapping[str, Sequence[NetRow] | Source] | None = None,
+    seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The nets to measure, in the order of their use; none of those given. Needs no measured time.
+    """The nets to measure, in the order of their use; none of those given. Needs no measured time of this device.
 
-    Half of them near a bound, where one is given. UsageError where the space has too few nets.
+    They are chosen from the nets of `pool`, or from nets that are drawn. Half of them are near a bound, where one is
+    given. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
     """
-    pool = draw(found.tables, min(POOL, found.tables.nets()), seed=seed)
+    if pool is None:
+        pool = draw(found.tables, min(POOL, found.tables.nets()), seed=seed)
     known = {tuple(row.assignment) for row in given}
-    pool = np.array([net for net in pool.tolist() if tuple(net) not in known]).reshape(-1, pool.shape[1])
+    asked = np.asarray(pool, dtype=np.int64).tolist()
+    nets = np.array([net for net in asked if tuple(net) not in known], dtype=np.int64)
+    nets = nets.reshape(-1, len(found.space.space.slots))
     before = found.rows([row.assignment for row in given]) if given else ()
-    chosen = suggest(found.columns, found.rows(pool), count, given=before, near=near, seed=seed)
-    return tuple(tuple(int(c) for c in pool[index]) for index in chosen)
+    sources = sources_of(found, others)
+    chosen = suggest(found.columns, found.rows(nets), count, given=before, near=near, sources=sources, seed=seed)
+    return tuple(tuple(int(c) for c in nets[index]) for index in chosen)
+
+
+def sources_of(found: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
+    """Other devices as a prior, by their names. UsageError for fewer than two samples of one."""
+    return [
+        rows
+        if isinstance(rows, Source)
+        else source(name, found.columns, found.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
+        for name, rows in (others or {}).items()
+    ]
 
 
 def fit_estimator(
     found: Described,
     samples: Sequence[NetRow],
     *,
-    others: Mapping[str, Sequence[NetRow]] | None = None,
+    others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> SpaceEstimator:
-    """Fit to whole nets beside the table's prices; `others` are samples of other devices by their names.
+    """Fit to whole nets beside the table's prices; `others` are samples of other devices by their names, or sources.
 
     Without samples it is the table's sum. Raises UsageError where there is nothing to fit to.
     """
-    sources: list[Source] = [
-        source(name, found.columns, found.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
-        for name, rows in (others or {}).items()
-    ]
     estimator = fit(
         found.columns,
         found.rows([row.assignment for row in samples]) if samples else (),
         [row.latency_s or 0.0 for row in samples],
         options=options,
-        sources=sources,
+        sources=sources_of(found, others),
     )
     manifest = found.table.manifest if found.table else None
     return SpaceEstimator(
         described=found,
         estimator=estimator,
         context=dict(manifest.context) if manifest else {},
-        rules=manifest.rules if manifest else (),
+        rules=found.rules,
         fitted=tuple(dict.fromkeys(tuple(map(int, row.assignment)) for row in samples)),
     )
 
@@ -244,7 +305,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
         _STRICT.fail("$.space", "the name of a space, and a context, expected")
     if not isinstance(chains, list) or not all(isinstance(c, str) for c in chains):
         _STRICT.fail("$.rules", "a list of chains expected")
-    found = _described(space_of(path, name, space), chains, None)
+    found = described_space(space_of(path, name, space), chains=chains)
     estimator = read_estimator(document.get("estimator") or {})
     if estimator.columns.names != found.columns.names:
         raise ProblemError(

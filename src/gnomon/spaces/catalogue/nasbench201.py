@@ -139,8 +139,35 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
     for row, number in rows.items():
         for unit, count in row:
             table[number, unit] = count
+    if not live:  # nets of equal counts may differ in what is needed, so that each has a row of its own
+        needed = np.array([_needed_operations(space.decode(code)) for code in range(space.size)], np.float32)
+        table, back = np.unique(np.concatenate([table[index[0]], needed], axis=1), axis=0, return_inverse=True)
+        index = back.reshape(1, -1).astype(np.int64)
     step = Step(slots=tuple(range(len(EDGES))), row=index, next_state=np.zeros_like(index))
-    return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table)
+    extras = () if live else NEEDED
+    return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table, extras=extras)
+
+
+NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
+"""What the space counts beside units: whether the output depends on the input at all, and how often each operation of a
+cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
+
+
+def _needed_operations(operations: Sequence[int]) -> tuple[int, ...]:
+    """The values of `NEEDED` of the net of these operations."""
+    used = [(source, target) for (source, target), choice in zip(EDGES, operations, strict=True) if choice]
+    reached, leads = {0}, {3}
+    for source, target in sorted(used, key=lambda edge: edge[1]):
+        if source in reached:
+            reached.add(target)
+    for source, target in sorted(used, key=lambda edge: -edge[0]):
+        if target in leads:
+            leads.add(source)
+    if 3 not in reached:
+        return (0,) * len(NEEDED)
+    # What works on zeros is computed all the same.
+    kept = [choice for (_, target), choice in zip(EDGES, operations, strict=True) if target in leads]
+    return (1, *(kept.count(choice) for choice in range(1, len(OPERATIONS))))
 
 
 @dataclass(frozen=True, slots=True)
