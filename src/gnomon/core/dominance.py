@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
+from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import ProblemError, UsageError
 
 _BLOCK = 256  # rows that are compared with all kept ones at once
@@ -35,12 +36,12 @@ def dominates(first: Sequence[float], second: Sequence[float]) -> bool:
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
-def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Ints:
+def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = never) -> Ints:
     """Indices of the rows of `costs` (N, objectives) that no other dominates, by increasing cost, row by row.
 
     Of equal rows only the first is taken; rows with +inf, which are impossible, never are. So the rows at the indices
     are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for another
-    shape, and for NaN.
+    shape, and for NaN; OutOfTime where `stop` says so, as more than two objectives take a time that is quadratic.
     """
     table = _table(costs)
     allowed = np.flatnonzero(np.isfinite(table).all(axis=1))
@@ -52,7 +53,7 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Ints:
     elif rows.shape[1] == 2:
         kept = _falling(rows[:, 1])
     else:
-        kept = _by_blocks(rows)
+        kept = _by_blocks(rows, stop)
     return np.asarray(allowed[order[kept]], dtype=np.intp)
 
 
@@ -98,11 +99,13 @@ def _falling(values: Floats) -> Ints:
     return np.flatnonzero(keep)
 
 
-def _by_blocks(rows: Floats) -> Ints:
+def _by_blocks(rows: Floats, stop: Stop) -> Ints:
     """Positions of the rows that no earlier row is nowhere larger than; the rows are sorted, so that is enough."""
     kept: list[int] = []
     archive = np.empty_like(rows)
     for start in range(0, len(rows), _BLOCK):
+        if start and stop(start / len(rows)):
+            raise OutOfTime
         block = rows[start : start + _BLOCK]
         fresh = np.flatnonzero(~covered(block, archive[: len(kept)])) if kept else np.arange(len(block))
         inner = block[fresh]

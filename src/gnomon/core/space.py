@@ -10,6 +10,9 @@ from gnomon.errors import ProblemError
 _TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
 
 
+_RUN = 32  # digits whose sum is still a small number
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """Something that takes exactly one of its choices, such as an operator that runs on one backend.
@@ -50,21 +53,15 @@ class Space:
 
     def encode(self, assignment: Sequence[int]) -> int:
         """The code of an assignment. Raises ProblemError for a wrong length or an index out of range."""
-        if len(assignment) != len(self.slots):
-            raise ProblemError(
-                f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
-                hint="give one choice index a slot",
-            )
+        indices = self._checked(assignment)
+        # Digits are summed up in runs, and the runs joined pairwise: near-linear, where one sum would be quadratic.
         digits: list[tuple[int, int]] = []
-        for slot, raw in zip(self.slots, assignment, strict=True):
-            index = int(raw)
-            if not 0 <= index < len(slot.choices):
-                raise ProblemError(
-                    f"choice {index} of slot '{slot.name}' is out of range",
-                    hint=f"use an index from 0 to {len(slot.choices) - 1}",
-                )
-            digits.append((index, len(slot.choices)))
-        # Neighbouring digits are joined pairwise: near-linear, where a running sum would be quadratic.
+        for start in range(0, len(indices), _RUN):
+            code, radix = 0, 1
+            for slot, index in zip(self.slots[start : start + _RUN], indices[start : start + _RUN], strict=True):
+                code += radix * index
+                radix *= len(slot.choices)
+            digits.append((code, radix))
         while len(digits) > 1:
             joined = [
                 (low + radix * high, radix * high_radix)
@@ -72,6 +69,22 @@ class Space:
             ]
             digits = joined + digits[len(joined) * 2 :]
         return digits[0][0] if digits else 0
+
+    def _checked(self, assignment: Sequence[int]) -> list[int]:
+        """The indices of an assignment, each one of its slot's."""
+        if len(assignment) != len(self.slots):
+            raise ProblemError(
+                f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
+                hint="give one choice index a slot",
+            )
+        indices = [int(raw) for raw in assignment]
+        for slot, index in zip(self.slots, indices, strict=True):
+            if not 0 <= index < len(slot.choices):
+                raise ProblemError(
+                    f"choice {index} of slot '{slot.name}' is out of range",
+                    hint=f"use an index from 0 to {len(slot.choices) - 1}",
+                )
+        return indices
 
     def decode(self, code: int) -> tuple[int, ...]:
         """The assignment of a code. Raises ProblemError for a code outside 0 .. size - 1."""
@@ -88,8 +101,7 @@ class Space:
 
     def names(self, assignment: Sequence[int]) -> tuple[str, ...]:
         """The choices' names of an assignment; ranges are checked as in `encode`."""
-        self.encode(assignment)
-        return tuple(slot.choices[int(i)] for slot, i in zip(self.slots, assignment, strict=True))
+        return tuple(slot.choices[i] for slot, i in zip(self.slots, self._checked(assignment), strict=True))
 
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""

@@ -83,7 +83,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(front_labels, "_CHUNK", 64)
     monkeypatch.setattr(front_labels, "_BLOCK", 3)
     monkeypatch.setattr(front_plane, "_KEPT_LABELS", 4)
-    monkeypatch.setattr(front_plane, "_BATCH_ENTRIES", 256)
+    monkeypatch.setattr(front_plane, "BATCH_ENTRIES", 256)
     monkeypatch.setattr(front_trim, "_INTERVAL", 2)
     yield
 

@@ -68,6 +68,6 @@ def test_start_is_never_lost() -> None:
     table = {(a, b): rng.random((4, 4)) for b in range(30) for a in range(b)}
     energy = Energy(tuple(rng.random(4) for _ in range(30)), table)
     begin = tuple(rng.integers(0, 4, 30).tolist())
-    result = minimise_milp(energy, (), [begin], time_limit_s=0.05)
+    result = minimise_milp(energy, (), [begin], lambda: 0.05)
     assert result.assignment is not None and energy.value(result.assignment) <= energy.value(begin)
     assert result.bound <= energy.value(result.assignment)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=Seconds(),
     default=60.0,
     show_default=True,
-    help="Seconds after which the mixed-integer program ends with the best found.",
+    help="Seconds after which it ends with the best found and what is proved of it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def solve(problem: str, weights: dict[str, float] | None, method: str, time_limit_s: float, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.prune import infeasible, weigh_charges
+from gnomon.core.stop import OutOfTime
 from gnomon.errors import UsageError
 
 _SOME_SLOTS = 64  # from here on a front that needs no search is worth showing
@@ -74,12 +75,14 @@ def exact_front(
     epsilon: float = 0.0,
     limits: FrontLimits | None = None,
     out_of_time: Callable[[], bool] | None = None,
+    left_s: Callable[[], float] | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> Front:
     """The Pareto front of a model; with an `epsilon` above 0, points that cover it within that factor.
 
     The certificate says what was reached: the search ends early where `out_of_time` says so, or at a limit, and then
-    what is proved until then counts. `watch` is given the fronts on the way, each better than the one before.
+    what is proved until then counts. `left_s` tells how many seconds are left, and holds for HiGHS too, which takes
+    over where elimination is beyond the limits. `watch` is given the fronts on the way, each better than the last.
     Time and room grow with the number of points; two objectives are much faster than more.
 
     Raises UsageError for an invalid epsilon, or one above 0 where costs may be negative, and
@@ -93,7 +96,10 @@ def exact_front(
         if watch is not None and len(search.costs):
             watch(_front(search, factor, epsilon))
 
-    search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=out_of_time or _never, show=show)
+    def over() -> bool:
+        return (out_of_time is not None and out_of_time()) or (left_s is not None and left_s() <= 0)
+
+    search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=over, show=show, left_s=left_s)
     factor = _run(search)
     if not len(search.costs):
         weights = np.ones(len(model.objectives))
@@ -131,7 +137,10 @@ def _start(search: Search) -> None:
 
     def learn(weights: Floats) -> None:
         nonlocal order
-        found = minimise(weigh(model, weights), order=order)
+        try:
+            found = minimise(weigh(model, weights), order=order, stop=lambda _: search.out_of_time())
+        except OutOfTime:
+            return
         if found is not None:
             order = found.order
             search.learn(np.array([found.assignment], dtype=np.intp))
@@ -175,7 +184,3 @@ def _front(search: Search, factor: float, epsilon: float) -> Front:
     else:
         certificate = Certificate(kind="heuristic")
     return Front(costs=search.costs, assignments=search.assignments, certificate=certificate)
-
-
-def _never() -> bool:
-    return False

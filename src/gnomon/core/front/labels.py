@@ -22,6 +22,7 @@ on its own, is covered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, later, minimise_weighted
+from gnomon.core.stop import OutOfTime, Stop
 
 _TINY = 1e-300
 _LARGE = 8  # times the set that is not thinned: thinned at once
@@ -167,7 +169,9 @@ class LabelPass:
         room: int,
         out_of_time: Callable[[], bool],
         trimmer: Trimmer | None = None,
+        sums: float = math.inf,
     ) -> None:
+        self.sums = sums
         self.plan, self.screen, self.room, self.out_of_time, self.trimmer = plan, screen, room, out_of_time, trimmer
         self.held: list[Labels] = []
         self.count = 0
@@ -177,7 +181,10 @@ class LabelPass:
         for number, bucket in enumerate(self.plan.buckets):
             if self.out_of_time():
                 raise Stopped
-            found = self._labels(number, bucket)
+            try:
+                found = self._labels(number, bucket)
+            except OutOfTime:
+                raise Stopped from None
             self.count += len(found.choice)
             if self.count > self.room:
                 raise Stopped(room=True)
@@ -219,8 +226,8 @@ class LabelPass:
             kept = np.flatnonzero(self.screen.hopeful(costs, rows // group))
             own, theirs = own[kept], theirs[kept]
             fresh = _Part(rows[kept], costs[:, kept], (*(link[own] for link in part.links), theirs))
-            pieces.append(_undominated(fresh, group))
-        return _undominated(_joined_up(pieces), group) if len(pieces) > 1 else pieces[0]
+            pieces.append(_undominated(fresh, group, self._stop))
+        return _undominated(_joined_up(pieces), group, self._stop) if len(pieces) > 1 else pieces[0]
 
     def _pairs(self, part: _Part, other: Labels, states_of: Ints, group: int) -> Iterator[tuple[Ints, Ints]]:
         """Numbers of the pairs to be summed in chunks; many are left out by blocks of labels that are hopeless."""
@@ -253,6 +260,9 @@ class LabelPass:
             high = min(low + _CHUNK, total)
             if low and self.out_of_time():
                 raise Stopped
+            self.sums -= high - low
+            if self.sums < 0:
+                raise Stopped(room=True)
             # The rectangles that have pairs in low .. high - 1, and how many each has there.
             a, b = np.searchsorted(ends, [low, high - 1], side="right") if total else (0, -1)
             span = slice(a, b + 1)
@@ -265,7 +275,10 @@ class LabelPass:
                 yield row + np.repeat(tops[span], counts), column + np.repeat(lefts[span], counts)
 
     def _sifted(self, part: _Part, group: int) -> _Part:
-        return _undominated(part.take(self.screen.hopeful(part.costs, part.rows // group)), group)
+        return _undominated(part.take(self.screen.hopeful(part.costs, part.rows // group)), group, self._stop)
+
+    def _stop(self, _: float) -> bool:
+        return self.out_of_time()
 
     def _assignments(self) -> Ints:
         last = self.held[-1]
@@ -305,12 +318,12 @@ def _joined_up(pieces: Sequence[_Part]) -> _Part:
     return _Part(rows, np.concatenate([p.costs for p in pieces], axis=1), links)
 
 
-def _undominated(part: _Part, group: int) -> _Part:
+def _undominated(part: _Part, group: int, stop: Stop) -> _Part:
     """The labels that no other of their group of rows is nowhere dearer than, by group and then by first cost."""
     if not len(part.rows):
         return part
     groups = part.rows // group
-    order = _order_two(groups, part.costs) if len(part.costs) == 2 else _order_more(groups, part.costs)
+    order = _order_two(groups, part.costs) if len(part.costs) == 2 else _order_more(groups, part.costs, stop)
     return part.take(order)
 
 
@@ -344,10 +357,10 @@ def _order_two(groups: Ints, costs: Floats) -> Ints:
     return np.asarray(order[kept[~tied]])
 
 
-def _order_more(groups: Ints, costs: Floats) -> Ints:
+def _order_more(groups: Ints, costs: Floats, stop: Stop) -> Ints:
     order = np.argsort(groups, kind="stable")
     cuts = np.flatnonzero(np.diff(groups[order])) + 1
-    return np.concatenate([part[nondominated(costs[:, part].T)] for part in np.split(order, cuts)])
+    return np.concatenate([part[nondominated(costs[:, part].T, stop)] for part in np.split(order, cuts)])
 
 
 _ENTRIES = 1 << 18  # numbers held at once while the envelope is computed

@@ -12,6 +12,7 @@ Each is a run of `solve`, and its proven bound is a half-plane. What they prove 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,17 +35,17 @@ from gnomon.core.front.regions import (
     proven_factor,
     support,
 )
-from gnomon.core.front.search import Case, Search, ideal_factor, spread_weights
+from gnomon.core.front.search import BATCH_ENTRIES, Case, Search, ideal_factor, spread_weights
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.errors import ProblemError
 
 _FIRST_PASS = 0.1  # of the way from the bounds to the thresholds that leave nothing
-_EASY_LABELS = 2_000_000  # more labels of the first pass say that exactness is far
-_FACTORS = (1.05, 1.01, 1.0025)  # on the way to a far one
+_EASY_LABELS = 50_000  # more labels of the first pass say that exactness is far
+_EASY_SUMS = 1 << 21  # and so do more sums
+_FACTORS = (1.01, 1.0025)  # on the way to a far one
 _POWERS = (64, 12, 3, 1)  # of the half of the factor asked for: how much is thinned on the way to it
 _WIDEST = 1.5
 _KEPT_LABELS = 2000  # a set of labels that is not thinned
-_BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
 _BOUND_ENTRIES = 1 << 25  # numbers of the bounds that a pass holds
 _OLDEST = 9  # passes for one corner, each with half the width
 _MOST_REGIONS = 400  # from here on one pass for all is better
@@ -113,25 +114,29 @@ class PlaneSearch:
         """Close all cases; raises Stopped where that takes too long or too many labels."""
         search = self.search
         if search.factor > 1:
-            if self._relax(search.factor):
-                return
-            half = float(np.sqrt(search.factor))
-            for power in _POWERS:
-                factor, scouts = self._factor(), power == max(_POWERS)
-                # The first pass is for its points; a later one is only worth its time if it proves more.
-                if factor > search.factor and half**power <= _WIDEST and (scouts or half ** (1 + power) < factor):
-                    self._near(half, half**power, search.factor)
+            self._within(search.factor)
             return
         try:
-            self._each(_FIRST_PASS, _EASY_LABELS)
+            self._each(_FIRST_PASS, _EASY_LABELS, _EASY_SUMS)
         except Stopped as stopped:
             if not stopped.room or not bool((search.costs > 0).all()):
                 raise
+            # Exactness is far: what is near is worth more until then.
             for factor in _FACTORS:
-                if not self._relax(factor) and factor < self._factor():
-                    self._near(float(np.sqrt(factor)), float(np.sqrt(factor)), factor)
+                self._within(factor)
         search.show(self._factor())
         self._each(1.0, search.limits.labels)
+
+    def _within(self, goal: float) -> None:
+        """Cover everything within a factor above 1, as far as that can be; raises Stopped."""
+        if self._relax(goal):
+            return
+        half = float(np.sqrt(goal))
+        for power in _POWERS:
+            factor, scouts = self._factor(), power == max(_POWERS)
+            # The first pass is for its points; a later one is only worth its time if it proves more.
+            if factor > goal and half**power <= _WIDEST and (scouts or half ** (1 + power) < factor):
+                self._near(half, half**power, goal)
 
     def _relax(self, factor: float) -> bool:
         """Relaxed passes for the corners that are not proved within a factor, until that pays no more; whether all are.
@@ -174,9 +179,9 @@ class PlaneSearch:
                 )
             )
 
-    def _each(self, part: float, room: int) -> None:
+    def _each(self, part: float, room: int, sums: float = math.inf) -> None:
         for entry in self.open:
-            self._pass(entry, part, min(room, self.search.limits.labels))
+            self._pass(entry, part, min(room, self.search.limits.labels), sums)
 
     def _near(self, near: float, thin: float, goal: float) -> None:
         """Passes after which all corners not proved within `goal` are within near * thin; labels are thinned."""
@@ -198,7 +203,7 @@ class PlaneSearch:
         return worst
 
     def _ask(self, case: Case, weights: Floats) -> tuple[Floats, Floats, Ints]:
-        step = max(1, _BATCH_ENTRIES // max(1, case.plan.entries))
+        step = max(1, BATCH_ENTRIES // max(1, case.plan.entries))
         bounds = np.full(len(weights), -np.inf)
         assignments = np.zeros((len(weights), len(case.plan.buckets)), dtype=np.intp)
         for i in range(0, len(weights), step):
@@ -251,7 +256,7 @@ class PlaneSearch:
     def _thresholds(self, weights: Floats, bounds: Floats, spots: Floats) -> Floats:
         """For each weighting the largest weighted spot that it sees to, -inf where it sees to none."""
         found = np.full(len(weights), -np.inf)
-        step = max(1, _BATCH_ENTRIES // max(1, len(weights)))
+        step = max(1, BATCH_ENTRIES // max(1, len(weights)))
         for start in range(0, len(spots), step):
             part = spots[start : start + step]
             over = excess(part, weights, bounds)
@@ -277,7 +282,7 @@ class PlaneSearch:
             used = used[full[used] > -np.inf]
         return (used, full[used]) if len(used) else None
 
-    def _pass(self, entry: _Open, part: float, room: int) -> None:
+    def _pass(self, entry: _Open, part: float, room: int, sums: float) -> None:
         """Find all that lies below thresholds a part of the way up; the bounds rise to them."""
         reach = self._reach(entry, self.search.factor, self.search.factor)
         if reach is None:
@@ -287,18 +292,28 @@ class PlaneSearch:
         bounds = proofs.bounds[used]
         if part < 1:
             thresholds = bounds + part * (thresholds - bounds)
-        self._labels(entry, used, thresholds, room, None)
+        self._labels(entry, used, thresholds, room, None, sums)
         proofs.bounds = proofs.bounds.copy()
         proofs.bounds[used] = np.maximum(bounds, thresholds)
 
-    def _labels(self, entry: _Open, used: Ints, thresholds: Floats, room: int, trimmer: Trimmer | None) -> None:
+    def _labels(
+        self,
+        entry: _Open,
+        used: Ints,
+        thresholds: Floats,
+        room: int,
+        trimmer: Trimmer | None,
+        sums: float = math.inf,
+    ) -> None:
         search, plan, weights = self.search, entry.case.plan, entry.proofs.weights[used]
         minima, _ = minimise_weighted(plan, weights)
         screen = PlaneScreen(plan, minima, thresholds - weights @ entry.case.charge, self.scale, self.slack)
-        labels = LabelPass(plan, screen, room=room, out_of_time=search.out_of_time, trimmer=trimmer)
+        labels = LabelPass(plan, screen, room=room, sums=sums, out_of_time=search.out_of_time, trimmer=trimmer)
         search.learn(labels.run())
 
 
+_LEAST_S = 1e-3
+_SHARE = 0.25  # of the time that is left, for one minimum
 _TOLERANCE = 2e-6  # HiGHS is content with a gap of half of this, of the range of the weighted sum
 
 
@@ -331,8 +346,13 @@ def _never_exact(factor: float) -> float:
 def _minimum(search: Search, weights: Floats) -> Solution | None:
     """The minimum, also learnt; None where HiGHS found nothing in time. InfeasibleError is the caller's."""
     names = (objective.name for objective in search.model.objectives)
+    limit_s, left_s = search.limits.milp_s, search.left_s
+    if left_s is not None:
+        limit_s = max(min(limit_s, _SHARE * left_s()), _LEAST_S)
+    clock_s = None if left_s is None else lambda: -left_s()
+    weighted = dict(zip(names, weights.tolist(), strict=True))
     try:
-        found = solve(search.model, dict(zip(names, weights.tolist(), strict=True)), time_limit_s=search.limits.milp_s)
+        found = solve(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
     except ProblemError as error:
         if type(error) is not ProblemError:
             raise

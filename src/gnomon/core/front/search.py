@@ -100,9 +100,10 @@ class Search:
         limits: FrontLimits,
         out_of_time: Callable[[], bool],
         show: Callable[[float], None],
+        left_s: Callable[[], float] | None = None,
     ) -> None:
         self.model, self.factor, self.limits = model, factor, limits
-        self.out_of_time, self.show = out_of_time, show
+        self.out_of_time, self.show, self.left_s = out_of_time, show, left_s
         count = len(model.objectives)
         self.costs: Floats = np.zeros((0, count))
         self.assignments: Ints = np.zeros((0, len(model.space.slots)), dtype=np.intp)
@@ -152,6 +153,7 @@ def whole(model: CostModel) -> bool:
 _NEAR = 1.05
 _EDGE_STEPS = 8
 _RANDOM = 64
+BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
 
 
 def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
@@ -161,7 +163,12 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
     if not np.isfinite(ideal.value).all():
         return 1.0
     search.learn(assignments)
-    search.learn(minimise_weighted(relaxed, spread_weights(_scale(search), count))[1])
+    spread = spread_weights(_scale(search), count)
+    step = max(1, BATCH_ENTRIES // max(1, relaxed.entries))
+    for start in range(0, len(spread), step):
+        if search.out_of_time():
+            break
+        search.learn(minimise_weighted(relaxed, spread[start : start + step])[1])
     search.show(ideal_factor(search.costs, ideal.value))
     slack = np.zeros(count) if whole(search.model) else np.array([search.slack(unit) for unit in np.eye(count)])
     factors = [search.factor]

@@ -25,6 +25,7 @@ import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
 from gnomon.core.solver.ordering import Limits, Order, best_order
+from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import ProblemError
 
 
@@ -131,10 +132,11 @@ class Reduction:
         self._batches: list[_Batch] = []
         self._table_entries = 0.0
 
-    def run(self, table_entries: float) -> list[int]:
+    def run(self, table_entries: float, stop: Stop = never) -> list[int]:
         """Eliminate until each slot has three neighbours or more; returns the slots that are left.
 
-        Slots whose elimination would leave a table of more than `table_entries` entries are left, too.
+        Slots whose elimination would leave a table of more than `table_entries` entries are left, too. Raises
+        OutOfTime.
         """
         self._table_entries = table_entries
         pending = [v for v, around in enumerate(self.around) if len(around) <= 2]
@@ -147,6 +149,8 @@ class Reduction:
                 waiting = []
             touched = dict.fromkeys(later)
             for group in groups.values():
+                if stop(0.0):
+                    raise OutOfTime
                 touched.update(dict.fromkeys(self._eliminate(group)))
             pending = [v for v in touched if self.alive[v] and len(self.around[v]) <= 2]
         return [v for v, alive in enumerate(self.alive) if alive]
@@ -250,32 +254,37 @@ class Minimum:
     """An assignment of least cost, and the width of the elimination that found it.
 
     Where every assignment is forbidden, it is any assignment. `order` is the order of the slots that had three
-    neighbours or more; it serves again for another energy on the same graph with as many choices.
+    neighbours or more; it serves again for another energy on the same graph with as many choices. `bound` is what every
+    assignment costs at least, where the time was over before this one was proved to be the least (None: it is proved).
     """
 
     assignment: tuple[int, ...]
     width: int
     order: Order | None = None
+    bound: float | None = None
 
 
-def minimise(energy: Energy, limits: Limits | None = None, *, order: Order | None = None) -> Minimum | None:
+def minimise(
+    energy: Energy, limits: Limits | None = None, *, order: Order | None = None, stop: Stop = never
+) -> Minimum | None:
     """The exact minimum, or None if the tables would exceed the limits.
 
-    `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one.
+    `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
+    OutOfTime where `stop` says so.
     """
     limits = limits or Limits()
     width = sparse_width(energy)
     if limits.width is not None and width > limits.width:
         return None
     reduction = Reduction(energy)
-    left = reduction.run(limits.table_entries)
+    left = reduction.run(limits.table_entries, stop)
     assignment = np.zeros(len(energy.unary), dtype=np.intp)
     if left:
-        order = order or best_order({v: reduction.around[v].keys() for v in left}, energy.sizes, limits)
+        order = order or best_order({v: reduction.around[v].keys() for v in left}, energy.sizes, limits, stop)
         if order is None:
             return None
         width = max(width, order.width)
-        _eliminate(reduction, order, assignment)
+        _eliminate(reduction, order, assignment, stop)
     reduction.recover(assignment)
     return Minimum(assignment=tuple(assignment.tolist()), width=width, order=order)
 
@@ -298,16 +307,21 @@ def sparse_width(energy: Energy) -> int:
     return 1
 
 
-def _eliminate(reduction: Reduction, order: Order, assignment: Ints) -> None:
-    """Bucket elimination of the slots in `order`; writes their choices into the assignment."""
+def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop) -> None:
+    """Bucket elimination of the slots in `order`; writes their choices into the assignment. Raises OutOfTime."""
     buckets: dict[int, list[_Factor]] = {v: [] for v, _ in order.steps}
     position = {v: p for p, v in enumerate(buckets)}
     for v, factors in buckets.items():
         factors.append(((), reduction.unary[v]))
         factors.extend(((u,), table) for u, table in reduction.around[v].items() if position[u] > position[v])
+    done = 0
     for v, ring in order.steps:
+        if stop(done / order.entries):
+            raise OutOfTime
         if ring:
-            buckets[ring[0]].append((ring[1:], _joined(buckets[v], ring).min(axis=0)))
+            joined = _joined(buckets[v], ring)
+            buckets[ring[0]].append((ring[1:], joined.min(axis=0)))
+            done += joined.size
     for v, _ in reversed(order.steps):
         costs = sum(table[(slice(None), *(assignment[u] for u in ring))] for ring, table in buckets[v])
         assignment[v] = np.argmin(costs)

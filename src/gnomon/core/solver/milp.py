@@ -11,7 +11,7 @@ HiGHS is loaded on the first use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,6 +178,8 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
 
 
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
+_LEAST_S = 0.01
+_FOR_HIGHS = 0.8  # of the time, where there are many starts to improve
 _GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
 
 
@@ -195,11 +197,12 @@ def minimise_milp(
     energy: Energy,
     charges: Sequence[ScalarCharge],
     starts: Sequence[Sequence[int]],
-    time_limit_s: float | None = None,
+    left_s: Callable[[], float | None] = lambda: None,
 ) -> MilpResult:
-    """Minimum of the energy plus the charges of the choices used, to a gap of zero or until the time limit.
+    """Minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
 
-    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed.
+    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed. `left_s` tells
+    the seconds that are left, None for any number.
     """
     floors = [float(costs.min()) for costs in energy.unary]
     if not np.isfinite(floors).all():
@@ -214,7 +217,11 @@ def minimise_milp(
 
     best: tuple[int, ...] | None = None
     best_value = np.inf
+    first_left = left_s()
     for begin in starts:
+        left = left_s()
+        if best is not None and left is not None and first_left is not None and left < _FOR_HIGHS * first_left:
+            break
         tried = _descend(energy, begin)
         for candidate in (tuple(begin), tried):
             value = total(candidate)
@@ -226,8 +233,12 @@ def minimise_milp(
     unit = _SCALE / room if room > 0 else 1.0
     if not np.isfinite(unit) or unit <= 0:
         unit = 1.0
-    programme, first = _formulate(energy, charges, floors, pair_floors, unit, room, best)
-    outcome = run_highs(programme, sum(energy.sizes), time_limit_s, started=best is not None)
+    formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s)
+    left = left_s()
+    if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
+        return MilpResult(assignment=best, bound=floor, optimal=False)
+    programme, first = formulated
+    outcome = run_highs(programme, sum(energy.sizes), left, started=best is not None)
     status, values, dual = outcome.status, outcome.values, outcome.bound
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
@@ -251,8 +262,9 @@ def _formulate(
     unit: float,
     room: float,
     best: tuple[int, ...] | None,
-) -> tuple[Programme, list[int]]:
-    """The programme in scaled units above the floor, and the first column of each slot."""
+    left_s: Callable[[], float | None],
+) -> tuple[Programme, list[int]] | None:
+    """The programme in scaled units above the floor, and the first column of each slot; None where no time is left."""
     programme = Programme()
     cut = room * (1 + 1e-9) if best is not None else np.inf
 
@@ -269,6 +281,9 @@ def _formulate(
         chosen.append(picked)
         first.append(programme.slot(scaled(costs, floors[i]), picked))
     for ((i, j), table), least in zip(energy.pairwise.items(), pair_floors, strict=True):
+        left = left_s()
+        if left is not None and left <= _LEAST_S:
+            return None
         costs = scaled(table, least)
         if costs.any():
             ends = (first[i], first[j]), (chosen[i], chosen[j])

@@ -13,15 +13,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from gnomon.core.stop import OutOfTime, Stop, never
+
 _COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is worth its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large elimination may grow: entries (8 bytes each) of one table and of all, and the width."""
+    """How large elimination may grow: entries (8 bytes each) of one table, of those that are held, and the width.
+
+    `total_entries` are the sums that are formed in all. A slot's table is held without the slot itself, which is
+    minimised out, so that what is held is less than the sums by a factor of the choices.
+    """
 
     table_entries: float = float(1 << 24)
-    total_entries: float = float(1 << 27)
+    held_entries: float = float(1 << 27)
+    total_entries: float = float(1 << 32)
     width: int | None = None
 
 
@@ -38,19 +45,22 @@ class Order:
 
 
 def best_order(
-    neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits | None = None
+    neighbours: Mapping[int, AbstractSet[int]],
+    sizes: Sequence[int],
+    limits: Limits | None = None,
+    stop: Stop = never,
 ) -> Order | None:
     """A good elimination order of the slots in `neighbours`, or None if all that were tried exceed the limits.
 
-    `sizes[slot]` is the number of choices. The graph is not changed. Deterministic.
+    `sizes[slot]` is the number of choices. The graph is not changed. Deterministic. Raises OutOfTime.
     """
     limits = limits or Limits()
     if _exceeds(neighbours, sizes, limits):
         return None
-    first = _greedy(neighbours, sizes, limits, by_size=False)
+    first = _greedy(neighbours, sizes, limits, stop, by_size=False)
     if first is not None and first.entries <= _COSTLY_ENTRIES:
         return first
-    second = _greedy(neighbours, sizes, limits, by_size=True)
+    second = _greedy(neighbours, sizes, limits, stop, by_size=True)
     found = [order for order in (first, second) if order is not None]
     return min(found, key=lambda order: order.entries, default=None)
 
@@ -126,7 +136,7 @@ class _Fill:
 
 
 def _greedy(
-    neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits, *, by_size: bool
+    neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits, stop: Stop, *, by_size: bool
 ) -> Order | None:
     graph = _Fill(neighbours, sizes)
 
@@ -139,17 +149,20 @@ def _greedy(
     heapq.heapify(heap)
     steps: list[tuple[int, set[int]]] = []
     gone = [False] * len(keys)
-    width, total, ceiling = 0, 0.0, math.log(limits.table_entries) + 1e-9
+    width, total, held, ceiling = 0, 0.0, 0.0, math.log(limits.table_entries) + 1e-9
     while heap:
         *k, v = heapq.heappop(heap)
         if gone[v] or tuple(k) != keys[v]:
             continue
+        if stop(0.0):
+            raise OutOfTime
         entries = graph.log_entries(v)
         width = max(width, len(graph.around[v]))
         if entries > ceiling or (limits.width is not None and width > limits.width):
             return None
         total += math.exp(entries)
-        if total > limits.total_entries:
+        held += math.exp(entries - graph.logs[v])
+        if total > limits.total_entries or held > limits.held_entries:
             return None
         gone[v] = True
         steps.append((v, graph.around[v]))

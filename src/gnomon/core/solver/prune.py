@@ -26,6 +26,7 @@ from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
 from gnomon.core.solver.elimination import Energy, Minimum, minimise
 from gnomon.core.solver.ordering import Limits
 from gnomon.core.space import Space
+from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import InfeasibleError
 
 _ROUNDS = 20
@@ -64,8 +65,10 @@ def propagate(energy: Energy) -> tuple[Allowed, int | None]:
     return allowed, None
 
 
-def surviving(energy: Energy, charged: Sequence[Ints]) -> list[Ints] | None:
+def surviving(energy: Energy, charged: Sequence[Ints], stop: Stop = never) -> list[Ints] | None:
     """The choices of each slot worth keeping, or None where propagation shows that nothing is allowed.
+
+    Where `stop` says so, fewer are given up.
 
     `charged[i][a]` numbers the charge that choice a of slot i falls under, -1 for none: a choice is given up
     only for one that brings no further charge. The least cost over what is kept equals that over everything.
@@ -81,6 +84,8 @@ def surviving(energy: Energy, charged: Sequence[Ints]) -> list[Ints] | None:
     for _ in range(_ROUNDS):
         slots, changed = sorted(changed), set()
         for slot in slots:
+            if stop(0.0):
+                break
             if _drop_dominated(slot, energy.unary[slot], around[slot], allowed, charged[slot]):
                 changed.add(slot)
                 changed.update(other for other, _ in around[slot])
@@ -126,8 +131,11 @@ class _TooDearError(Exception):
     pass
 
 
-def infeasible(space: Space, energy: Energy) -> InfeasibleError:
-    """The error for an energy that forbids everything; it names the slot, or the few slots, that show it."""
+def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleError:
+    """The error for an energy that forbids everything; it names the slot, or the few slots, that show it.
+
+    Where `stop` says so, it names none.
+    """
     _, slot = propagate(energy)
     if slot is not None:
         name = space.slots[slot].name
@@ -138,8 +146,8 @@ def infeasible(space: Space, energy: Energy) -> InfeasibleError:
             )
         return InfeasibleError(f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT)
     members: list[int] = []
-    with contextlib.suppress(_TooDearError):
-        members = _smallest(energy)
+    with contextlib.suppress(_TooDearError, OutOfTime):
+        members = _smallest(energy, stop)
     if not members:
         return InfeasibleError(
             f"no combination of the {len(space.slots)} slots' choices is allowed, though each slot has some",
@@ -150,7 +158,7 @@ def infeasible(space: Space, energy: Energy) -> InfeasibleError:
     return InfeasibleError(f"no combination of choices of the slots {listed} is allowed", hint=_HINT)
 
 
-def _smallest(energy: Energy) -> list[int]:
+def _smallest(energy: Energy, stop: Stop) -> list[int]:
     """A smallest set, by inclusion, of slots that conflict (Junker, "QuickXplain", 2004)."""
     left = _SOLVES
 
@@ -158,7 +166,7 @@ def _smallest(energy: Energy) -> list[int]:
         nonlocal left
         left -= 1
         part = energy.induced(sorted(members))
-        found = minimise(part) if left >= 0 else None
+        found = minimise(part, stop=stop) if left >= 0 else None
         if found is None:
             raise _TooDearError
         return part.value(found.assignment) == float("inf")
@@ -246,18 +254,25 @@ class _Node:
     assignment: tuple[int, ...]
 
 
+def _bound(node: _Node, charges: Sequence[ScalarCharge]) -> float:
+    """What each assignment costs at least that is as the node has it."""
+    return node.value + sum(charges[c].cost for c in sorted(node.paid))
+
+
 def minimise_charged(
     energy: Energy,
     charges: Sequence[ScalarCharge],
     price: Callable[[tuple[int, ...]], float],
     limits: Limits,
     max_solves: int,
+    stop: Stop = never,
 ) -> Minimum | None:
-    """The exact minimum of energy plus charges, or None beyond the limits or after `max_solves` minima.
+    """The exact minimum of energy plus charges, or None beyond the limits.
 
-    `price` gives the value of an assignment without its charges.
+    `price` gives the value of an assignment without its charges. After `max_solves` minima, or where `stop` says so,
+    it is the best one found, with its bound; raises OutOfTime where there is none yet.
     """
-    root = minimise(energy, limits)
+    root = minimise(energy, limits, stop=stop)
     if root is None or not charges:
         return root
     solves = 1
@@ -265,7 +280,7 @@ def minimise_charged(
     stack = [_Node(frozenset(), frozenset(), price(root.assignment), root.assignment)]
     while stack:
         node = stack.pop()
-        bound = node.value + sum(charges[c].cost for c in sorted(node.paid))
+        bound = _bound(node, charges)
         if bound >= best_value:
             continue
         used = [c for c, charge in enumerate(charges) if charge.used_by(node.assignment)]
@@ -276,12 +291,16 @@ def minimise_charged(
         if not open_ or bound >= best_value:
             continue
         branch = max(open_, key=lambda c: (charges[c].cost, -c))
-        if solves >= max_solves:
-            return None
         solves += 1
         out = node.out | {branch}
         shut = [charges[c] for c in sorted(out)]
-        found = minimise(without(energy, shut), limits, order=root.order)
+        try:
+            if solves > max_solves:
+                raise OutOfTime
+            found = minimise(without(energy, shut), limits, order=root.order, stop=stop)
+        except OutOfTime:
+            least = min(_bound(one, charges) for one in (node, *stack))
+            return Minimum(assignment=best, width=root.width, order=root.order, bound=min(least, best_value))
         stack.append(_Node(node.out, node.paid | {branch}, node.value, node.assignment))
         # A minimum that takes what is forbidden says that the branch allows nothing.
         if found is not None and not any(charge.used_by(found.assignment) for charge in shut):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,12 +14,16 @@ from gnomon.core.cost import CostModel, Floats, Ints
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.ordering import Limits, degeneracy
 from gnomon.core.solver.prune import ScalarCharge, infeasible, minimise_charged, surviving, weigh_charges
+from gnomon.core.stop import OutOfTime, Stop
 from gnomon.errors import ProblemError, UsageError
 
 METHODS = ("auto", "elimination", "milp")
 _ENUMERATED_CHARGES = 12
 _AUTO_SOLVES = 256
 _STARTS = 8
+_LOOKED_AT = 0.1  # of the time, after which elimination is left where it would not end
+_FOR_CHARGES = 0.5  # of the time
+_FOR_PRUNING = 0.3  # of the time that is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,30 +56,73 @@ def solve(
     method: str = "auto",
     width_limit: int | None = None,
     time_limit_s: float | None = None,
+    clock_s: Callable[[], float] | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
     "elimination" is exact where the problem's graph is narrow, as those of neural networks are; "milp" is HiGHS;
     "auto" eliminates where the tables fit into memory (and the width is at most `width_limit`, if given) and
-    otherwise takes HiGHS. `time_limit_s` holds for HiGHS; a solution found until then has `optimal` False and
-    HiGHS's bound. The result is the same each time, unless a time limit cut it short.
+    otherwise takes HiGHS, which begins with the best that elimination found. What is found within `time_limit_s` has
+    `optimal` False and the best bound that was proved. The core has no clock: without `clock_s`, such as
+    `time.perf_counter`, the limit holds for HiGHS alone. The result is the same each time, unless a limit cut it short.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
-    InfeasibleError where no assignment is allowed, ProblemError where costs overflow or HiGHS found nothing.
+    InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.
     """
     _check_options(method, width_limit, time_limit_s)
+    time = _Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
+    found: Minimum | None = None
     if method != "milp":
-        found = _eliminate(energy, charges, Limits(width=width_limit), every_subset=method == "elimination")
-        if found is not None:
-            return _solution(model, vector, energy, found.assignment, found.width)
+        found = _eliminate(energy, charges, Limits(width=width_limit), time, every_subset=method == "elimination")
+        if found is not None and (found.bound is None or method == "elimination"):
+            return _solution(model, vector, energy, found, time)
+        if method == "elimination" and time.over(0.0):
+            raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
         if method == "elimination":
             raise UsageError(
                 "the problem is too wide for elimination within the limits",
                 hint="use the method 'auto' or 'milp'",
             )
-    return _with_highs(model, vector, energy, charges, time_limit_s)
+    return _with_highs(model, vector, energy, charges, time, found)
+
+
+class _Time:
+    """How much time is left of a limit, by a clock that may be missing."""
+
+    def __init__(self, limit_s: float | None, clock_s: Callable[[], float] | None) -> None:
+        self.limit_s, self._clock_s = limit_s, clock_s
+        self._began_s = clock_s() if clock_s is not None else 0.0
+
+    def left_s(self) -> float | None:
+        """Seconds that are left; None for any number."""
+        if self.limit_s is None or self._clock_s is None:
+            return self.limit_s
+        return self.limit_s - (self._clock_s() - self._began_s)
+
+    def used(self) -> float:
+        """The share of the limit that is used."""
+        left = self.left_s()
+        return 0.0 if left is None or self.limit_s is None else 1 - left / self.limit_s
+
+    def over(self, done: float) -> bool:
+        """Whether no time is left."""
+        return self.used() >= 1
+
+    def hopeless(self, done: float) -> bool:
+        """Whether what is done to this share will not be done in time."""
+        used = self.used()
+        return used >= 1 or (used > _LOOKED_AT and used > done)
+
+    def for_pruning(self) -> Stop:
+        """Whether a share of what is left now is over."""
+        until = 1 - (1 - self.used()) * (1 - _FOR_PRUNING)
+        return lambda _: self.used() >= until
+
+    def for_charges(self, done: float) -> bool:
+        """Whether the time for enumerating charges is over."""
+        return self.used() >= _FOR_CHARGES
 
 
 def _check_options(method: str, width_limit: int | None, time_limit_s: float | None) -> None:
@@ -88,27 +135,34 @@ def _check_options(method: str, width_limit: int | None, time_limit_s: float | N
 
 
 def _eliminate(
-    energy: Energy, charges: Sequence[ScalarCharge], limits: Limits, *, every_subset: bool
+    energy: Energy, charges: Sequence[ScalarCharge], limits: Limits, time: _Time, *, every_subset: bool
 ) -> Minimum | None:
-    """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it."""
+    """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it.
+
+    With a bound where it is not proved; None where there is none within the limits or the time.
+    """
     if len(charges) > _ENUMERATED_CHARGES and not every_subset:
         return None
     solves = 1 << len(charges) if every_subset else _AUTO_SOLVES
-    found = minimise_charged(energy, charges, energy.value, limits, solves)
-    if found is not None:
-        return found
-    kept = surviving(energy, _charged(energy, charges))
-    if kept is None:
-        return Minimum(assignment=(0,) * len(energy.unary), width=0)
-    small = energy.restrict(kept)
-    if small.sizes == energy.sizes:
+    stop = time.over if every_subset else time.for_charges if charges else time.hopeless
+    try:
+        found = minimise_charged(energy, charges, energy.value, limits, solves, stop)
+        if found is not None:
+            return found
+        kept = surviving(energy, _charged(energy, charges), stop)
+        if kept is None:
+            return Minimum(assignment=(0,) * len(energy.unary), width=0)
+        small = energy.restrict(kept)
+        if small.sizes == energy.sizes:
+            return None
+        fewer = tuple(part for part in (charge.restricted(kept) for charge in charges) if part is not None)
+        found = minimise_charged(small, fewer, small.value, limits, solves, stop)
+    except OutOfTime:
         return None
-    fewer = tuple(part for part in (charge.restricted(kept) for charge in charges) if part is not None)
-    found = minimise_charged(small, fewer, small.value, limits, solves)
     if found is None:
         return None
     back = tuple(int(k[a]) for k, a in zip(kept, found.assignment, strict=True))
-    return Minimum(assignment=back, width=found.width)
+    return Minimum(assignment=back, width=found.width, bound=found.bound)
 
 
 def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
@@ -119,22 +173,22 @@ def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
     return numbers
 
 
-def _solution(model: CostModel, vector: Floats, energy: Energy, assignment: tuple[int, ...], width: int) -> Solution:
+def _solution(model: CostModel, vector: Floats, energy: Energy, found: Minimum, time: _Time) -> Solution:
     """The solution of an elimination; raises InfeasibleError if even its least cost is infinite."""
-    cost = model.evaluate([assignment])[0]
+    cost = model.evaluate([found.assignment])[0]
     if np.isinf(cost).any():
-        raise infeasible(model.space, energy)
+        raise infeasible(model.space, energy, time.over)
     value = float(cost @ vector)
     return Solution(
-        assignment=assignment,
-        choices=model.space.names(assignment),
-        code=model.space.encode(assignment),
+        assignment=found.assignment,
+        choices=model.space.names(found.assignment),
+        code=model.space.encode(found.assignment),
         cost=tuple(cost.tolist()),
         value=value,
-        optimal=True,
+        optimal=found.bound is None,
         method="elimination",
-        bound=value,
-        width=width,
+        bound=value if found.bound is None else min(found.bound, value),
+        width=found.width,
     )
 
 
@@ -143,30 +197,45 @@ def _with_highs(
     vector: Floats,
     energy: Energy,
     charges: Sequence[ScalarCharge],
-    time_limit_s: float | None,
+    time: _Time,
+    before: Minimum | None,
 ) -> Solution:
+    """The solution by HiGHS, from the best that elimination found before."""
     from gnomon.core.solver.milp import minimise_milp
 
-    kept = surviving(energy, _charged(energy, charges))
+    kept = surviving(energy, _charged(energy, charges), time.for_pruning())
     if kept is None:
-        raise infeasible(model.space, energy)
+        raise infeasible(model.space, energy, time.over)
     unary = []
     for costs, choices in zip(energy.unary, kept, strict=True):
         pruned = np.full(len(costs), np.inf)
         pruned[choices] = costs[choices]
         unary.append(pruned)
     pruned_energy = Energy(tuple(unary), energy.pairwise)
-    result = minimise_milp(pruned_energy, charges, _starts(model, pruned_energy), time_limit_s)
+    starts = _starts(model, pruned_energy)
+    if before is not None:
+        starts.insert(0, before.assignment)
+    result = minimise_milp(pruned_energy, charges, starts, time.left_s)
     if result.infeasible:
-        raise infeasible(model.space, energy)
-    if result.assignment is None:
+        raise infeasible(model.space, energy, time.over)
+    best = result.assignment
+    # Pruning may have dropped a choice of what elimination found, for one that is as good.
+    if before is not None and (
+        best is None or _value(energy, charges, best) > _value(energy, charges, before.assignment)
+    ):
+        best = before.assignment
+    if best is None:
         raise ProblemError(
-            "HiGHS found no allowed assignment within its time limit",
-            hint="raise the time limit, or leave it out",
+            "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
         )
-    found = _solution(model, vector, energy, result.assignment, _least_width(energy))
-    bound = found.value if result.optimal else min(result.bound, found.value)
+    found = _solution(model, vector, energy, Minimum(assignment=best, width=_least_width(energy)), time)
+    least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
+    bound = found.value if result.optimal else min(least, found.value)
     return replace(found, method="milp", optimal=result.optimal, bound=bound)
+
+
+def _value(energy: Energy, charges: Sequence[ScalarCharge], assignment: tuple[int, ...]) -> float:
+    return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
 
 
 def _least_width(energy: Energy) -> int:

@@ -168,7 +168,7 @@ def described_space(
     """A space without a table: each unit costs what its work does, and something of its own.
 
     What is a unit's own is of the size of the unit, and shrunk in two kinds: units that multiply, and others.
-    `chains` run as one; `work` tells what else a unit works. ProblemError where it tells no finite numbers.
+    `chains` run as one; `work` tells what else a unit works. ProblemError where it reports anything but finite numbers.
     """
     tables = space.tables(rules(chains))
     done = unit_work(tables.units)

@@ -20,6 +20,8 @@ from gnomon.core.space import decimal
 from gnomon.errors import UsageError
 from gnomon.formats.problem import read_problem
 
+_LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveReport:
@@ -62,7 +64,10 @@ def solve_problem(
     where no assignment is allowed, and UsageError for invalid weights or options.
     """
     begin = time.perf_counter()
-    solution = solve(read_problem(text), weights, method=method, time_limit_s=time_limit_s)
+    model = read_problem(text)
+    if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
+        time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
+    solution = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     return SolveReport(solution=solution, seconds=time.perf_counter() - begin)
 
 
@@ -113,6 +118,6 @@ def front_problem(
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
     begin = time.perf_counter()
     model = read_problem(text)
-    end = math.inf if time_limit_s is None else begin + time_limit_s
-    found = exact_front(model, epsilon=epsilon, out_of_time=lambda: time.perf_counter() > end, watch=watch)
+    left_s = None if time_limit_s is None else lambda: time_limit_s - (time.perf_counter() - begin)
+    found = exact_front(model, epsilon=epsilon, left_s=left_s, watch=watch)
     return FrontReport(model=model, front=found, seconds=time.perf_counter() - begin)
