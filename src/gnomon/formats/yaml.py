@@ -64,7 +64,7 @@ def plain(text: str) -> Plain:
         return text
     try:
         value: Plain = loader.yaml_constructors[tag](loader, node(tag, text))
-    except (ValueError, OverflowError):  # no digit at all, or thousands of them
+    except (ValueError, OverflowError, KeyError):  # no digit at all, or thousands of them; a line's end behind a word
         return text
     return value
 
