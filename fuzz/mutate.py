@@ -185,7 +185,7 @@ def _json(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[byt
     _change(draw, inside, key, places)
     try:
         lines[at] = _text(root[0]).encode("utf-8", "surrogatepass") if root else b""
-    except RecursionError:
+    except (RecursionError, ValueError):  # too deep, or a number of too many digits to be written
         return data
     return b"\n".join(lines)
 
