@@ -13,22 +13,35 @@ import json
 import socket
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
+import click
 import numpy as np
 
 from fuzz import seeds as good
 from gnomon.agent.arrays import InputError, fill, make_buffers
 from gnomon.agent.deployed import absolute_plan
+from gnomon.cli.values import (
+    BoundValue,
+    Cores,
+    EnvironmentValue,
+    Latency,
+    Seconds,
+    SettingValue,
+    ShapeValue,
+    Threads,
+    TuningValue,
+    WeightsValue,
+)
 from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import load_devices
-from gnomon.devices.http import judged, pause_s
+from gnomon.devices.http import DpuReply, judged, pause_s
 from gnomon.devices.keeper.host import NonsenseError, count_of, message_of
 from gnomon.devices.laid_out import lay_out, parse_files
 from gnomon.devices.packages.files import Unusable, find_wheel, host_target, read_metadata
@@ -65,11 +78,12 @@ from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metasche
 from gnomon.formats.tuning.names import parse_tuning_name
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.yaml import plain, read_yaml, yaml_text
-from gnomon.jobs.estimator.job import load_estimator
+from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.scores import load_scores
 from gnomon.jobs.runs.job import command_of
-from gnomon.jobs.space.folder import read_accuracy, read_latency, read_question
+from gnomon.jobs.space.folder import LatencyRow, read_accuracy, read_latency, read_question
 from gnomon.jobs.space.look import looked_files, study_of
+from gnomon.jobs.space.measuring import _row
 from gnomon.jobs.space.validate import read_selection
 from gnomon.jobs.table.exchange import _read as read_any_table
 from gnomon.jobs.table.folder import read_table
@@ -77,6 +91,7 @@ from gnomon.jobs.unattended.command import job_of
 from gnomon.measure.link import event_of
 from gnomon.models.load import load
 from gnomon.models.model import Limits
+from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
@@ -92,8 +107,9 @@ from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.toolchains.evaluate import EvaluationOptions, _classes
 from gnomon.training.data.dataset import unpack
-from gnomon.training.data.readers import read_folder, read_idx_folder, read_npz
+from gnomon.training.data.readers import load_calibration, read_folder, read_idx_folder, read_npz
 from gnomon.training.job import read_checkpoint, read_state
+from gnomon.training.recipe import Recipe, check
 from gnomon.tuning import target as processors
 from gnomon.tuning.tracker import TrackerWire, read_free, read_summary, tracker_at
 
@@ -295,8 +311,57 @@ def _wheels() -> list[bytes]:
     return [stream.getvalue()]
 
 
+@functools.cache
+def _counts() -> Any:
+    return load_space("nasbench201").tables(rules(()))
+
+
 def _scores(path: Path) -> object:
-    return load_scores(str(path), load_space("nasbench201").tables(rules(())))
+    return load_scores(str(path), _counts())
+
+
+def _estimator(path: Path) -> object:
+    """An estimator of a space whose units are counted once: that takes a second."""
+    with mock.patch.object(estimators, "_described", lambda space, chains, table: _known(space.name, tuple(chains))):
+        return estimators.load_estimator(path)
+
+
+_made_of = estimators._described
+
+
+@functools.cache
+def _known(name: str, chains: tuple[str, ...]) -> Any:
+    return _made_of(load_space(name), chains, None)
+
+
+def _options(data: str) -> object:
+    """What stands behind options on a command line."""
+    kinds = (ShapeValue(), EnvironmentValue(), SettingValue(), WeightsValue(), Seconds(), Latency(), Cores(), Threads())
+    for kind in (*kinds, TuningValue(), BoundValue()):
+        with contextlib.suppress(click.UsageError):
+            kind.convert(data, None, None)
+    return None
+
+
+def _listed(path: Path) -> object:
+    from PIL import Image
+
+    Image.new("RGB", (4, 4)).save(path.parent / "a.png")
+    return load_calibration(path, path.parent, channels=3, limit_bytes=1 << 20)
+
+
+def _dpu(data: str) -> object:
+    row = LatencyRow(key="k", network="n", primitives=("a",), toolchain="t")
+    told = [
+        _row(row, DpuReply(body=data, is_json=json_, status=200, attempts=1, seconds=0.0)) for json_ in (True, False)
+    ]
+    json.dumps([asdict(one) for one in told], allow_nan=False)
+    return told
+
+
+def _recipe(given: Any) -> None:
+    if isinstance(given, dict):
+        check(Recipe(epochs=1, optimizer=given))
 
 
 def _profile_rows(folder: Path) -> object:
@@ -664,7 +729,7 @@ TARGETS: dict[str, Target] = _all(
         lines=True,
     ),
     # Estimators
-    Target(name="estimator", seeds=good.written(good.estimator, "estimator.json"), read=file("e.json", load_estimator)),
+    Target(name="estimator", seeds=good.written(good.estimator, "estimator.json"), read=file("e.json", _estimator)),
     Target(
         name="estimator document",
         seeds=lambda: [
@@ -804,6 +869,37 @@ TARGETS: dict[str, Target] = _all(
         name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
     ),
     Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
+    # The command line, and what other programs print
+    Target(
+        name="options",
+        seeds=good.texts(
+            "x=1,3,8,8", "A=b,C=d", "tool.key=v", "a=1,b=2.5", "90s", "5ms", "0-3,5", "1,2", "n=1,2", "latency=5ms"
+        ),
+        read=text(_options),
+        lines=True,
+    ),
+    Target(
+        name="script of pnnx",
+        seeds=good.texts('ex.input("in0", ncnn.Mat(in0.numpy(), batch_index=0).clone())'),
+        read=text(_batch_axes),
+        lines=True,
+    ),
+    Target(
+        name="reply of a board",
+        seeds=lambda: [
+            *good.golden("dpu-profile.txt")(),
+            *good.values({"latency_s": 1e-3, "low_s": 9e-4, "high_s": 1.1e-3, "processes": 3, "clock": "wall"})(),
+        ],
+        read=text(_dpu),
+    ),
+    Target(
+        name="recipe",
+        seeds=good.values(
+            {"type": "SGD", "lr": 0.1, "momentum": 0.9}, {"type": "Adam", "lr": 1e-3, "betas": [0.9, 0.99]}
+        ),
+        read=parsed(_recipe),
+    ),
+    Target(name="list of images", seeds=good.texts("a.png 1\na.png\n"), read=file("list.txt", _listed)),
     # Records and arrays
     Target(name="record", seeds=good.written(good.record, "record.sqlite"), read=file("record.sqlite", _record)),
     Target(name="npz", seeds=good.images, read=file("x.npz", lambda p: read_npz(p, 1 << 20))),
