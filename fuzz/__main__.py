@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +30,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--input", type=Path, help="let the one target read this file, and show what comes of it")
     parser.add_argument("--out", type=Path, help="where findings are kept (default: a new temporary folder)")
+    parser.add_argument("--guided", action="store_true", help="damage further what reaches new code (needs atheris)")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.add_argument("--list", action="store_true", help="the names of all targets")
     given = parser.parse_args()
@@ -47,6 +50,10 @@ def main() -> int:
     folder = given.out or Path(tempfile.mkdtemp(prefix="gnomon-fuzz-findings-"))
     folder.mkdir(parents=True, exist_ok=True)
     seconds = given.seconds if given.seconds is not None else (60.0 if given.count is None else float("inf"))
+    if given.guided:
+        if importlib.util.find_spec("atheris") is None:
+            parser.error("--guided needs atheris: pip install atheris")
+        return _guided(targets, 60.0 if seconds == float("inf") else seconds, folder)
     attack = Attack(seed=given.seed, folder=folder)
     tallies = _all(attack, targets, seconds, given.count, max(1, given.jobs), quiet=given.json)
     if given.json:
@@ -86,6 +93,17 @@ def _one(attack: Attack, name: str, seconds: float, count: int | None) -> Tally:
     if again_s is not None:
         tally.slowest_s = again_s
     return tally
+
+
+def _guided(targets: list[Target], seconds: float, folder: Path) -> int:
+    """One target after the other, each in a process of its own, whose code atheris watches."""
+    for target in targets:
+        print(target.name, flush=True)
+        share_s = max(1, round(seconds / len(targets)))
+        subprocess.run([sys.executable, "-m", "fuzz.guided", target.name, str(share_s), str(folder)], check=False)
+    found = sorted(folder.iterdir())
+    print(f"{len(found)} inputs in {folder}" if found else "nothing was found")
+    return 1 if found else 0
 
 
 def _end(tallies: list[Tally], folder: Path, *, quiet: bool) -> int:

@@ -42,9 +42,14 @@ _DEEP = 3000
 
 
 def mutated(draw: Random, seeds: tuple[bytes, ...]) -> bytes:
-    """One of the seeds, damaged once to five times; now and then as it is."""
-    data, dictionary = draw.choice(seeds), words_of(seeds)
-    for _ in range(draw.choice((0, 1, 1, 1, 1, 2, 2, 3, 5))):
+    """One of the seeds, damaged; now and then as it is."""
+    return damaged(draw, draw.choice(seeds), seeds) if draw.random() < 0.9 else draw.choice(seeds)
+
+
+def damaged(draw: Random, data: bytes, seeds: tuple[bytes, ...]) -> bytes:
+    """An input, damaged once to five times; the seeds lend their words and parts."""
+    dictionary = words_of(seeds)
+    for _ in range(draw.choice((1, 1, 1, 1, 2, 2, 3, 5))):
         data = draw.choice(_WAYS)(draw, data, seeds, dictionary)[:MOST_BYTES]
     return data
 

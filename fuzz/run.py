@@ -131,7 +131,7 @@ class Attack:
             data = self.input_of(target, number)
             _wind_up()
             began_s = time.process_time()
-            wrong = _read(target, data)
+            wrong = read_one(target, data)
             took_s = time.process_time() - began_s
             if took_s > slowest_s:
                 slowest_s, slowest = took_s, number
@@ -183,7 +183,7 @@ class Attack:
         return min(again)
 
 
-def _read(target: Target, data: bytes) -> str | None:
+def read_one(target: Target, data: bytes) -> str | None:
     """None for what was accepted, "" for what was refused, else what is wrong."""
     try:
         target.read(data)
