@@ -1,4 +1,4 @@
-"""python -m fuzz.guided TARGET SECONDS FOLDER: attacks one target with atheris: what reached new code is damaged further.
+"""python -m fuzz.guided TARGET SECONDS FOLDER: attacks a target with atheris: what reached new code is damaged further.
 
 The damage is that of `fuzz.mutate`. What is found is told and kept in the folder, and the attack goes on; an input that
 hangs or kills the process ends it, kept by libFuzzer in the same folder.
