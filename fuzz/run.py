@@ -25,20 +25,24 @@ from random import Random
 
 from fuzz.mutate import mutated
 from fuzz.targets import Target
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, RuntimeMissingError
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
 """What one input may take: seconds of the processor, and memory beyond what the process has already."""
 
 _HANGS_S = 300
 _SLOW_S = 1.0
-_STATE = struct.Struct("<qqqddq")
+_STATE = struct.Struct("<qqqdq")
 _SHOWN = 300
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a target's inputs. `findings` are told by what was raised and where, each once."""
+    """What came of a target's inputs.
+
+    `findings` are told by what was raised and where, each once, with the command that repeats it. `missing` says which
+    package is not here, without which there is nothing to read.
+    """
 
     name: str
     accepted: int = 0
@@ -47,6 +51,7 @@ class Tally:
     slowest: int = -1
     peak_bytes: int = 0
     findings: dict[str, str] = field(default_factory=dict)
+    missing: str = ""
 
     @property
     def inputs(self) -> int:
@@ -55,6 +60,8 @@ class Tally:
 
     def line(self) -> str:
         """One line for people."""
+        if self.missing:
+            return f"{self.name:28} not attacked: {self.missing}"
         found = f"  {len(self.findings)} FOUND" if self.findings else ""
         return (
             f"{self.name:28} {self.accepted:8} accepted {self.refused:8} refused"
@@ -83,15 +90,16 @@ class Attack:
         ends_s, begin, end = time.monotonic() + seconds, first, None if count is None else first + count
         try:
             seeds = target.made()
-        except GnomonError as error:
-            raise SystemExit(f"{target.name} cannot be attacked here: {error}") from error
+        except (ImportError, RuntimeMissingError) as error:
+            tally.missing = str(error)
+            return tally
         while True:
             with mmap.mmap(-1, _STATE.size) as state:
                 child = os.fork()
                 if not child:
                     self._child(target, state, begin, end, ends_s)
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                number, accepted, refused, slowest_s, _, slowest = _STATE.unpack(state)
+                number, accepted, refused, slowest_s, slowest = _STATE.unpack(state)
             tally.accepted += accepted
             tally.refused += refused
             if slowest_s > tally.slowest_s:
@@ -127,7 +135,7 @@ class Attack:
         accepted = refused = 0
         slowest_s, slowest, number = 0.0, -1, begin
         while (end is None or number < end) and time.monotonic() < ends_s:
-            state[:] = _STATE.pack(number, accepted, refused, slowest_s, 0.0, slowest)
+            state[:] = _STATE.pack(number, accepted, refused, slowest_s, slowest)
             data = self.input_of(target, number)
             _wind_up()
             began_s = time.process_time()
@@ -143,7 +151,7 @@ class Attack:
                 found[wrong] = number
                 self._told(target, number, wrong)
             number += 1
-        state[:] = _STATE.pack(number, accepted, refused, slowest_s, 0.0, slowest)
+        state[:] = _STATE.pack(number, accepted, refused, slowest_s, slowest)
         return _peak() - before, found
 
     def _told(self, target: Target, number: int, wrong: str) -> None:

@@ -14,7 +14,7 @@ from fuzz.mutate import MOST_BYTES, mutated
 from fuzz.run import Attack
 from fuzz.targets import TARGETS, Target
 
-from gnomon.errors import ProblemError
+from gnomon.errors import ProblemError, RuntimeMissingError
 
 SEEDS = (b'{"a": [1, "b"], "c": null}', b"x,y\n1,2\n", b"")
 
@@ -24,7 +24,11 @@ SEEDS = (b'{"a": [1, "b"], "c": null}', b"x,y\n1,2\n", b"")
 def test_what_is_damaged_is_read_as_it_is(name: str) -> None:
     """Otherwise a reader would be attacked with what it refuses at its first letter."""
     target = TARGETS[name]
-    for seed in target.made():
+    try:
+        seeds = target.made()
+    except (ImportError, RuntimeMissingError) as error:
+        pytest.skip(f"not installed: {error}")
+    for seed in seeds:
         target.read(seed)
 
 
