@@ -1,5 +1,6 @@
 # make test    sets up .venv beside this file and runs every gate
 # make quick   runs the quick gates, the house rules and the tests of the pure packages
+# make fuzz    attacks all readers of outside input with damaged inputs for a minute; SECONDS=600 for ten
 # make demo    sets up .venv and places a real model on this machine
 #
 # Nothing outside this folder is written, but for pip's own cache. Needs Python 3.11 or later with venv, and PyPI.
@@ -20,7 +21,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
     for p in python3 python3.13 python3.14; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done)
 
-.PHONY: help test check quick demo clean
+.PHONY: help test check quick fuzz demo clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -32,6 +33,11 @@ check: test
 
 quick: $(VENV)/stamp-dev
 	GNOMON_EXAMPLES=10 scripts/check format lint imports quick
+
+SECONDS ?= 60
+
+fuzz: $(VENV)/stamp-dev
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 demo: $(VENV)/stamp-all
 	@scripts/demo

@@ -1,7 +1,7 @@
 """Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
 
-The gates that only read the source run two at a time, then the tests, two files at a time: none of them asserts a time,
-and each has leases, folders and ports of its own. The exit status is 0 if all gates passed.
+The gates beside the tests run two at a time, then the tests, two files at a time: none of them asserts a time, and each
+has leases, folders and ports of its own. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ STATIC = {
     "lint": ["ruff", "check", "."],
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
+    "fuzz": ["python", "-m", "fuzz", "--seconds", "60", "--jobs", "1"],
 }
 PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n2", "--dist=loadfile", "--no-loadscope-reorder"]
 PURE = ("core", "formats", "report", "test_gates.py", "test_public_names.py")
@@ -64,7 +65,7 @@ def command(words: list[str]) -> list[str]:
 
 
 def run_static(name: str) -> Gate:
-    """Run a gate that reads the source; what it wrote is kept for later."""
+    """Run a gate beside the tests; what it wrote is kept for later."""
     start = time.monotonic()
     done = subprocess.run(
         command(STATIC[name]), cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

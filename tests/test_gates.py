@@ -91,4 +91,4 @@ def test_an_unknown_gate_is_refused(only: pytest.MonkeyPatch, capsys: pytest.Cap
     with pytest.raises(SystemExit) as ended:
         gates.main()
     assert ended.value.code == 2
-    assert "choose from format, lint, imports, types, tests, devices, docs, quick" in capsys.readouterr().err
+    assert "choose from format, lint, imports, types, fuzz, tests, devices, docs, quick" in capsys.readouterr().err

@@ -109,6 +109,7 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--timeout", "inf"], "'inf' is not above 0 and finite"),
         (["place", "m", "--shape", "x"], "'x' is not a shape: give NAME=1,3,224,224"),
         (["place", "m", "--shape", "x=1,-1"], "is not a shape"),
+        (["place", "m", "--shape", "x=1,\x1e3"], "is not a shape"),
         (["place", "m", "--shape", "x=1,0"], "has a dimension of 0"),
         (["place", "m", "--shape", "x=1", "--shape", "x=2"], "--shape gives 'x' twice"),
         (["place", "m", "--input", "x"], "'x' names no file: give NAME=FILE.npy"),

@@ -9,63 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+from fuzz.targets import TARGETS
 
-from gnomon.core.overlay.records import TunedModel
-from gnomon.core.space import Slot, Space
-from gnomon.devices.laid_out import parse_files
-from gnomon.devices.shell.facts import _count, _libc
 from gnomon.errors import GnomonError
-from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_lookup
-from gnomon.formats.block_table import read_block_table
-from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.formats.ncnn_param import parse_ncnn_param
-from gnomon.formats.nets_csv import read_nets
-from gnomon.formats.onert.manifest import parse_manifest
-from gnomon.formats.onert.trace import read_chrome_trace, read_trace
-from gnomon.formats.pareto.dump import read_dump
-from gnomon.formats.pareto.oplist import read_oplist
-from gnomon.formats.problem import read_problem
-from gnomon.formats.snpe.bench import read_accumulation, read_bench_result
-from gnomon.formats.snpe.meta import read_dlc_inputs, read_snpe_meta
-from gnomon.formats.snpe.table import read_nnabla_csv, read_snpe_csv, read_snpe_json
-from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log, read_target
-from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.formats.yaml import plain
 
-MODEL = TunedModel(name="m")
-SPACE = Space(slots=(Slot(name="a", choices=("x", "y")),))
-READERS: dict[str, Callable[[str], Any]] = {
-    "accumulation": read_accumulation,
-    "accuracies": read_accuracies,
-    "ansor log": lambda text: read_ansor_log(text, key="k", model=MODEL),
-    "autotvm log": lambda text: read_autotvm_log(text, key="k", model=MODEL),
-    "aw_nas config": read_aw_nas_config,
-    "bench result": read_bench_result,
-    "block table": read_block_table,
-    "chrome trace": lambda text: read_chrome_trace(text.encode()),
-    "dlc inputs": read_dlc_inputs,
-    "dpu profile": read_dpu_profile,
-    "dump": read_dump,
-    "files of a device": lambda text: parse_files(text.encode()),
-    "latencies": read_latencies,
-    "libc of a device": lambda text: _libc("/lib/libc.so.6", text),
-    "list of cores": _count,
-    "lookup": read_lookup,
-    "manifest": parse_manifest,
-    "ncnn param": parse_ncnn_param,
-    "nets": lambda text: read_nets(text.encode(), SPACE),
-    "nnabla csv": read_nnabla_csv,
-    "oplist": read_oplist,
-    "problem": read_problem,
-    "snpe csv": read_snpe_csv,
-    "snpe json": read_snpe_json,
-    "snpe meta": read_snpe_meta,
-    "stab trace": read_trace,
-    "target": read_target,
-    "tuning records": read_tuning_records,
-    "yaml scalar": plain,
-}
 REPEATED = (
     *"01:,-[{(\"'\\ \n\t.x#&*!|",
     *(
@@ -114,17 +61,18 @@ def text_of(beginning: str, repeated: str, letters: int) -> str:
     return "".join(parts)
 
 
-def cpu_s(reader: Callable[[str], Any], text: str) -> float:
+def cpu_s(reader: Callable[[bytes], Any], text: str) -> float:
+    data = text.encode()
     began_s = time.process_time()
     with suppress(GnomonError, ValueError):
-        reader(text)
+        reader(data)
     return time.process_time() - began_s
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", [target.name for target in TARGETS.values() if target.lines])
 def test_four_times_as_much_takes_about_four_times_as_long(name: str) -> None:
     """A reader that takes twice that for the same letters grows faster; the best of several runs counts."""
-    reader, slow = READERS[name], []
+    reader, slow = TARGETS[name].read, []
     for beginning in BEGINNINGS:
         for repeated in REPEATED:
             large_s = cpu_s(reader, text_of(beginning, repeated, 4 * LETTERS))

@@ -70,6 +70,12 @@ def test_a_machine_that_tells_nothing_is_read_too(tmp_path: Path) -> None:
     assert judge(snapshot(str(tmp_path)), snapshot(str(tmp_path))) == []
 
 
+def test_counters_of_thousands_of_digits_are_left_out(tmp_path: Path) -> None:
+    nines = "9" * 5000
+    root = build(tmp_path, {"proc/stat": f"cpu 1 2 3 4 5 6 7 {nines}\n", "proc/meminfo": f"MemAvailable: {nines} kB\n"})
+    assert snapshot(root).keys() == {"monotonic_s", "pid", "cores", "own_cpu_s"}
+
+
 @given(st.dictionaries(st.sampled_from(sorted(MACHINE)), st.text(st.characters(exclude_categories=["Cs"])), max_size=6))
 def test_nonsense_is_survived(files: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -50,6 +50,12 @@ def conv_net(folder: Path, shape: Sequence[int | str] = (1, 3, 8, 8), **more: An
     return save(model(nodes, [value("x", shape)], [value("y", made)], {"w": weights}, **more), folder / "net.onnx")
 
 
+def test_a_number_of_thousands_of_digits_names_no_input() -> None:
+    line = 'ex.input("in{}", ncnn.Mat(in0.numpy(), batch_index={}).clone())\n'
+    script = line.format(0, 1) + line.format("9" * 5000, 0) + line.format(2, "9" * 5000)
+    assert pnnx._batch_axes(script) == {0: 1}
+
+
 @needs_pnnx
 def test_a_converted_model_keeps_its_name_its_work_and_the_users_digest(tmp_path: Path) -> None:
     source = conv_net(tmp_path)

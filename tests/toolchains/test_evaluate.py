@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +109,11 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         evaluate({}, tmp_path / "i.npz", EvaluationOptions(runtime="torch"))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="standard deviation"):
         evaluate({}, tmp_path / "i.npz", EvaluationOptions(std=(0.0,)))
+
+
+def test_an_archive_whose_members_are_no_arrays_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
+        archive.writestr("x", b"text")
+        archive.writestr("y", b"text")
+    with pytest.raises(UsageError, match="x or y is not an array"):
+        evaluate({}, tmp_path / "i.npz")

@@ -91,3 +91,11 @@ def test_a_check_leaves_the_global_random_numbers() -> None:
     before = torch.random.get_rng_state()
     check(Recipe(epochs=1))
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_list_that_is_nested_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ProblemError, match="recipe"):
+        check(Recipe(epochs=1, optimizer={"type": "SGD", "lr": deep}))

@@ -16,7 +16,7 @@ from gnomon.spaces.unit import Trace
 from gnomon.training import Dataset, Epoch, Images, Recipe, Trained, TrainJob, build, check, packed, train
 from gnomon.training import network as counts
 from gnomon.training.data.dataset import border_of, feed, training_batches
-from gnomon.training.job import load_partial, read_checkpoint
+from gnomon.training.job import load_partial, read_checkpoint, read_state
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -279,3 +279,20 @@ def test_the_loss_of_the_first_epoch_is_the_mean_over_its_images() -> None:
         optimizer.step()
         total += loss.item() * len(y)
     assert train(one).losses[0] == pytest.approx(total / len(shapes().train), rel=1e-5)
+
+
+@pytest.mark.parametrize("weights", [{"w": torch.ones(2, requires_grad=True)}, {"w": torch.ones(2).to_sparse()}, [1]])
+def test_weights_that_are_not_plain_numbers_are_refused(weights: Any, tmp_path: Path) -> None:
+    torch.save(weights, tmp_path / "w.pth")
+    with pytest.raises(ProblemError, match="holds"):
+        read_state(tmp_path / "w.pth")
+
+
+def test_an_error_of_pytorch_without_a_word_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*given: object, **more: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(torch, "load", load)
+    (tmp_path / "w.pth").touch()
+    with pytest.raises(ProblemError, match="holds no weights: RuntimeError"):
+        read_state(tmp_path / "w.pth")

@@ -57,9 +57,13 @@ def _read(path: Path) -> str:
         return ""
 
 
+_DIGITS = 20
+"""No counter of a kernel has so many."""
+
+
 def _number(text: str) -> int | None:
     try:
-        return int(text) if len(text) < 20 else None
+        return int(text) if len(text) < _DIGITS else None
     except ValueError:
         return None
 
@@ -69,7 +73,7 @@ def _table(text: str) -> dict[str, int]:
     table: dict[str, int] = {}
     for line in text.splitlines():
         words = line.replace(":", " ").split()
-        if len(words) > 1 and words[1].isdecimal():
+        if len(words) > 1 and words[1].isdecimal() and len(words[1]) < _DIGITS:
             table.setdefault(words[0], int(words[1]))
     return table
 
@@ -84,7 +88,7 @@ def _load(base: Path) -> dict[str, Any]:
 
 def _cpu_times(base: Path) -> dict[str, Any]:
     lines = _read(base / "proc/stat").splitlines()
-    ticks = [int(w) for w in lines[0].split()[1:9] if w.isdecimal()] if lines else []
+    ticks = [int(w) for w in lines[0].split()[1:9] if w.isdecimal() and len(w) < _DIGITS] if lines else []
     if len(ticks) < 8:
         return {}
     per_second = os.sysconf("SC_CLK_TCK")

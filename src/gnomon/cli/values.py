@@ -28,7 +28,7 @@ class ShapeValue(click.ParamType[tuple[str, tuple[int, ...]]]):
         """(name, dimensions). The name may hold "=" itself."""
         name, sign, text = str(value).rpartition("=")
         numbers = text.split(",") if text else []
-        if not sign or not name or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", n) for n in numbers):
+        if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
             self.fail(f"{value!r} is not a shape: give {self.name}, whole numbers and commas", param, ctx)
         shape = tuple(int(n) for n in numbers)
         if 0 in shape:

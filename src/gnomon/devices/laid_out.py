@@ -13,6 +13,9 @@ MOST_FILES = 1 << 13
 """Of a machine with a thousand cores; each is made here."""
 
 
+_MOST_FOLDERS = 64
+
+
 def collect_script(patterns: tuple[str, ...]) -> str:
     """Prints each file that is there: 0x1e, its path, 0x1f, its content."""
     return (
@@ -32,12 +35,12 @@ def parse_files(printed: bytes) -> dict[str, bytes]:
 
 
 def lay_out(files: dict[str, bytes], root: Path) -> None:
-    """Write the files below a folder of this machine, those with a path that leads out of it left out."""
+    """Write the files below a folder of this machine; no path that leads out of it, or has no end, is followed."""
     for name, content in files.items():
-        path = PurePosixPath(name)
-        if not path.is_absolute() or ".." in path.parts or "\0" in name:
+        root_there, *parts = PurePosixPath(name).parts or ("",)
+        if not root_there.startswith("/") or ".." in parts or "\0" in name or len(parts) > _MOST_FOLDERS:
             continue
-        to = root / path.relative_to("/")
+        to = root.joinpath(*parts)
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(content)

@@ -64,7 +64,7 @@ def plain(text: str) -> Plain:
         return text
     try:
         value: Plain = loader.yaml_constructors[tag](loader, node(tag, text))
-    except (ValueError, OverflowError):  # no digit at all, or thousands of them
+    except (ValueError, OverflowError, KeyError):  # no digit at all, or thousands of them; a line's end behind a word
         return text
     return value
 
@@ -78,8 +78,10 @@ def almost(text: str) -> str:
     return f"{mantissa}{point}e{'' if exponent[0] in '+-' else '+'}{exponent}"
 
 
-MOST_LETTERS = 1 << 20
+MOST_LETTERS = 1 << 18
+"""PyYAML reads some 100,000 letters or nodes in a second or several; a config of aw_nas has some thousand letters."""
 _MOST_DEPTH = 32
+_MOST_WRITTEN = 20_000
 _MOST_NODES = 100_000
 
 Kind = Literal["scalar", "list", "mapping", "alias"]
@@ -129,7 +131,7 @@ class YamlNode:
 
 
 def yaml_text(text: str | bytes, what: str, hint: str) -> str:
-    """The text of a file. ProblemError if it is longer than a mebibyte, or no UTF-8."""
+    """The text of a file. ProblemError if it is longer than `MOST_LETTERS`, or no UTF-8."""
     if len(text) > MOST_LETTERS:
         raise ProblemError(f"the {what} has {len(text)} letters, and no more than {MOST_LETTERS} are read", hint=hint)
     if isinstance(text, str):
@@ -144,7 +146,8 @@ def read_yaml(text: str, what: str, hint: str) -> YamlNode:
     """The tree of the one document of a text (without a byte order mark).
 
     ProblemError, with the line, for what is not YAML, has several documents, tags, a key twice or one that is not a
-    scalar, is nested deeper than 32, or would expand to more than 100,000 nodes. RuntimeMissingError without PyYAML.
+    scalar, is nested deeper than 32, has more than 20,000 nodes, or would expand to more than 100,000.
+    RuntimeMissingError without PyYAML.
     """
     builder = _Builder(what=what, hint=hint)
     for event in _events(text, builder):
@@ -191,6 +194,7 @@ class _Builder:
     hint: str
     root: YamlNode | None = None
     documents: int = 0
+    written: int = 0
     stack: list[_Open] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -242,6 +246,9 @@ class _Builder:
 
     def _add(self, node: YamlNode, anchor: str, size: int) -> None:
         """Put a finished node into what it stands in."""
+        self.written += 1
+        if self.written > _MOST_WRITTEN:
+            self.fail(node.line, f"more than {_MOST_WRITTEN} nodes")
         if size > _MOST_NODES:
             self.fail(node.line, f"more than {_MOST_NODES} nodes with its aliases expanded")
         if anchor:

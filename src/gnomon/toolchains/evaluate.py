@@ -125,6 +125,8 @@ def _classes(images: Path, options: EvaluationOptions) -> NDArray[np.int64]:
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise ValueError("it is one array")
             x, y = stored["x"], stored["y"]
+            if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):  # a member of another kind is bytes
+                raise ValueError("x or y is not an array")
     except _BROKEN as error:
         raise UsageError(f"{images} holds no labelled images: {error}", hint=hint) from error
     told = []

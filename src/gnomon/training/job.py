@@ -165,8 +165,7 @@ def read_checkpoint(content: bytes) -> Checkpoint:
             raise ValueError("its epochs are not 0, 1, ..")
         return Checkpoint(digest=str(found["digest"]), state=state, optimizer=dict(found["optimizer"]), history=history)
     except Exception as error:  # a broken file makes PyTorch raise nearly anything
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(said[:200]) from error
+        raise ValueError(_first_line(error)) from error
 
 
 def save_bytes(content: bytes, path: Path) -> None:
@@ -231,13 +230,18 @@ def read_state(path: Path) -> dict[str, NDArray[np.float32]]:
     try:
         with path.open("rb") as file:
             found = torch.load(file, weights_only=True, map_location="cpu")
+        if isinstance(found, dict) and all(
+            isinstance(name, str) and isinstance(one, torch.Tensor) and one.dtype == torch.float32
+            for name, one in found.items()
+        ):
+            return {name: one.numpy() for name, one in found.items()}
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
     except Exception as error:  # what PyTorch raises for a broken file is of any kind
-        raise ProblemError(f"{path} holds no weights: {str(error).splitlines()[0][:200]}", hint=_HINT) from error
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(one, torch.Tensor) and one.dtype == torch.float32
-        for name, one in found.items()
-    ):
-        raise ProblemError(f"{path} holds something else than float32 tensors by name", hint=_HINT)
-    return {name: one.numpy() for name, one in found.items()}
+        raise ProblemError(f"{path} holds no weights: {_first_line(error)}", hint=_HINT) from error
+    raise ProblemError(f"{path} holds something else than float32 tensors by name", hint=_HINT)
+
+
+def _first_line(error: Exception) -> str:
+    """What an error of PyTorch's says, whose texts have many lines, or none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -122,7 +122,7 @@ def _check_part(place: str, given: object, known: Mapping[str, Any], complaints:
 
 def _plain(value: object) -> bool:
     if isinstance(value, list | tuple):
-        return len(value) <= _MOST_EPOCHS and all(_plain(one) and not isinstance(one, list | tuple) for one in value)
+        return len(value) <= _MOST_EPOCHS and all(not isinstance(one, list | tuple) and _plain(one) for one in value)
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, bool | int | str)

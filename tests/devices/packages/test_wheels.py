@@ -23,6 +23,7 @@ from packaging.utils import parse_wheel_filename
 
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.devices.packages import files as wheel_installed
+from gnomon.devices.packages.files import Unusable, read_metadata
 from gnomon.devices.packages.provide import available, provide
 from gnomon.devices.packages.target import Target, target_of
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
@@ -228,6 +229,25 @@ def test_bombs_and_wrecks_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     wheel(wheels, "gurl", metadata="Requires-Dist: x @ https://example.org/x.whl\n")
     with pytest.raises(RuntimeMissingError, match="from an address"):
         available(["gurl"], ARM, home=tmp_path)
+
+
+def test_a_wheel_that_asks_for_more_memory_than_there_is_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(self: object, *given: object, **more: object) -> bytes:
+        raise MemoryError
+
+    wheel(tmp_path / "wheels", "gpure")
+    monkeypatch.setattr("zipfile.ZipFile.read", read)
+    with pytest.raises(RuntimeMissingError, match="cannot be used: MemoryError"):
+        available(["gpure"], ARM, home=tmp_path)
+
+
+def test_versions_of_thousands_of_digits_are_refused() -> None:
+    head = "Name: a\nVersion: 1.0\n"
+    for line in (f"Requires-Python: >={'9' * 5000}\n", f"Requires-Dist: b>={'9' * 5000}\n"):
+        with pytest.raises(Unusable, match="a line of more than"):
+            read_metadata(head + line, target_of(ARM))
 
 
 @given(st.data())

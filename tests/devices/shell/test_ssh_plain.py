@@ -346,8 +346,11 @@ def test_nothing_of_this_machine_is_in_a_foreign_fingerprint(tmp_path: Path) -> 
 
 def test_files_that_would_lie_outside_are_left_out(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    lay_out(parse_files(b"\x1e/../../x\x1fbad\x1erelative\x1fbad\x1e/proc/a\x1fgood"), root)
+    deep = b"\x1e" + b"/a" * 2000 + b"\x1fbad"
+    lay_out(parse_files(b"\x1e/../../x\x1fbad\x1erelative\x1fbad\x1e/proc/a\x1fgood\x1e\x1fbad" + deep), root)
     assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()] == ["root/proc/a"]
+    lay_out({"//proc/b": b"good"}, root)  # POSIX lets two slashes be another root
+    assert (root / "proc" / "b").is_file()
 
 
 @given(st.binary(max_size=4096))

@@ -131,6 +131,13 @@ def test_what_names_no_unit_is_left_out_and_told(tmp_path: Path) -> None:
     assert all(len(told) < 400 for told in left_out)
 
 
+@pytest.mark.parametrize("line", [b"a\rb", b'"' + b"a" * 200_000, b"a,\0,b"])
+def test_a_first_line_that_is_not_csv_is_told(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(line + b"\nu,CPU,1\n")
+    with pytest.raises((ProblemError, UsageError)):
+        import_table(tmp_path / "t.csv", tmp_path / "made", space=SPACE)
+
+
 def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
     for name, text in (("a.csv", ""), ("b.csv", "nonsense\n"), ("c.json", "{}"), ("d.json", "[")):
         (tmp_path / name).write_text(text)

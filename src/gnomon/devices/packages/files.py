@@ -36,6 +36,7 @@ from gnomon.errors import RuntimeMissingError
 
 MOST_METADATA_BYTES = 8 << 20
 _MOST_REQUIREMENTS = 5000
+_MOST_OF_A_LINE = 4000  # Python makes no number of more than 4,300 digits, which is found when it is compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +76,16 @@ def read_metadata(text: str, target: Target) -> Metadata:
     """Read a METADATA file. Unusable if it is malformed or wants another Python."""
     head = HeaderParser().parsestr(text.partition("\n\n")[0])
     lines = head.get_all("Requires-Dist") or []
+    pythons, version = head.get("Requires-Python") or "", head.get("Version") or ""
     try:
         if len(lines) > _MOST_REQUIREMENTS:
             raise Unusable(f"it has more than {_MOST_REQUIREMENTS} requirements")
-        wanted = SpecifierSet(head.get("Requires-Python") or "")
+        if any(len(line) > _MOST_OF_A_LINE for line in (*lines, pythons, version)):
+            raise Unusable(f"its metadata has a line of more than {_MOST_OF_A_LINE} letters")
+        wanted = SpecifierSet(pythons)
         found = Metadata(
             name=canonicalize_name(head.get("Name") or ""),
-            version=Version(head.get("Version") or ""),
+            version=Version(version),
             requires=tuple(Requirement(line) for line in lines),
         )
     except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
@@ -93,7 +97,10 @@ def read_metadata(text: str, target: Target) -> Metadata:
 
 MOST_UNPACKED_BYTES = 4 << 30
 _MOST_ENTRIES = 100_000
-_BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
+_BROKEN = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, RuntimeError, ValueError, MemoryError),  # LZMA sets aside what a wheel asks for
+)
 
 
 def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Path]]]:
@@ -139,9 +146,9 @@ def _candidate(name: str, version: Version, path: Path, target: Target) -> Candi
     except WantsOtherPython:
         raise
     except (Unusable, OSError, *_BROKEN) as error:
-        raise _broken(path, str(error)) from error
+        raise _broken(path, error) from error
     if (metadata.name, metadata.version) != (name, version):
-        raise _broken(path, f"inside it is {metadata.name} {metadata.version}")
+        raise _broken(path, Unusable(f"inside it is {metadata.name} {metadata.version}"))
     return Candidate(
         name=name,
         version=version,
@@ -181,7 +188,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
             for entry, place in _places(entries):
                 _write(archive, entry, folder.joinpath(*place))
     except (Unusable, OSError, *_BROKEN) as error:
-        raise _broken(path, str(error)) from error
+        raise _broken(path, error) from error
 
 
 def _places(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, tuple[str, ...]]]:
@@ -213,7 +220,8 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
         os.fchmod(sink.fileno(), 0o755 if executable else 0o644)
 
 
-def _broken(path: Path, why: str) -> RuntimeMissingError:
+def _broken(path: Path, error: Exception) -> RuntimeMissingError:
+    why = str(error) or type(error).__name__
     return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"Remove it: rm {path}")
 
 

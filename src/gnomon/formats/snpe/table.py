@@ -263,10 +263,10 @@ def csv_text(text: str | bytes, what: str, hint: str) -> str:
         raise ProblemError(f"the {what} has {len(text)} letters, and no more than {MOST_LETTERS} are read", hint=hint)
     if isinstance(text, bytes):
         try:
-            return text.decode("utf-8-sig")
+            text = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
-    return text
+    return text.lstrip("\ufeff")  # a second mark would be a part of the first name, and gone once that is written
 
 
 def line_of(line: int) -> str:

@@ -158,8 +158,7 @@ def _read(file: Path) -> tuple[SnpeTable, Complaints]:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="Give a csv or json.") from error
     if file.suffix == ".json":
         return scan_snpe_json(data)
-    first = data.split(b"\n", 1)[0].decode("utf-8", "replace")
-    if [len(row) for row in csv.reader([first.strip()])] == [3]:
+    if _columns(data.split(b"\n", 1)[0].decode("utf-8", "replace")) == 3:
         plain, complaints = scan_nnabla_csv(data)
         told = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
@@ -167,6 +166,14 @@ def _read(file: Path) -> tuple[SnpeTable, Complaints]:
         }
         return SnpeTable(entries=told), complaints
     return scan_snpe_csv(data)
+
+
+def _columns(line: str) -> int:
+    """How many columns a line of csv has; 0 where it is none, which the readers tell."""
+    try:
+        return sum(len(row) for row in csv.reader([line.strip()]))
+    except csv.Error:
+        return 0
 
 
 def _runtime(found: SnpeTable, asked: str | None) -> str:

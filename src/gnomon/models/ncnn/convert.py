@@ -31,7 +31,7 @@ CONVERSION_S = 180.0
 _INSTALL = "pip install --no-deps pnnx"
 _MAX_RANK = 4
 _NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
-_INPUT = re.compile(r'ex\.input\("in([0-9]+)", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]+))?\)')
+_INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
 #: Limits must be set in the process that they are for; this one becomes pnnx. It dies with gnomon (PR_SET_PDEATHSIG).
 _LIMITED = """
 import ctypes, os, resource, sys

@@ -1,0 +1,1 @@
+"""Attacks every reader of outside input with damaged inputs: see CONTRIBUTING.md."""

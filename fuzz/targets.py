@@ -1,0 +1,948 @@
+"""Every reader of outside input, each with inputs that it takes: what `python -m fuzz` attacks.
+
+A target is one line of `TARGETS`. Its reader takes bytes. What it raises must be an error of `gnomon.errors`, or one of
+those that its `refuses` names, which are the documented answers of readers inside of gnomon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+import click
+import numpy as np
+
+from fuzz import seeds as good
+from gnomon.agent.arrays import InputError, fill, make_buffers
+from gnomon.agent.deployed import absolute_plan
+from gnomon.cli.values import (
+    BoundValue,
+    Cores,
+    EnvironmentValue,
+    Latency,
+    Seconds,
+    SettingValue,
+    ShapeValue,
+    Threads,
+    TuningValue,
+    WeightsValue,
+)
+from gnomon.core.codec import loads
+from gnomon.core.overlay.records import TunedModel
+from gnomon.core.space import Slot, Space, parse_decimal
+from gnomon.devices.address import parse_address
+from gnomon.devices.config import load_devices
+from gnomon.devices.http import DpuReply, judged, pause_s
+from gnomon.devices.keeper.host import NonsenseError, count_of, message_of
+from gnomon.devices.laid_out import lay_out, parse_files
+from gnomon.devices.packages.files import Unusable, find_wheel, host_target, read_metadata
+from gnomon.devices.packages.target import target_of
+from gnomon.devices.shell.facts import _count, _libc, described
+from gnomon.devices.unattended import status
+from gnomon.errors import DeviceError, GnomonError
+from gnomon.estimate.document import read_estimator
+from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_lookup, write_flat_table, write_lookup
+from gnomon.formats.block_table import read_block_table
+from gnomon.formats.dpu_profile import read_dpu_profile
+from gnomon.formats.ncnn_param import parse_ncnn_param, write_ncnn_param
+from gnomon.formats.nets_csv import read_nets, write_nets
+from gnomon.formats.onert.config import ConfigCfg
+from gnomon.formats.onert.manifest import parse_manifest
+from gnomon.formats.onert.trace import read_chrome_trace, read_trace, write_trace
+from gnomon.formats.pareto.dump import read_dump
+from gnomon.formats.pareto.oplist import read_oplist
+from gnomon.formats.problem import read_problem
+from gnomon.formats.snpe.bench import read_accumulation, read_bench_result
+from gnomon.formats.snpe.meta import read_dlc_inputs, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.table import (
+    NnablaTable,
+    read_nnabla_csv,
+    read_snpe_csv,
+    read_snpe_json,
+    write_nnabla_csv,
+    write_snpe_csv,
+    write_snpe_json,
+)
+from gnomon.formats.tuning.logs import Told, read_ansor_log, read_autotvm_log, read_target, read_tuning_log
+from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
+from gnomon.formats.tuning.names import parse_tuning_name
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.formats.yaml import plain, read_yaml, yaml_text
+from gnomon.jobs.estimator import job as estimators
+from gnomon.jobs.estimator.scores import load_scores
+from gnomon.jobs.runs.job import command_of
+from gnomon.jobs.space.folder import LatencyRow, read_accuracy, read_latency, read_question
+from gnomon.jobs.space.look import looked_files, study_of
+from gnomon.jobs.space.measuring import _row
+from gnomon.jobs.space.validate import read_selection
+from gnomon.jobs.table.exchange import _read as read_any_table
+from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.unattended.command import job_of
+from gnomon.measure.link import event_of
+from gnomon.models.load import load
+from gnomon.models.model import Limits
+from gnomon.models.ncnn.convert import _batch_axes
+from gnomon.models.onnx import graph as onnx_graph
+from gnomon.models.onnx.graph import load_outline
+from gnomon.models.onnx.quantised import read_quantised
+from gnomon.serving.requests import wants_json
+from gnomon.serving.worker import outcome_of
+from gnomon.session.package import read_plan
+from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.loading import load_space
+from gnomon.spaces.uid import unit_of_uid
+from gnomon.spaces.unit import unit_of
+from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
+from gnomon.store.sqlite import SqliteStore
+from gnomon.toolchains.evaluate import EvaluationOptions, _classes
+from gnomon.training.data.dataset import unpack
+from gnomon.training.data.readers import load_calibration, read_folder, read_idx_folder, read_npz
+from gnomon.training.job import read_checkpoint, read_state
+from gnomon.training.recipe import Recipe, check
+from gnomon.tuning import target as processors
+from gnomon.tuning.tracker import TrackerWire, read_free, read_summary, tracker_at
+
+T = TypeVar("T")
+MODEL = TunedModel(name="m")
+SPACE = Space(slots=(Slot(name="a", choices=("x", "y")), Slot(name="b", choices=("1x1", "skip"))))
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A reader, and what makes inputs that it takes. `lines` says that it reads texts of any length."""
+
+    name: str
+    seeds: Callable[[], Sequence[bytes]]
+    read: Callable[[bytes], object]
+    refuses: tuple[type[BaseException], ...] = ()
+    lines: bool = False
+
+    def made(self) -> tuple[bytes, ...]:
+        """Inputs that are in order, made once."""
+        return _made(self.name)
+
+
+@functools.cache
+def _made(name: str) -> tuple[bytes, ...]:
+    return tuple(TARGETS[name].seeds())
+
+
+def text(read: Callable[[str], T]) -> Callable[[bytes], T]:
+    """A reader of text, given what a device's or a file's bytes are read as."""
+    return lambda data: read(data.decode("utf-8", "replace"))
+
+
+def parsed(read: Callable[[Any], T]) -> Callable[[bytes], T]:
+    """A reader of JSON values that were parsed before."""
+    return lambda data: read(loads(data))
+
+
+def back(read: Callable[[Any], Any], write: Callable[[Any], str]) -> Callable[[bytes], object]:
+    """A reader whose values, written, are read as they were."""
+
+    def both(data: bytes) -> object:
+        found = read(data)
+        assert read(write(found).encode()) == found, "what is written is read as something else"
+        return found
+
+    return both
+
+
+def file(name: str, read: Callable[[Path], T]) -> Callable[[bytes], T]:
+    """A reader of a file, which is written for it."""
+
+    def from_file(data: bytes) -> T:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            return read(path)
+
+    return from_file
+
+
+def within(write: Callable[[Path], object], name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """A reader of a folder, which `write` makes, with one of its files as it is given."""
+    kept = functools.cache(lambda: _tree(write))
+
+    def from_folder(data: bytes) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            for place, content in {**kept(), name: data}.items():
+                path = Path(folder) / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            return read(Path(folder))
+
+    return from_folder
+
+
+def _tree(write: Callable[[Path], object]) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def _outline(path: Path) -> object:
+    """An ONNX file without what a child process infers, which takes a hundred times as long."""
+    (path.parent / "weights.bin").write_bytes(bytes(16))
+    load_outline(path, Limits(max_bytes=_MOST_BYTES))
+    with mock.patch.object(onnx_graph, "_infer", lambda data, limits: None):
+        return load(path), read_quantised(path)
+
+
+def _inferred(path: Path) -> object:
+    (path.parent / "weights.bin").write_bytes(bytes(16))
+    return load(path, Limits(max_bytes=_MOST_BYTES, max_memory_bytes=1 << 30, max_infer_s=8))
+
+
+def _ncnn(path: Path) -> object:
+    path.with_suffix(".bin").write_bytes(bytes(64))
+    return load(path)
+
+
+def _package(folder: Path) -> None:
+    (folder / "metadata").mkdir()
+    (folder / "metadata" / "MANIFEST").write_text(_MANIFEST, encoding="utf-8")
+    (folder / "metadata" / "config.cfg").write_text(_CONFIG, encoding="utf-8")
+    (folder / "m.circle").write_bytes(good.flat_models()[1])
+
+
+def _record(path: Path) -> object:
+    with SqliteStore.open(path) as store:
+        campaigns = list(store.query(CampaignQuery()))
+        for campaign in campaigns:
+            for query in (
+                RunQuery(campaign=campaign.id),
+                EventQuery(campaign=campaign.id),
+                TallyQuery(campaign=campaign.id),
+            ):
+                list(store.query(query))
+            with contextlib.suppress(GnomonError):
+                command_of(store, campaign)
+        return campaigns
+
+
+def _described(data: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return described(data, Path(folder))
+
+
+def _snapshot(data: bytes) -> object:
+    from gnomon.agent.snapshot import snapshot
+    from gnomon.measure.environment import judge
+
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(parse_files(data), Path(folder))
+        found = json.loads(json.dumps(snapshot(folder)))
+        return judge(found, found)
+
+
+def _job(data: bytes) -> object:
+    """A folder of a job on a device, and the word of it here; three texts with a line between them."""
+    parts = data.split(b"\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, part in zip(("job", "started", "exit", "progress"), parts, strict=False):
+            (Path(folder) / f"{name}.json").write_bytes(part)
+        (Path(folder) / "log").write_bytes(data)
+        (Path(folder) / "lock").touch()
+        return job_of(json.loads(json.dumps(status(folder))), "board", "ssh://board")
+
+
+def _plan(folder: Path) -> object:
+    return read_plan(folder, at="/there")
+
+
+def _fed(path: Path) -> None:
+    """A .npy file as the values of an input."""
+    for spec in ({"shape": [2, 3], "dtype": "float32"}, {"shape": [2, 3], "dtype": "int8"}):
+        buffers = make_buffers({"x": spec})
+        with contextlib.suppress(InputError):
+            fill(buffers, {"x": {"file": str(path)}}, 0)
+    strings = {"x": np.zeros((2,), object)}
+    with contextlib.suppress(InputError):
+        fill(strings, {"x": {"file": str(path), "dtype": "string"}}, 0)
+
+
+def _packed_npy(data: bytes) -> bytes:
+    """An archive around a damaged array, whose check sums are right."""
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("x.npy", data)
+        archive.writestr("y.npy", good.npy(np.arange(6) % 2))
+    return stream.getvalue()
+
+
+def _wheel(folder: Path) -> object:
+    from packaging.specifiers import SpecifierSet
+
+    target = host_target()
+    (folder / "site").mkdir()
+    found = find_wheel(folder, "thing", SpecifierSet(), target)
+    if found is not None:
+        found.lay(folder / "site")
+    return found
+
+
+def _wheels() -> list[bytes]:
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("thing/__init__.py", "x = 1\n")
+        archive.writestr("thing-1.0.dist-info/METADATA", _METADATA)
+        archive.writestr("thing-1.0.dist-info/RECORD", "thing/__init__.py,,\n")
+        archive.writestr("thing-1.0.data/purelib/more.py", "y = 1\n")
+    return [stream.getvalue()]
+
+
+@functools.cache
+def _counts() -> Any:
+    return load_space("nasbench201").tables(rules(()))
+
+
+def _scores(path: Path) -> object:
+    return load_scores(str(path), _counts())
+
+
+def _estimator(path: Path) -> object:
+    """An estimator of a space whose units are counted once: that takes a second."""
+    with mock.patch.object(estimators, "_described", lambda space, chains, table: _known(space.name, tuple(chains))):
+        return estimators.load_estimator(path)
+
+
+_made_of = estimators._described
+
+
+@functools.cache
+def _known(name: str, chains: tuple[str, ...]) -> Any:
+    return _made_of(load_space(name), chains, None)
+
+
+def _options(data: str) -> object:
+    """What stands behind options on a command line."""
+    kinds = (ShapeValue(), EnvironmentValue(), SettingValue(), WeightsValue(), Seconds(), Latency(), Cores(), Threads())
+    for kind in (*kinds, TuningValue(), BoundValue()):
+        with contextlib.suppress(click.UsageError):
+            kind.convert(data, None, None)
+    return None
+
+
+def _listed(path: Path) -> object:
+    from PIL import Image
+
+    Image.new("RGB", (4, 4)).save(path.parent / "a.png")
+    return load_calibration(path, path.parent, channels=3, limit_bytes=1 << 20)
+
+
+def _dpu(data: str) -> object:
+    row = LatencyRow(key="k", network="n", primitives=("a",), toolchain="t")
+    told = [
+        _row(row, DpuReply(body=data, is_json=json_, status=200, attempts=1, seconds=0.0)) for json_ in (True, False)
+    ]
+    json.dumps([asdict(one) for one in told], allow_nan=False)
+    return told
+
+
+def _recipe(given: Any) -> None:
+    if isinstance(given, dict):
+        check(Recipe(epochs=1, optimizer=given))
+
+
+def _profile_rows(folder: Path) -> object:
+    return [*read_accuracy(folder / "profile"), *read_latency(folder / "profile")]
+
+
+def _studied(folder: Path) -> object:
+    read_question(folder / "profile")
+    return study_of(folder / "profile")
+
+
+def _looked(folder: Path) -> object:
+    found = looked_files(folder / "profile")
+    return found, read_selection(folder / "profile")
+
+
+def _selected(folder: Path) -> None:
+    good.profile(folder)
+    (folder / "profile" / "selection.json").write_text(json.dumps(_SELECTION), encoding="utf-8")
+
+
+def _idx(folder: Path) -> None:
+    (folder / "train-images-idx3-ubyte").write_bytes(
+        b"\0\0\x08\x03" + bytes([0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 3]) + bytes(18)
+    )
+    (folder / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + bytes([0, 0, 0, 2, 0, 1]))
+
+
+def _pictures(folder: Path) -> None:
+    from PIL import Image
+
+    for name, end in (("a", "png"), ("b", "jpg")):
+        (folder / name).mkdir()
+        Image.new("RGB", (4, 4), (10, 20, 30)).save(folder / name / f"x.{end}")
+
+
+def _tracker(data: bytes) -> object:
+    """What a tracker sends, from its magic number on."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            theirs.send(data)
+        theirs.shutdown(socket.SHUT_WR)
+        wire = TrackerWire(ours, "here:1")
+        import time
+
+        until_s = time.monotonic() + 5
+        wire.greet(until_s)
+        reply = wire.ask([0], until_s)
+        with contextlib.suppress(DeviceError):
+            return read_free(reply, "here:1")
+        return read_summary(reply, "here:1")
+
+
+def _tracked() -> list[bytes]:
+    import struct
+
+    from gnomon.tuning.tracker import MAGIC
+
+    magic = struct.pack("<i", MAGIC)
+    summary = [
+        0,
+        {"server_info": [{"key": "server:a", "addr": ["::1", 9190]}], "queue_info": {"a": {"free": 1, "pending": 0}}},
+    ]
+    replies = [json.dumps(one).encode() for one in (summary, [0, ["127.0.0.1", 9190, "a:0.5"]])]
+    return [magic + struct.pack("<i", len(reply)) + reply for reply in replies]
+
+
+def _served(data: bytes) -> object:
+    """The server's reply to what a client sends. An answer that tells of a defect is one."""
+    reply = asyncio.run(_replied(data))
+    assert not reply.startswith(b"HTTP/1.1 500"), reply[:300]
+    return reply
+
+
+async def _replied(data: bytes) -> bytes:
+    from gnomon.serving.queue import Desk
+    from gnomon.serving.requests import Reception
+    from gnomon.serving.server import HttpServer
+    from gnomon.serving.settings import Limits as ServingLimits
+    from gnomon.serving.settings import Measuring, ServeSettings
+    from gnomon.serving.worker import Order, Refused
+
+    async def run(order: Order) -> Refused:
+        return Refused(message="no", hint="none")
+
+    limits = ServingLimits(most_bytes=1 << 20)
+    order = Order(
+        runtime="r", threads=1, backend=None, precision=None, processes=1, seed=0, record=None, job_s=1.0,
+        memory_bytes=1, disk_bytes=1,
+    )  # fmt: skip
+    facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ServeSettings(measuring=Measuring(runtime="r"), limits=limits)
+        server = HttpServer(Reception(settings, Desk(limits, run), order, Path(folder), facts), limits)
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(server._protocol, theirs)
+            try:
+                async with asyncio.timeout(60):
+                    return await _exchanged(ours, data)
+            finally:
+                await server.stop()
+
+
+async def _exchanged(ours: socket.socket, data: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+
+    async def send() -> None:
+        with contextlib.suppress(OSError):
+            await loop.sock_sendall(ours, data)
+            ours.shutdown(socket.SHUT_WR)
+
+    sending = asyncio.create_task(send())
+    reply = bytearray()
+    with contextlib.suppress(OSError):
+        while piece := await loop.sock_recv(ours, 1 << 16):
+            reply += piece
+    sending.cancel()
+    return bytes(reply)
+
+
+_MANIFEST = json.dumps(
+    {
+        "major-version": "1", "minor-version": "3", "patch-version": "0", "configs": ["config.cfg"],
+        "models": ["m.circle"], "model-types": ["circle"], "pkg-inputs": ["0:0:0"], "pkg-outputs": ["0:0:0"],
+        "model-connect": [{"from": "0:0:0", "to": ["1:0:0", "1:0:1"]}], "of-later": {"kept": True},
+    }
+)  # fmt: skip
+_CONFIG = "# of mine\nBACKENDS=\"cpu;ruy\"\nOP_BACKEND_MAP='0=cpu;1=ruy'\nNUM_THREADS=2\n"
+_NCNN = """7767517
+6 7
+Input                    in0                      0 1 in0 0=8 1=8 2=3
+Convolution              conv_0                   1 1 in0 1 0=4 1=3 -23310=2,0.0,6.0 6=108 9=3
+Split                    splitncnn_0              1 2 1 2 3
+ReLU                     relu_0                   1 1 2 4 31=4
+BinaryOp                 add_0                    2 1 4 3 5 0=0
+Reshape                  shape_0                  1 1 5 out0 0=64 1=-1
+"""
+_OTHER_NCNN = """7767517
+6 7
+Input                    in0                      0 1 in0 0=8 1=8 2=3
+Pooling                  pool_0                   1 1 in0 1 0=1 1=2 2=2
+Permute                  perm_0                   1 1 1 2 0=3
+Slice                    cut_0                    1 2 2 3 4 -23300=2,2,-233 1=0
+Interp                   big_0                    1 1 3 5 0=2 1=2.0 2=2.0
+InnerProduct             fc_0                     1 1 4 6 0=10 1=1 2=80
+"""
+_DLC = """
+| Input Name  | Dimensions   | Type      | Encoding Info                     |
+------------------------------------------------------------------------------
+| input       | 1,480,640,3  | Float_16  | No encoding info for this tensor  |
+------------------------------------------------------------------------------
+| Output Name  | Dimensions  | Type      | Encoding Info                     |
+"""
+_OLD_DLC = """
+| Id | Name   | Type          | Inputs | Outputs | Out Dims    | Runtimes | Parameters                     |
+-----------------------------------------------------------------------------------------------------------
+| 0  | x0     | data          | x0     | x0      | 1x16x16x36  | A D G C  | input_preprocessing: passthrough |
+| 2  | y      | convolutional | x0     | y       | 1x16x16x192 | A D G C  | padding x: 2                   |
+"""
+_PROBLEM = {
+    "format": "gnomon-problem",
+    "version": 1,
+    "objectives": [{"name": "latency", "unit": "s"}, {"name": "memory", "unit": "byte"}],
+    "slots": [
+        {"name": "conv1", "choices": ["cpu", "gpu"], "cost": [[1.0, 4], [0.5, 8]]},
+        {"name": "conv2", "choices": ["cpu", "gpu"], "cost": [[1.0, None], None]},
+    ],
+    "pairs": [{"slots": [0, 1], "cost": [[[0, 0], None], [[0.1, 1], [0, 0]]]}],
+    "charges": [{"choice": "gpu", "cost": [0.0, 3e8]}],
+}
+_DEVICES = """
+# my devices
+[devices.board]
+address = "ssh://odroid@board:2222"    # in the cellar
+python = "/opt/py/bin/python3"
+keep = false
+environment = { LD_LIBRARY_PATH = "/opt/one/lib" }
+ssh_options = ["IdentityFile=/home/me/.ssh/board"]
+connect_timeout_s = 3
+threads = 4
+runtimes = ["onert"]
+pin = [4, 5]
+governor = "performance"
+fetch = true
+"""
+_METADATA = (
+    "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\nRequires-Python: >=3.8\n"
+    "Requires-Dist: a>=1; python_version>'3'\n\nText\n"
+)
+_FINGERPRINT = {"machine": "aarch64", "python": "3.11.2", "kernel": "6.1", "libc": "glibc 2.36"}
+_UIDS = (
+    "Conv[in_channels=192,out_channels=192,kernel=[5,5],stride=[1,1],pad=[2,2],dilation=None,base_axis=1,group=192,"
+    "with_bias=False,fix_parameters=False,channel_last=False][[1,192,16,16]]",
+    "ReLU6[][[1,32,16,16]]",
+    "Add2[][[1,8,4,4],[1,8,4,4]]",
+)
+_SELECTION = {
+    "rule": "pareto", "toolchain": "onnxruntime", "method": "full", "networks_before": "81", "networks_after": "16",
+    "groups": [["VGGblock_1"], ["Mobileblock_1", "Mobileblock_4"]],
+    "primitives": [[{"name": "VGGblock_1", "frequency": 0.5}]],
+    "share_kept": [0.1, 0.2, 0.3],
+}  # fmt: skip
+_VALIDATION = {
+    "toolchain": "onnxruntime", "networks": 3,
+    "spaces": {"median_full": [0.1, 0.2, 0.3], "median_reduced": [0.1, 0.2, 0.3], "thresholds": [0.5, 0.6],
+               "full": [1, 0.5], "reduced": [1, 0.75], "p_ahead": 0.9},
+}  # fmt: skip
+_EVENTS = (
+    {"event": "block", "candidate": "c", "block": 0, "started_at_s": 1.0, "wall_ns": [1, 0], "cpu_ns": [0, 0],
+     "inner": 1, "peak_rss_bytes": None, "waits": 3,
+     "operators": [{"name": "Conv", "sources": [0, "conv"], "backend": "cpu", "wall_ns": [5]}]},
+    {"event": "failure", "candidate": "c", "stage": "run", "kind": "crash", "transient": False, "message": "crashed",
+     "log_tail": "", "block": 1},
+    {"event": "opened", "candidate": "c", "where": [[]], "difference": {"relative": 0.0}},
+    {"event": "environment", "data": {
+        "before": {"cores": 2, "monotonic_s": 1.0, "governors": {"cpu0": "powersave"}},
+        "after": {"load_average_1m": 0.5, "monotonic_s": 2.0, "frequencies_khz": {"cpu0": [100, 50, 200, 200]},
+                  "temperatures_c": {"a": 50.0}}}},
+    {"event": "answer", "key": "k", "answer": {}},
+)  # fmt: skip
+_CHROME = {
+    "traceEvents": [
+        {"name": "$0 subg", "pid": "0", "tid": "$0 sess, $0 subg", "ph": "B", "ts": "5", "args": {}},
+        {"name": "@1 Conv2D", "pid": "0", "tid": "$0 sess, $0 subg, cpu", "ph": "B", "ts": "10", "args": {}},
+        {"name": "@1 Conv2D", "pid": "0", "tid": "$0 sess, $0 subg, cpu", "ph": "E", "ts": "15", "args": {}},
+    ]
+}
+_ADDRESSES = ("ssh://me@board:22", "local", "adb://SERIAL", "sdb:", "ssh://[fe80::1%eth0]:22", "tvm://a:9190/key")
+_JOB = "\n".join(
+    json.dumps(part)
+    for part in (
+        {"command": ["pareto", "m"], "model": "m", "made_at_s": 1e9, "fresh": False, "subject": "s"},
+        {"pid": 1, "boot": "b", "at_s": 1e9, "starts": 1},
+        {"code": 0, "at_s": 1e9},
+        {"stage": "measuring", "done": 1, "total": 2, "left_s": 1.5},
+    )
+)
+_REPLIES = ({"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}, {"refused": {"message": "x", "hint": "y"}},
+            {"failed": {"kind": "DeviceError", "message": "x", "hint": ""}})  # fmt: skip
+_NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
+_BLOCKS = good.golden("block-table-block.yaml", "block-table-flow.yaml")
+_DUMPS = good.golden(
+    "pareto-brute-force.json", "pareto-brute-force-index.json", "pareto-sampler.json", "pareto-sampler-index.json",
+    "pareto-published-brute-force.json", "pareto-published-sampler.json",
+)  # fmt: skip
+_TRACES = good.golden("stab-trace-1.json", "stab-trace-2.json", "stab-trace-sessions.json")
+_TELLS = Told(key="k", model="m")
+
+
+def _database(kind: int) -> Callable[[bytes], object]:
+    def read(data: bytes) -> object:
+        both = [(good.GOLDEN / "metaschedule" / name).read_bytes() for name in (WORKLOADS, RECORDS)]
+        both[kind] = data
+        return read_metaschedule_database(*both, key="k", model=MODEL)
+
+    return read
+
+
+def _config(data: bytes) -> object:
+    """A config, and the same with a result in it."""
+    config, document = read_aw_nas_config(data)
+    if document._primitives:
+        document.output([[min(document._primitives)]] * document._groups)
+    return config
+
+
+def _all(*targets: Target) -> dict[str, Target]:
+    return {target.name: target for target in targets}
+
+
+def _text_of_csv(data: bytes) -> object:
+    found = read_nets(data, SPACE)
+    again = read_nets(write_nets(found, SPACE, measured=True).encode(), SPACE)
+    assert [row.assignment for row in again] == [row.assignment for row in found]
+    return found
+
+
+_READ_TARGET = functools.partial(processors.read_target, here={"mcpu": "znver3", "mtriple": "x86_64-linux-gnu"})
+
+TARGETS: dict[str, Target] = _all(
+    # Models
+    Target(name="onnx", seeds=good.onnx_models, read=file("m.onnx", _outline)),
+    Target(name="onnx inferred", seeds=good.onnx_models, read=file("m.onnx", _inferred)),
+    Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
+    Target(
+        name="ncnn param",
+        seeds=good.texts(_NCNN, _OTHER_NCNN),
+        read=back(text(parse_ncnn_param), write_ncnn_param),
+        lines=True,
+    ),
+    Target(name="ncnn model", seeds=good.texts(_NCNN, _OTHER_NCNN), read=file("m.param", _ncnn)),
+    Target(name="manifest", seeds=good.texts(_MANIFEST), read=text(parse_manifest), lines=True),
+    Target(name="nnpackage", seeds=good.texts(_MANIFEST), read=within(_package, "metadata/MANIFEST", load)),
+    Target(name="nnpackage config", seeds=good.texts(_CONFIG), read=within(_package, "metadata/config.cfg", load)),
+    Target(
+        name="config.cfg",
+        seeds=good.texts(_CONFIG),
+        read=text(lambda t: ConfigCfg(text=t).with_settings({"A": "b"}).settings),
+        lines=True,
+    ),
+    # Tables of other tools, and of gnomon
+    Target(name="accumulation", seeds=good.texts('{"a": 1, "b": 2.5}'), read=read_accumulation, lines=True),
+    Target(
+        name="accuracies",
+        seeds=good.texts("VGG_1_1: 0.5\nMobile_1_0: 1.0e-05\n'A_1': .5\n"),
+        read=back(read_accuracies, write_flat_table),
+        lines=True,
+    ),
+    Target(
+        name="latencies",
+        seeds=good.texts("VGG_1_1: 0.5\nMobile_1_0: 1.0e-05\n"),
+        read=back(read_latencies, write_flat_table),
+        lines=True,
+    ),
+    Target(
+        name="lookup",
+        seeds=good.texts("0.148 0.103 .5 \r\n0.092 0.09 1.\r\n"),
+        read=back(read_lookup, write_lookup),
+        lines=True,
+    ),
+    Target(name="bench result", seeds=good.golden("snpe-bench-result.json"), read=read_bench_result, lines=True),
+    Target(name="block table", seeds=_BLOCKS, read=read_block_table, lines=True),
+    Target(name="dlc inputs", seeds=good.texts(_DLC, _OLD_DLC), read=text(read_dlc_inputs), lines=True),
+    Target(name="dpu profile", seeds=good.golden("dpu-profile.txt"), read=text(read_dpu_profile), lines=True),
+    Target(name="snpe csv", seeds=good.golden("snpe-table.csv"), read=back(read_snpe_csv, write_snpe_csv), lines=True),
+    Target(
+        name="snpe json",
+        seeds=lambda: [write_snpe_json(read_snpe_csv(good.golden("snpe-table.csv")()[0])).encode()],
+        read=back(read_snpe_json, write_snpe_json),
+        lines=True,
+    ),
+    Target(
+        name="snpe meta", seeds=good.golden("snpe-table.meta"), read=back(read_snpe_meta, write_snpe_meta), lines=True
+    ),
+    Target(
+        name="nnabla csv",
+        seeds=good.texts(
+            write_nnabla_csv(NnablaTable(entries={"u": {"CPU": 1.5, "GPU": 2.0}, "v": {"CPU": 3.0, "GPU": 1.0}}))
+        ),
+        read=back(read_nnabla_csv, write_nnabla_csv),
+        lines=True,
+    ),
+    Target(name="any table", seeds=good.golden("snpe-table.csv"), read=file("t.csv", read_any_table)),
+    Target(name="uid", seeds=good.texts(*_UIDS), read=text(unit_of_uid), lines=True),
+    Target(name="unit", seeds=good.table_of_units, read=parsed(unit_of)),
+    Target(
+        name="table manifest",
+        seeds=good.written(good.table, "table/manifest.json"),
+        read=within(good.table, "table/manifest.json", lambda p: read_table(p / "table")),
+    ),
+    Target(
+        name="table rows",
+        seeds=good.written(good.table, "table/rows.jsonl"),
+        read=within(good.table, "table/rows.jsonl", lambda p: read_table(p / "table")),
+    ),
+    Target(
+        name="nets",
+        seeds=good.texts("accuracy,b, a ,latency_ms\n0.9,skip,x,2.5\n\n0.8,1x1,y,\n"),
+        read=_text_of_csv,
+        lines=True,
+    ),
+    # Estimators
+    Target(name="estimator", seeds=good.written(good.estimator, "estimator.json"), read=file("e.json", _estimator)),
+    Target(
+        name="estimator document",
+        seeds=lambda: [
+            json.dumps(json.loads(good.written(good.estimator, "estimator.json")()[0])["estimator"]).encode()
+        ],
+        read=read_estimator,
+    ),
+    Target(name="scores", seeds=good.scores, read=file("s.csv", _scores)),
+    # Placements
+    Target(name="problem", seeds=good.values(_PROBLEM), read=read_problem, lines=True),
+    Target(name="code", seeds=good.texts("0", "123456789" * 500), read=text(parse_decimal), lines=True),
+    Target(name="dump", seeds=_DUMPS, read=read_dump, lines=True),
+    Target(name="oplist", seeds=good.golden("oplist-index.json", "oplist-name.json"), read=read_oplist, lines=True),
+    Target(name="chrome trace", seeds=good.values(_CHROME), read=read_chrome_trace, lines=True),
+    Target(name="stab trace", seeds=_TRACES, read=back(read_trace, write_trace), lines=True),
+    Target(name="plan", seeds=good.values(good.plan()), read=file("p/plan.json", lambda p: _plan(p.parent))),
+    Target(
+        name="deployed plan",
+        seeds=good.values(good.plan()),
+        read=file("plan.json", lambda p: absolute_plan(str(p))),
+        refuses=(OSError, ValueError, KeyError, TypeError),
+    ),
+    # Spaces and profiles
+    Target(name="aw_nas config", seeds=good.golden("aw-nas-space.yaml"), read=_config, lines=True),
+    Target(
+        name="yaml",
+        seeds=good.golden("aw-nas-space.yaml"),
+        read=lambda data: list(read_yaml(yaml_text(data, "w", "h"), "w", "h").nodes()),
+        lines=True,
+    ),
+    Target(name="yaml scalar", seeds=good.texts(*_NUMBERS), read=text(plain), lines=True),
+    Target(name="primitive name", seeds=good.texts("Mobileblock_1"), read=text(parse_name), lines=True),
+    Target(name="space name", seeds=good.texts("fbnet", "nasbench201"), read=text(load_space)),
+    Target(
+        name="profile",
+        seeds=good.written(good.profile, "profile/profile.json"),
+        read=within(good.profile, "profile/profile.json", _studied),
+    ),
+    Target(
+        name="profile accuracy",
+        seeds=good.written(good.profile, "profile/accuracy.jsonl"),
+        read=within(good.profile, "profile/accuracy.jsonl", _profile_rows),
+    ),
+    Target(
+        name="profile latency",
+        seeds=good.written(good.profile, "profile/latency.jsonl"),
+        read=within(good.profile, "profile/latency.jsonl", _profile_rows),
+    ),
+    Target(name="selection", seeds=good.values(_SELECTION), read=within(_selected, "profile/selection.json", _looked)),
+    Target(
+        name="validation", seeds=good.values(_VALIDATION), read=within(_selected, "profile/validation.json", _looked)
+    ),
+    # Tuning
+    Target(
+        name="ansor log",
+        seeds=good.golden("ansor-log.json"),
+        read=lambda data: read_ansor_log(data, key="k", model=MODEL),
+        lines=True,
+    ),
+    Target(
+        name="autotvm log",
+        seeds=good.golden("autotvm-log.json"),
+        read=lambda data: read_autotvm_log(data, key="k", model=MODEL),
+        lines=True,
+    ),
+    Target(
+        name="tuning log",
+        seeds=good.golden("tuning-records.json", "autotvm-log.json", "ansor-log.json"),
+        read=lambda data: read_tuning_log("x", data, _TELLS),
+    ),
+    Target(name="tuning records", seeds=good.golden("tuning-records.json"), read=read_tuning_records, lines=True),
+    Target(name="metaschedule workloads", seeds=good.golden(f"metaschedule/{WORKLOADS}"), read=_database(0)),
+    Target(name="metaschedule records", seeds=good.golden(f"metaschedule/{RECORDS}"), read=_database(1)),
+    Target(
+        name="tuning name",
+        seeds=good.texts("phone_server.mobilenet.float32.atvm.json", "phone.m.int8.so"),
+        read=text(lambda t: parse_tuning_name(t, ("phone", "server"))),
+        lines=True,
+    ),
+    Target(
+        name="target of a log",
+        seeds=good.texts("llvm -mcpu=core-avx2 -keys=cpu", '{"kind": "llvm"}'),
+        read=text(read_target),
+        lines=True,
+    ),
+    Target(
+        name="target",
+        seeds=good.texts("native", "x86-64-v3", "aarch64-cortex-a72", '{"kind": "llvm", "mcpu": "x"}'),
+        read=text(_READ_TARGET),
+    ),
+    Target(name="tracker", seeds=_tracked, read=_tracker),
+    Target(
+        name="tracker address",
+        seeds=good.texts("127.0.0.1:9190", "[::1]:9190"),
+        read=text(lambda t: tracker_at(t, {})),
+        lines=True,
+    ),
+    # Devices
+    Target(name="devices", seeds=good.texts(_DEVICES), read=file("devices.toml", load_devices)),
+    Target(name="address", seeds=good.texts(*_ADDRESSES), read=text(parse_address), lines=True),
+    Target(name="event", seeds=good.values(*_EVENTS), read=text(event_of)),
+    Target(name="frame", seeds=good.values({"end": 1, "path": "x"}), read=message_of, refuses=(NonsenseError,)),
+    Target(name="frame count", seeds=good.texts("12"), read=count_of, refuses=(NonsenseError,)),
+    Target(name="facts", seeds=good.device_files, read=_described),
+    Target(name="files of a device", seeds=good.device_files, read=parse_files, lines=True),
+    Target(name="state of a device", seeds=good.snapshot_files, read=_snapshot),
+    Target(name="list of cores", seeds=good.texts("0-3,6"), read=text(_count), lines=True),
+    Target(
+        name="libc of a device",
+        seeds=good.texts("ldd (Debian GLIBC 2.36-9) 2.36\n", "musl libc\nVersion 1.2.3"),
+        read=text(lambda t: _libc("/lib/libc.so.6", t)),
+        lines=True,
+    ),
+    Target(
+        name="fingerprint",
+        seeds=good.values(_FINGERPRINT),
+        read=lambda data: target_of(message_of(data)),
+        refuses=(NonsenseError,),
+    ),
+    Target(name="job on a device", seeds=good.texts(_JOB), read=_job),
+    Target(
+        name="metadata",
+        seeds=good.texts(_METADATA),
+        read=text(lambda t: read_metadata(t, host_target())),
+        refuses=(Unusable,),
+    ),
+    Target(name="wheel", seeds=_wheels, read=file("thing-1.0-py3-none-any.whl", lambda p: _wheel(p.parent))),
+    Target(
+        name="reply of a server",
+        seeds=good.texts("busy\ntry again", '{"error": {"message": "x"}}'),
+        read=text(lambda t: (judged(422, t, None, None), pause_s(t))),
+        lines=True,
+    ),
+    # Serving
+    Target(name="http", seeds=good.requests, read=_served),
+    Target(
+        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
+    ),
+    Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
+    # The command line, and what other programs print
+    Target(
+        name="options",
+        seeds=good.texts(
+            "x=1,3,8,8", "A=b,C=d", "tool.key=v", "a=1,b=2.5", "90s", "5ms", "0-3,5", "1,2", "n=1,2", "latency=5ms"
+        ),
+        read=text(_options),
+        lines=True,
+    ),
+    Target(
+        name="script of pnnx",
+        seeds=good.texts('ex.input("in0", ncnn.Mat(in0.numpy(), batch_index=0).clone())'),
+        read=text(_batch_axes),
+        lines=True,
+    ),
+    Target(
+        name="reply of a board",
+        seeds=lambda: [
+            *good.golden("dpu-profile.txt")(),
+            *good.values({"latency_s": 1e-3, "low_s": 9e-4, "high_s": 1.1e-3, "processes": 3, "clock": "wall"})(),
+        ],
+        read=text(_dpu),
+    ),
+    Target(
+        name="recipe",
+        seeds=good.values(
+            {"type": "SGD", "lr": 0.1, "momentum": 0.9}, {"type": "Adam", "lr": 1e-3, "betas": [0.9, 0.99]}
+        ),
+        read=parsed(_recipe),
+    ),
+    Target(name="list of images", seeds=good.texts("a.png 1\na.png\n"), read=file("list.txt", _listed)),
+    # Records and arrays
+    Target(name="record", seeds=good.written(good.record, "record.sqlite"), read=file("record.sqlite", _record)),
+    Target(name="npz", seeds=good.images, read=file("x.npz", lambda p: read_npz(p, 1 << 20))),
+    Target(
+        name="npz member",
+        seeds=lambda: [good.npy(np.zeros((6, 4, 4), np.uint8))],
+        read=lambda data: file("x.npz", lambda p: read_npz(p, 1 << 20))(_packed_npy(data)),
+    ),
+    Target(
+        name="npz to evaluate",
+        seeds=lambda: good.images()[:1],
+        read=file("x.npz", lambda p: _classes(p, EvaluationOptions())),
+    ),
+    Target(
+        name="npy input",
+        seeds=lambda: [
+            good.npy(np.zeros((2, 3), np.float32)),
+            good.npy(np.zeros((2, 3), np.int64)),
+            good.npy(np.array(["a", "b"])),
+        ],
+        read=file("x.npy", _fed),
+    ),
+    Target(
+        name="idx",
+        seeds=good.written(_idx, "train-images-idx3-ubyte"),
+        read=within(_idx, "train-images-idx3-ubyte", lambda p: read_idx_folder(p, 1 << 20)),
+    ),
+    Target(
+        name="pictures",
+        seeds=good.written(_pictures, "a/x.png"),
+        read=within(_pictures, "a/x.png", lambda p: read_folder(p, 1 << 20)),
+    ),
+    Target(
+        name="jpeg",
+        seeds=good.written(_pictures, "b/x.jpg"),
+        read=within(_pictures, "b/x.jpg", lambda p: read_folder(p, 1 << 20)),
+    ),
+    Target(name="data set", seeds=good.dataset, read=unpack),
+    Target(name="weights", seeds=good.written(good.weights, "state.pth"), read=file("w.pth", read_state)),
+    Target(
+        name="checkpoint",
+        seeds=good.written(good.weights, "checkpoint.pth"),
+        read=read_checkpoint,
+        refuses=(ValueError,),
+    ),
+)
