@@ -135,6 +135,32 @@ def test_nothing_stays_where_nothing_may_be_kept(server: SshServer, tmp_path: Pa
     assert not remote.exists()
 
 
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_folder_where_others_may_write_is_refused(either: SshServer, tmp_path: Path, mode: int) -> None:
+    """What somebody else may have put there must not be run."""
+    (tmp_path / "m").write_text("m")
+    kept = tmp_path / "kept" / "pushed-plain"
+    kept.mkdir(parents=True)
+    kept.chmod(mode)
+    with (
+        pytest.raises(DeviceError, match="others may write"),
+        PlainSshDevice(either.settings(folder=str(kept.parent))) as device,
+    ):
+        device.push(tmp_path / "m", "m")
+
+
+def test_a_link_to_a_folder_is_refused(either: SshServer, tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("m")
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "pushed-plain").symlink_to(tmp_path / "own")
+    with (
+        pytest.raises(DeviceError, match="others may write"),
+        PlainSshDevice(either.settings(folder=str(tmp_path / "kept"))) as device,
+    ):
+        device.push(tmp_path / "m", "m")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_may_not_be_written_is_told(server: SshServer) -> None:
     with pytest.raises(DeviceError, match="permission"), PlainSshDevice(server.settings(folder="/proc/none")):

@@ -17,7 +17,15 @@ from gnomon.devices.lease import Waiting
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
 from gnomon.devices.shell.link import Running, ShellCall, ShellCommand, ShellLink, ShellSettings
-from gnomon.devices.shell.scripts import commit_script, has_script, kill_script, quoted, stage_script, tidy_script
+from gnomon.devices.shell.scripts import (
+    ONLY_OWN,
+    commit_script,
+    has_script,
+    kill_script,
+    quoted,
+    stage_script,
+    tidy_script,
+)
 from gnomon.errors import DeviceError
 from gnomon.system.process import Completed, guarded_folder
 from gnomon.system.stopping import pause
@@ -55,7 +63,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
-    """The folder of pushed files there, which is made. DeviceError if it cannot be written."""
+    """The folder of pushed files there, which is made. DeviceError if it cannot be written, or by others too."""
     given = settings.folder
     if not settings.keep:
         root = quoted(f"{link.base}/pushed")
@@ -65,7 +73,7 @@ def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
         root = f'"$HOME"/{quoted(given[2:])}'
     else:
         root = quoted(given)
-    script = f'umask 077; r={root}; mkdir -p "$r/pushed-plain" && cd "$r/pushed-plain" && [ -w . ] && pwd -P'
+    script = f'umask 077; r={root}; mkdir -p "$r/pushed-plain" && cd "$r/pushed-plain" && [ -w . ] || exit; {ONLY_OWN}'
     status, said = link.do(script)
     if status != "0":
         raise refusal(settings, said or "Permission denied", given or "the cache folder")

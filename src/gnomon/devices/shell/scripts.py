@@ -236,6 +236,14 @@ UPLOADED = "[0-9a-f]" * 64
 OWN_FOLDER = '[ -n "$(find . -prune -user "$(id -u)" 2>/dev/null)" ]'
 """Whether the working folder belongs to who runs the shell."""
 
+# Mode and number of the owner, as `ls` tells them everywhere: stat is not on each device.
+ONLY_OWN = (
+    'set -- "$PWD" $(ls -ldn .); '
+    'case $2,$4 in ?????w*|????????w*) ;; *,"$(id -u)") [ ! -L "$1" ] && exec pwd -P;; esac; '
+    'echo "$PWD: Operation not permitted (it belongs to another user, or others may write to it)"; exit 1'
+)
+"""Prints the working folder's path; status 1 if it is a link, another user's, or others may write to it."""
+
 
 def tidy_script(place: str, *, days: int, most_kib: int) -> str:
     """Removes what was unused for so long or, oldest first, what is beyond so much; also what was left half pushed.
