@@ -47,7 +47,7 @@ def tree(count: int, width: int, choices: int, *, charged: int = 0, objectives: 
         tuple(Objective(f"o{i}") for i in range(objectives)),
         tuple(rng.uniform(1, 10, (choices, objectives)) for _ in slots),
         tuple(PairCost(a, b, rng.uniform(0, 5, (choices, choices, objectives))) for a, b in sorted(edges)),
-        tuple(Charge(name, (2.0,) * objectives) for name in names[:charged]),
+        tuple(Charge(name, np.full(objectives, 2.0)) for name in names[:charged]),
     )
 
 

@@ -322,16 +322,16 @@ def _scores(path: Path) -> object:
 
 def _estimator(path: Path) -> object:
     """An estimator of a space whose units are counted once: that takes a second."""
-    with mock.patch.object(estimators, "_described", lambda space, chains, table: _known(space.name, tuple(chains))):
+    with mock.patch.object(estimators, "described_space", lambda space, chains: _known(space.name, tuple(chains))):
         return estimators.load_estimator(path)
 
 
-_made_of = estimators._described
+_made_of = estimators.described_space
 
 
 @functools.cache
 def _known(name: str, chains: tuple[str, ...]) -> Any:
-    return _made_of(load_space(name), chains, None)
+    return _made_of(load_space(name), chains=chains)
 
 
 def _options(data: str) -> object:
@@ -750,7 +750,7 @@ TARGETS: dict[str, Target] = _all(
         name="deployed plan",
         seeds=good.values(good.plan()),
         read=file("plan.json", lambda p: absolute_plan(str(p))),
-        refuses=(OSError, ValueError, KeyError, TypeError),
+        refuses=(OSError, ValueError, KeyError, TypeError, RecursionError),
     ),
     # Spaces and profiles
     Target(name="aw_nas config", seeds=good.golden("aw-nas-space.yaml"), read=_config, lines=True),

@@ -203,8 +203,11 @@ def test_a_file_that_is_no_array_is_one_clear_error(tmp_path: Path) -> None:
     header = {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
     with (tmp_path / "bomb.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
+    good = (tmp_path / "whole.npy").read_bytes()
+    (tmp_path / "header.npy").write_bytes(good.replace(b"'shape': (100,), }", b"'shape': (100,  } "))
     for name in (
         "several.npz",
+        "header.npy",
         "objects.npy",
         "words.npy",
         "text.npy",
@@ -218,6 +221,17 @@ def test_a_file_that_is_no_array_is_one_clear_error(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"^input 'f': {told} ") as refused:
             fill(make_buffers(SPECS), {"f": {"file": f"{tmp_path}/{name}".removesuffix("/.")}}, 0)
         assert "\n" not in str(refused.value)
+
+
+def test_text_that_is_none_is_told(tmp_path: Path) -> None:
+    """A letter is a number of Unicode's 1,114,112, and a file may say another."""
+    np.save(tmp_path / "words.npy", np.asarray(["ab", "cd"]))
+    data = bytearray((tmp_path / "words.npy").read_bytes())
+    data[-4:] = b"\xff\xff\xff\x7f"
+    (tmp_path / "words.npy").write_bytes(data)
+    specs = {"t": {"shape": [2], "dtype": "string"}}
+    with pytest.raises(InputError, match=r"^input 't': words\.npy holds text that cannot be read"):
+        fill(make_buffers(specs), {"t": {"file": f"{tmp_path}/words.npy"}}, 0)
 
 
 VALUES = st.sampled_from(["bool", "int8", "uint8", "int64", "float32"]).flatmap(

@@ -347,6 +347,40 @@ def test_integers_and_texts_that_do_not_fit_are_refused(path: Path) -> None:
                 store.append("c1", both)
 
 
+def campaign_of(path: Path) -> None:
+    with SqliteStore.open(path) as store:
+        store.open_campaign(sample_campaign("a"))
+
+
+def test_a_record_whose_values_are_gone_is_told(path: Path) -> None:
+    """SQLite keeps no checksums: a column that cannot be empty is empty in a damaged file."""
+    campaign_of(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'campaigns'")
+    with sqlite3.connect(path) as db:
+        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE campaigns SET options = NULL")
+    with SqliteStore.open(path) as store, pytest.raises(RecordError) as told:
+        list(store.query(CampaignQuery()))
+    assert told.value.hint
+
+
+def test_a_record_whose_schema_is_no_text_is_told(path: Path) -> None:
+    campaign_of(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = path.read_bytes()
+    for damaged in (whole.replace(b"CREATE TABLE campaigns", b"\xff\xfeEATE TABLE campaigns"), whole.replace(
+        b"seq INTEGER", b"s\xff\xfe INTEGER"
+    )):  # fmt: skip
+        path.write_bytes(damaged)
+        with pytest.raises(RecordError) as told, SqliteStore.open(path) as store:
+            list(store.query(CampaignQuery()))
+        assert told.value.hint
+
+
 def test_another_thread_is_told_to_open_its_own(path: Path) -> None:
     errors: list[RecordError] = []
     with SqliteStore.open(path) as store:

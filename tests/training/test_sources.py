@@ -179,6 +179,13 @@ def zipped(path: Path, members: dict[str, bytes]) -> str:
     return f"npz:{path}"
 
 
+def test_npz_of_a_broken_header_are_refused(tmp_path: Path) -> None:
+    whole = npy((3,), b"abc")
+    for broken in (whole.replace(b"(3,)", b"(3, "), whole.replace(b"'|u1'", b"'|u1 "), whole.replace(b"{", b"(")):
+        with pytest.raises(ProblemError, match="is not an npz archive of arrays: a broken header"):
+            load_images(zipped(tmp_path / "a.npz", {"x.npy": broken, "y.npy": whole}))
+
+
 def test_npz_bombs_are_refused(tmp_path: Path) -> None:
     lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
     with pytest.raises(ProblemError, match="not as long as its header says"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,9 @@ def _strings(name: str, path: str, target: Array) -> Array:
     value, file = _opened(name, path, kinds="U"), os.path.basename(path)
     if value.shape != target.shape:
         raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
+    codes = np.ascontiguousarray(value).view(value.dtype.byteorder.replace("|", "=") + "u4")
+    if codes.size and int(codes.max()) > sys.maxunicode:
+        raise InputError(f"input {name!r}: {file} holds text that cannot be read: a letter that Unicode does not have")
     return value.astype(object)
 
 
@@ -164,7 +168,7 @@ def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
         raise
     except OSError as error:
         raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, OverflowError, MemoryError) as error:
+    except Exception as error:  # a broken header: numpy passes on what Python's own parsers raise
         raise InputError(f"input {name!r}: {file} is not a usable .npy file ({error}); {wanted}") from error
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"

@@ -67,7 +67,7 @@ def run(argv: list[str]) -> int:
     try:
         plan = absolute_plan(given.plan)
         job = plan["job"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         parser.error(f"{given.plan} is not a plan that can be read: {type(error).__name__}: {error}")
     for pair in given.input:
         name, _, file = pair.partition("=")

@@ -69,7 +69,7 @@ def loads(text: str | bytes, path: str = "$") -> Any:
     """JSON values of a text; RecordError if it is not JSON, is nested too deep, or holds NaN or infinity."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:  # what is no text is in a damaged record
         raise RecordError(f"{path} is not JSON: {error}", hint=_BAD_RECORD_HINT) from error
 
 

@@ -80,7 +80,7 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
     mean = np.zeros(width)
     blocks: list[Block] = []
     if len(x):
-        blocks.append(Block(name="bias", directions=_unit(0, width), size=BIAS_SIZE))
+        blocks.append(Block(name="bias", directions=np.ones(1), size=BIAS_SIZE, alone=np.zeros(1, dtype=np.intp)))
     priced = _priced(columns)
     if priced.any() and columns.prior_s is not None:
         mean[1:][priced] = columns.prior_s[priced] / level_s
@@ -117,12 +117,6 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
     found = np.zeros((1 + len(columns), int(varied.sum())))
     found[1:] = columns.shared[:, varied] / variation[varied] / np.sqrt(varied.sum())
     return found
-
-
-def _unit(index: int, width: int) -> Floats:
-    direction = np.zeros((width, 1))
-    direction[index] = 1.0
-    return direction
 
 
 def _source_blocks(sources: Sequence[Floats]) -> list[Block]:

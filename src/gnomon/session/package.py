@@ -111,7 +111,7 @@ def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
         job: dict[str, Any] = plan["job"]
         for segment in job["segments"]:
             segment["model"] = str(PurePosixPath(at) / segment["model"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise PackageError(
             f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
         ) from error

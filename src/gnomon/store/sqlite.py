@@ -257,6 +257,10 @@ def _translated(path: Path) -> Iterator[None]:
         code = sqlite3.SQLITE_MISUSE if misuse else getattr(error, "sqlite_errorcode", 0)
         hint = _HINTS.get(code) or _HINTS.get(code & 0xFF, "Move the file aside (a new one is made) and report this.")
         raise RecordError(f"the record {path} failed: {error}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            f"the record {path} is damaged: {error}", hint="Move the file aside (a new one is made) and report this."
+        ) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise RecordError(
             f"the record {path} cannot hold a value: {error}",

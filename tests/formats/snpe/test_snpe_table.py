@@ -224,6 +224,7 @@ def test_everything_wrong_with_a_json_is_told_at_once() -> None:
 
 
 def test_marks_of_byte_order_are_no_part_of_the_first_name() -> None:
+    assert read_snpe_meta("\n\ufeffDate:today\n".encode()).values == {"Date": "today"}
     meta = read_snpe_meta("\ufeff\ufeffDate:today\nDevices:a\n".encode())
     assert meta.values == {"Date": "today", "Devices": "a"}
     assert read_snpe_meta(write_snpe_meta(meta).encode()) == meta

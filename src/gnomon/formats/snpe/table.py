@@ -266,7 +266,8 @@ def csv_text(text: str | bytes, what: str, hint: str) -> str:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ProblemError(f"the {what} is not UTF-8 text (byte {error.start})", hint=hint) from error
-    return text.lstrip("\ufeff")  # a second mark would be a part of the first name, and gone once that is written
+    # Marks of byte order say nothing. Behind an empty line one would be a part of a name, and gone once it is written.
+    return text.replace("\ufeff", "")
 
 
 def line_of(line: int) -> str:

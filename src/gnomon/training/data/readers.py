@@ -187,7 +187,10 @@ def _npy(content: bytes) -> NDArray[np.generic]:
     version = np.lib.format.read_magic(stream)
     if version not in readers:
         raise ValueError(f"npy version {version}")
-    shape, fortran, dtype = readers[version](stream)
+    try:
+        shape, fortran, dtype = readers[version](stream)
+    except Exception as error:  # a broken header: numpy passes on what Python's own parsers raise
+        raise ValueError(f"a broken header: {error}") from error
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are not read")
     left = memoryview(content)[stream.tell() :]
