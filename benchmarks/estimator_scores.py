@@ -15,7 +15,7 @@ from gnomon.estimate.estimator import Estimator, coverage, relative_error, spear
 HELD_OUT = 3000
 _HELD_OUT_OF_FEW = 400
 _STEPS = 12
-_MOST_VARIED = 40
+_MOST_LINEAR, _MOST_SQUARED = 500, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +83,25 @@ def ceiling(data: Data, device: str, split: Split) -> dict[str, Any]:
 
 
 def _designs(data: Data) -> list[Floats]:
-    """What describes the nets: each column that varies once, or where those are many what they have in common."""
-    x = data.x / np.maximum(np.abs(data.x).max(axis=0), 1e-300)
-    x = np.unique(x[:, x.std(axis=0) > 0].round(9), axis=1)
-    if x.shape[1] > _MOST_VARIED and data.columns.shared is not None:
-        x = data.x @ data.columns.shared
-        x = x / np.maximum(np.abs(x).max(axis=0), 1e-300)
-    one = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    if one.shape[1] > _MOST_VARIED:
-        return [one]
-    first, second = np.triu_indices(one.shape[1])
-    return [one, one[:, first] * one[:, second]]
+    """What describes the nets: each column that varies once, and all products of two, of the work where there are many
+    columns."""
+    varied = np.unique(_relative(data.x[:, data.x.std(axis=0) > 0]).round(9), axis=1)
+    found = [_with_one(varied)] if varied.shape[1] <= _MOST_LINEAR else []
+    if varied.shape[1] > _MOST_SQUARED and data.columns.shared is not None:
+        varied = _relative(data.x @ data.columns.shared)
+    if varied.shape[1] <= _MOST_SQUARED:
+        one = _with_one(varied)
+        first, second = np.triu_indices(one.shape[1])
+        found.append(one[:, first] * one[:, second])
+    return found
+
+
+def _relative(x: Floats) -> Floats:
+    return np.asarray(x / np.maximum(np.abs(x).max(axis=0), 1e-300))
+
+
+def _with_one(x: Floats) -> Floats:
+    return np.concatenate([np.ones((len(x), 1)), x], axis=1)
 
 
 def _trained(design: Floats, y: Floats, split: Split) -> dict[str, float]:
