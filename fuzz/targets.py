@@ -23,7 +23,7 @@ import numpy as np
 
 from fuzz import seeds as good
 from gnomon.agent.arrays import InputError, fill, make_buffers
-from gnomon.agent.deployed import absolute_plan
+from gnomon.agent.plan import PlanRefused, checked_plan
 from gnomon.cli.values import (
     BoundValue,
     Cores,
@@ -749,8 +749,8 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="deployed plan",
         seeds=good.values(good.plan()),
-        read=file("plan.json", lambda p: absolute_plan(str(p))),
-        refuses=(OSError, ValueError, KeyError, TypeError, RecursionError),
+        read=file("plan.json", lambda p: checked_plan(str(p))),
+        refuses=(PlanRefused,),
     ),
     # Spaces and profiles
     Target(name="aw_nas config", seeds=good.golden("aw-nas-space.yaml"), read=_config, lines=True),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,14 @@ def package(tmp_path: Path) -> Path:
 def write_plan(folder: Path, environment: dict[str, str], options: dict[str, Any] | None = None, **more: Any) -> None:
     tensor = {"shape": [2, 2], "dtype": "float32"}
     inputs, outputs = [["x", "x"]], [["y", "y"]]
-    segment = {"runtime": "rogue:Rogue", "model": "", "options": options or {}, "inputs": inputs, "outputs": outputs}
+    (folder / "m.bin").write_bytes(b"model")
+    segment = {
+        "runtime": "rogue:Rogue",
+        "model": "m.bin",
+        "options": options or {},
+        "inputs": inputs,
+        "outputs": outputs,
+    }
     job = {
         "tensors": {"x": tensor, "y": tensor},
         "feeds": {"x": {}},
@@ -39,13 +48,29 @@ def write_plan(folder: Path, environment: dict[str, str], options: dict[str, Any
         "segments": [segment],
         "environment": environment,
     }
-    (folder / "plan.json").write_text(json.dumps({"job": job, **more}))
+    plan = {"format": "gnomon-plan", "version": 1, "files": {"m.bin": MODEL}, "job": job, **more}
+    (folder / "plan.json").write_text(json.dumps(plan))
 
 
-def run(folder: Path, *more: str, seconds: str = "0", **environment: str) -> subprocess.CompletedProcess[str]:
+MODEL = hashlib.sha256(b"model").hexdigest()
+ALLOWED = [word for name in ("PYTHONPATH", "SOME_SETTING", "NEVER_THERE") for word in ("--allow", name)]
+
+
+def run(
+    folder: Path, *more: str, seconds: str = "0", allowed: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [sys.executable, "gnomon-agent.pyz", "run", "plan.json", "--seconds", seconds, *more],
+        [
+            sys.executable,
+            "gnomon-agent.pyz",
+            "run",
+            "plan.json",
+            "--seconds",
+            seconds,
+            *(ALLOWED if allowed else ()),
+            *more,
+        ],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -140,11 +165,54 @@ def test_a_runtime_that_refuses_is_one_sentence(package: Path) -> None:
     assert "Traceback" not in one_line(run(package), 7)
 
 
-def test_a_plan_that_is_none_is_one_sentence(package: Path) -> None:
-    (package / "plan.json").write_text("{}")
-    done = run(package)
-    assert done.returncode == 2
-    assert "plan.json is not a plan" in done.stderr.splitlines()[-1]
+WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another format": (lambda p: p.update(format="other"), "is of the format 'other', version 1, and this agent runs"),
+    "another version": (lambda p: p.update(version=99), "version 99, and this agent runs gnomon-plan, version 1"),
+    "no format": (lambda p: p.pop("format"), "is of the format None"),
+    "no job": (lambda p: p.pop("job"), "has no job that can be run"),
+    "no segment": (lambda p: p["job"].update(segments=[]), "has no job that can be run"),
+    "no options": (lambda p: p["job"]["segments"][0].pop("options"), "has no job that can be run"),
+    "odd runtime": (lambda p: p["job"]["segments"][0].update(runtime="../x:y"), "has no job that can be run"),
+    "outside": (lambda p: p["job"]["segments"][0].update(model="../m.bin"), "which is not in its folder"),
+    "absolute": (lambda p: p["job"]["segments"][0].update(model="/etc/hostname"), "which is not in its folder"),
+    "linked": (lambda p: p["job"]["segments"][0].update(model="link"), "which is not in its folder"),
+    "above": (lambda p: p["job"]["segments"][0].update(model=".."), "which is not in its folder"),
+    "no files": (lambda p: p.pop("files"), "does not say what its models are"),
+    "another file": (lambda p: p["files"].update({"m.bin": "0" * 64}), "'m.bin' is not the file that"),
+    "missing": (lambda p: p["job"]["segments"][0].update(model="n.bin"), "needs 'n.bin', which is not there"),
+    "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
+    "preloaded": (
+        lambda p: p["job"]["environment"].update({"LD_PRELOAD": "\x1b[2J/tmp/x.so"}),
+        r"sets 'LD_PRELOAD' to '\x1b[2J/tmp/x.so', which may make this process run other code",
+    ),
+    "a list": (lambda p: p["job"].update(environment=["PATH"]), "sets no usable environment"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_plan_that_should_not_run_is_one_sentence(package: Path, name: str) -> None:
+    change, told = WRONG[name]
+    (package / "link").symlink_to("/etc/hostname")
+    plan = json.loads((package / "plan.json").read_text())
+    change(plan)
+    (package / "plan.json").write_text(json.dumps(plan))
+    assert told in one_line(run(package), 9)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "gnomon-plan"', "[" * 100_000, "\ufeff{"])
+def test_what_is_no_plan_is_one_sentence(package: Path, text: str) -> None:
+    (package / "plan.json").write_text(text)
+    assert "plan.json is " in one_line(run(package), 9)
+    (package / "plan.json").unlink()
+    assert "plan.json cannot be read: No such file" in one_line(run(package), 9)
+
+
+def test_variables_that_could_load_code_are_allowed_by_name(package: Path) -> None:
+    told = one_line(run(package, allowed=False), 9)
+    assert told.endswith("if you trust who wrote it, add --allow PYTHONPATH")
+    assert run(package, "--allow", "PYTHONPATH", allowed=False).returncode == 0
+    write_plan(package, {"OMP_NUM_THREADS": "2", "PYTHONPATH": str(HERE), "LD_AUDIT": "x.so"})
+    assert "--allow PYTHONPATH --allow LD_AUDIT" in one_line(run(package, allowed=False), 9)
 
 
 def test_what_differs_from_what_it_was_proved_with_is_told(package: Path) -> None:

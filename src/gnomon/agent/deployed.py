@@ -13,6 +13,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from .installed import difference, found_here
+from .plan import PlanRefused, checked_plan
 
 if TYPE_CHECKING:
     from .arrays import Array
@@ -21,20 +22,11 @@ if TYPE_CHECKING:
 
 _RENEWED = "GNOMON_RENEWED"
 
-_MISSING, _FAILED = 5, 7
-"""The exit statuses of gnomon itself for a runtime that is not there, and for one that cannot run a model."""
+_MISSING, _FAILED, _REFUSED = 5, 7, 9
+"""The exit statuses of gnomon itself: a runtime that is not there, one that cannot run a model, a package that is not
+run."""
 
 _SHOWN = 500
-
-
-def absolute_plan(plan_path: str) -> dict[str, Any]:
-    """A plan from its file, the paths in its job made absolute. OSError, ValueError or KeyError where it is none."""
-    with open(plan_path, encoding="utf-8") as file:
-        plan: dict[str, Any] = json.load(file)
-    folder = os.path.dirname(os.path.abspath(plan_path))
-    for segment in plan["job"]["segments"]:
-        segment["model"] = os.path.normpath(os.path.join(folder, segment["model"]))
-    return plan
 
 
 def renew(environment: dict[str, str]) -> None:
@@ -60,21 +52,25 @@ def run(argv: list[str]) -> int:
     parser.add_argument("plan", help="the package's plan.json")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--output", metavar="FILE.npz", help="where to save the outputs")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="NAME", help="a variable of the environment that it may set"
+    )
     parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: one call after the first)")
     given = parser.parse_args(argv)
     if not 0 <= given.seconds < math.inf:
         parser.error(f"--seconds {given.seconds}: give a number from 0 on")
     try:
-        plan = absolute_plan(given.plan)
-        job = plan["job"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        parser.error(f"{given.plan} is not a plan that can be read: {type(error).__name__}: {error}")
+        plan = checked_plan(given.plan, given.allow)
+    except PlanRefused as refused:
+        sys.stderr.write(f"{refused}\n")
+        return _REFUSED
+    job = plan["job"]
     for pair in given.input:
         name, _, file = pair.partition("=")
         if name not in job["feeds"] or not file:
             parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
-    renew(job.get("environment", {}))
+    renew(job["environment"])
     proved = plan.get("proved_with", {})
     found = found_here(proved)
     unlike = difference(proved, found)

@@ -13,6 +13,7 @@ OP_BACKEND_MAP only from a process's second session on; from the environment it 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -45,11 +46,16 @@ _README = """This folder was written by gnomon {version}: {label}.
 Run it with a Python 3.10 or later that has what it was proved with{proved}:
 
     {install}
-    python gnomon-agent.pyz run plan.json --output out.npz
-    python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz
+    python gnomon-agent.pyz run plan.json --output out.npz{allow}
+    python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz{allow}
 
 plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
 runs too, and says so: its times and outputs may differ then.
+
+A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do, and so do models that name code
+of their own. Run packages of people whom you trust. An agent of your own gnomon (gnomon-agent.pyz of a package that you
+wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
+sets no variable of the environment that loads code, unless you --allow it.
 {more}"""
 _NNPACKAGE = """
 nnpackage/ is an nnpackage for onert. Its config.cfg holds the map of operators to backends, but onert 0.1.0 does
@@ -91,6 +97,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
                 {"index": op.index, "name": op.name, "type": op.type, "backend": contender.backends.get(op.index)}
                 for op in contender.graph.operators
             ],
+            "files": _digests(folder, ""),
             "job": job,
         }
         (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
@@ -110,12 +117,31 @@ def read_plan(folder: Path, *, at: str) -> dict[str, Any]:
             raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
         job: dict[str, Any] = plan["job"]
         for segment in job["segments"]:
+            if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
+                raise PackageError(
+                    f"the plan of {folder} names a model outside of it", hint="Write it again with this gnomon."
+                )
             segment["model"] = str(PurePosixPath(at) / segment["model"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise PackageError(
             f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
         ) from error
     return job
+
+
+def _digests(folder: Path, before: str) -> dict[str, str]:
+    """The SHA-256 of each file of a folder, by its path behind `before`."""
+    found = {}
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        with path.open("rb") as file:
+            name = before + path.relative_to(folder).as_posix()
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def allowing(environment: Mapping[str, str]) -> str:
+    """The options by which the reader of a package allows the variables that it sets."""
+    return "".join(f" --allow {name}" for name in environment)
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
@@ -159,6 +185,7 @@ def _readme(contender: Contender, plan: dict[str, Any]) -> str:
         label=contender.label,
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
+        allow=allowing(plan["job"]["environment"]),
         more=_NNPACKAGE if settings else "",
     )
 
@@ -236,7 +263,10 @@ process: put the same settings into the environment of the process that loads it
 or start it with a Python 3.10 or later:
 
     {install}
-    python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz
+    python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz{allow}
+
+A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do. Run packages of people whom you
+trust.
 """
 
 
@@ -347,10 +377,17 @@ def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
     variables = {**job["environment"], "NUM_THREADS": options.get("threads", 1), **options.get("settings", {})}
     script = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
     (folder / "environment.sh").write_text(script, encoding="utf-8")
+    inside = {name: d for name, d in _digests(package, "../").items() if not name.startswith(f"../{LAUNCHER}/")}
+    plan["files"] = inside
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / "gnomon-agent.pyz").write_bytes(packed_agent())
     (folder / "README.txt").write_text(
-        _PACKAGE_README.format(version=gnomon.__version__, label=label, install=pip_line(plan["requirements"])),
+        _PACKAGE_README.format(
+            version=gnomon.__version__,
+            label=label,
+            install=pip_line(plan["requirements"]),
+            allow=allowing(job["environment"]),
+        ),
         encoding="utf-8",
     )
 

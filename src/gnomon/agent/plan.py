@@ -1,0 +1,153 @@
+"""Reads the plan of a package, which may be anybody's, and checks it before anything of it runs.
+
+A package is a program: `gnomon-agent.pyz` in it is whatever its author put there. This checks a plan for an agent that
+its user trusts: what the plan names lies in its folder, is what it was when the plan was written, and it sets no
+variable of the environment that could make a process run something else, unless its user said so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection
+from typing import Any
+
+FORMAT, VERSION = "gnomon-plan", 1
+_MOST_BYTES = 64 << 20
+_RUNTIME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
+
+HARMLESS = frozenset({
+    "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "KMP_AFFINITY", "KMP_BLOCKTIME",
+    "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS", "NUM_THREADS", "OMP_DYNAMIC", "OMP_NUM_THREADS",
+    "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE", "OMP_THREAD_LIMIT", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS",
+    "ORT_DISABLE_TELEMETRY", "RUY_PATHS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS",
+})  # fmt: skip
+"""Variables that tune and can do no more: none names a file that is loaded."""
+
+
+class PlanRefused(Exception):
+    """The plan is not run as it is: one sentence that says why, and what to do."""
+
+
+def checked_plan(path: str, allowed: Collection[str] = ()) -> dict[str, Any]:
+    """A plan from its file, the paths in its job made absolute. PlanRefused where it is not one to be run.
+
+    `allowed` are variables of the environment that it may set beside those that are `HARMLESS`.
+    """
+    plan = _read(path)
+    if plan.get("format") != FORMAT or plan.get("version") != VERSION:
+        raise PlanRefused(
+            f"{path} is of the format {_shown(plan.get('format'))}, version {_shown(plan.get('version'))}, and this "
+            f"agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
+        )
+    job = plan.get("job")
+    if not _is_job(job):
+        raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
+    _check_environment(path, job.setdefault("environment", {}), allowed)
+    if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
+        raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
+    folder = os.path.dirname(os.path.abspath(path))
+    for segment in job["segments"]:
+        segment["model"] = _inside(path, folder, segment["model"])
+    _check_files(path, folder, plan.get("files"), [segment["model"] for segment in job["segments"]])
+    return plan
+
+
+def digest_of(path: str) -> str:
+    """The SHA-256 of a file."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise PlanRefused(f"{path} is larger than any plan of gnomon")
+        plan = json.loads(text)
+    except OSError as error:
+        raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanRefused(f"{path} is not JSON ({str(error)[:80]}): it was cut or changed, copy it again") from error
+    if not isinstance(plan, dict):
+        raise PlanRefused(f"{path} is not a plan of gnomon: give the plan.json of a package")
+    return plan
+
+
+def _is_job(job: Any) -> bool:
+    """Whether a job has its parts, each of its sort; what they say is for the runtimes to judge."""
+    if not isinstance(job, dict) or not isinstance(job.get("segments"), list) or not job["segments"]:
+        return False
+    sorts = {"tensors": dict, "feeds": dict, "outputs": list, "seed": int}
+    return all(isinstance(job.get(name), sort) for name, sort in sorts.items()) and all(
+        isinstance(segment, dict)
+        and isinstance(segment.get("runtime"), str)
+        and _RUNTIME.fullmatch(segment["runtime"]) is not None
+        and isinstance(segment.get("model"), str)
+        and isinstance(segment.get("options"), dict)
+        for segment in job["segments"]
+    )
+
+
+def _check_environment(path: str, environment: Any, allowed: Collection[str]) -> None:
+    if not isinstance(environment, dict) or not all(
+        isinstance(value, str) and name and "=" not in name and "\0" not in name + value
+        for name, value in environment.items()
+    ):
+        raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")
+    asked = [name for name in environment if name not in HARMLESS and name not in allowed]
+    if asked:
+        told = " and ".join(f"{_shown(name)} to {_shown(environment[name])}" for name in asked[:3])
+        allow = " ".join(f"--allow {name}" for name in asked)
+        raise PlanRefused(
+            f"{path} sets {told}, which may make this process run other code: if you trust who wrote it, add {allow}"
+        )
+
+
+def _inside(path: str, folder: str, model: str) -> str:
+    """The absolute path of a model, which lies in the folder, or which is the nnpackage that the folder lies in."""
+    found = os.path.normpath(os.path.join(folder, model))
+    real, root = os.path.realpath(found), os.path.realpath(folder)
+    if model == "..":
+        if os.path.isdir(os.path.join(found, "metadata")):
+            return found
+    elif model and not os.path.isabs(model) and os.path.commonpath([real, root]) == root:
+        return found
+    raise PlanRefused(f"{path} names the model {_shown(model)}, which is not in its folder: nothing there is read")
+
+
+def _check_files(path: str, folder: str, files: Any, models: list[str]) -> None:
+    """Whether all files of the models are there, and are what they were when the plan was written."""
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        raise PlanRefused(f"{path} does not say what its models are: write the package again")
+    known = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
+    for model in models:
+        there = [model] if os.path.isfile(model) else []
+        for base, _, names in os.walk(model):
+            there += [os.path.join(base, name) for name in names]
+        own = {one: digest for one, digest in known.items() if one == model or one.startswith(model + os.sep)}
+        missing = [one for one in own if one not in there]
+        if missing or not own:
+            name = os.path.relpath(missing[0] if missing else model, folder)
+            raise PlanRefused(f"{path} needs {_shown(name)}, which is not there: copy the whole package again")
+        for one, digest in own.items():
+            try:
+                same = digest_of(one) == digest
+            except OSError as error:
+                raise PlanRefused(f"{one} cannot be read: {error.strerror or error}") from error
+            if not same:
+                name = os.path.relpath(one, folder)
+                raise PlanRefused(
+                    f"{_shown(name)} is not the file that {path} was written for: copy the whole package again"
+                )
+
+
+def _shown(value: Any) -> str:
+    """A value of a plan in a message: short, and without control letters."""
+    return ascii(value)[:80]
