@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sqlite3
@@ -323,8 +324,11 @@ def requests() -> list[bytes]:
     ]
 
 
+MODEL = b"the model of a plan"
+
+
 def plan() -> dict[str, Any]:
-    """A deployed plan."""
+    """A deployed plan, beside whose file `MODEL` lies as m.onnx."""
     tensor = {"shape": [2, 2], "dtype": "float32"}
     segment = {
         "runtime": "onnxruntime",
@@ -338,6 +342,7 @@ def plan() -> dict[str, Any]:
         "proved_with": {"python": "3.11.7", "processor": None, "runtimes": {}, "packages": {"numpy": "2.0"}},
         "requirements": ["numpy"],
         "operators": [{"index": 0, "name": "a", "type": "Add", "backend": "cpu"}],
+        "files": {"m.onnx": hashlib.sha256(MODEL).hexdigest()},
         "job": {"tensors": {"x": tensor, "y": tensor}, "feeds": {"x": {}}, "outputs": ["y"], "seed": 0,
                 "segments": [segment], "environment": {}},
     }  # fmt: skip

@@ -42,9 +42,10 @@ def checked_plan(path: str, allowed: Collection[str] = ()) -> dict[str, Any]:
             f"{path} is of the format {_shown(plan.get('format'))}, version {_shown(plan.get('version'))}, and this "
             f"agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
-    job = plan.get("job")
-    if not _is_job(job):
+    found = plan.get("job")
+    if not isinstance(found, dict) or not _is_job(found):
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
+    job: dict[str, Any] = found
     _check_environment(path, job.setdefault("environment", {}), allowed)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
         raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
@@ -80,9 +81,9 @@ def _read(path: str) -> dict[str, Any]:
     return plan
 
 
-def _is_job(job: Any) -> bool:
+def _is_job(job: dict[str, Any]) -> bool:
     """Whether a job has its parts, each of its sort; what they say is for the runtimes to judge."""
-    if not isinstance(job, dict) or not isinstance(job.get("segments"), list) or not job["segments"]:
+    if not isinstance(job.get("segments"), list) or not job["segments"]:
         return False
     sorts = {"tensors": dict, "feeds": dict, "outputs": list, "seed": int}
     return all(isinstance(job.get(name), sort) for name, sort in sorts.items()) and all(
