@@ -142,3 +142,23 @@ def test_many_who_come_at_once_take_turns(path: Path) -> None:
     with SqliteStore.open(path) as store:
         assert {run.block for run in store.query(RunQuery(campaign="a"))} == set(range(6))
     assert not list(path.parent.glob("*.lock"))
+
+
+def test_what_killed_processes_left_is_swept(path: Path) -> None:
+    """And nothing that is held, nor what is another record's."""
+    other = path.with_name("record.sqlite.0123.lock")
+    other.touch()
+    live, _ = holder(path, "live")
+    with live, SqliteStore.open(path) as store:
+        left = [path.with_name(f"record.sqlite.{digit * 24}.lock") for digit in "0f"]
+        for file in left:
+            file.write_text("999999999")
+        store.open_campaign(sample_campaign("mine"))
+        assert not any(file.exists() for file in left)
+        assert len([*path.parent.glob("*.lock")]) == 3  # those of both campaigns, and the other file
+        with pytest.raises(RecordError, match="another gnomon"):
+            store.open_campaign(sample_campaign("live"))
+        assert live.stdin is not None
+        live.stdin.close()
+        live.wait()
+    assert [*path.parent.glob("*.lock")] == [other]

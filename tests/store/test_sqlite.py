@@ -336,6 +336,66 @@ def test_a_place_that_cannot_be_written_is_an_error(made_before: bool) -> None:
     assert "writable" in done.stdout
 
 
+READER = """
+import os, sys
+from pathlib import Path
+from gnomon.errors import RecordError
+from gnomon.store.base import CampaignQuery
+from gnomon.store.sqlite import SqliteStore
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    with SqliteStore.read(Path(sys.argv[1])) as store:
+        print(*(campaign.id for campaign in store.query(CampaignQuery())))
+except RecordError as error:
+    print(error.hint)
+"""
+
+
+def read_where_nothing_can_be_written(folder: Path) -> str:
+    """What another user reads of the record there, as from a medium that is read-only."""
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    command = [sys.executable, "-c", READER, str(folder / "record.sqlite")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    folder.chmod(0o755)
+    return done.stdout.strip()
+
+
+def test_a_record_is_read_where_nothing_can_be_written() -> None:
+    # pytest's own folders are closed to the other user that root becomes here.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with SqliteStore.open(folder / "record.sqlite") as store:
+            store.open_campaign(sample_campaign())
+        assert read_where_nothing_can_be_written(folder) == "c1"
+        # A process that was killed leaves its last runs in the log.
+        (folder / "record.sqlite-wal").write_bytes(b"log")
+        assert "Copy both files" in read_where_nothing_can_be_written(folder)
+
+
+def test_looking_writes_nothing(path: Path, tmp_path: Path) -> None:
+    with SqliteStore.read(path) as store:
+        assert list(store.query(CampaignQuery())) == []
+    assert not list(tmp_path.iterdir())
+    path.touch()
+    with SqliteStore.read(path) as store:
+        assert list(store.query(CampaignQuery())) == []
+    assert path.read_bytes() == b""
+    old = tmp_path / "old.sqlite"
+    shutil.copyfile(GOLDEN, old)
+    with SqliteStore.read(old) as store:
+        assert list(store.query(CampaignQuery()))
+    assert old.read_bytes() == GOLDEN.read_bytes()
+    with SqliteStore.open(path) as writer:
+        writer.open_campaign(sample_campaign())
+        with SqliteStore.read(path) as store:  # while another writes
+            assert [c.id for c in store.query(CampaignQuery())] == ["c1"]
+            with pytest.raises(RecordError, match="readonly"):
+                store.append("c1", sample_run())
+
+
 def test_integers_and_texts_that_do_not_fit_are_refused(path: Path) -> None:
     with SqliteStore.open(path) as store:
         store.open_campaign(sample_campaign())

@@ -123,6 +123,17 @@ def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
             db.execute("ROLLBACK")
 
 
+def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """The connection, or for an older record's one to a copy in memory that is up to date."""
+    if _version(db, path) == len(STEPS):
+        return db
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    db.backup(copy)
+    db.close()
+    bring_up_to_date(copy, path)
+    return copy
+
+
 def _version(db: sqlite3.Connection, path: Path) -> int:
     (mark,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

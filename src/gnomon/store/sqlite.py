@@ -25,6 +25,7 @@ T = TypeVar("T")
 _BUSY_TIMEOUT_S = 30.0
 _PAGE_ROWS = 256
 _MAGIC = b"SQLite format 3\0"
+_UNWRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
 _IS_FINISHED = (
     f"COALESCE((SELECT e.name = '{FINISHED}' FROM events e WHERE e.campaign = t.seq"  # noqa: S608
     f" AND e.name IN ('{FINISHED}', '{REOPENED}') ORDER BY e.seq DESC LIMIT 1), 0) = ?"
@@ -69,6 +70,7 @@ class SqliteStore:
         cannot be written.
         """
         path = default_path() if path is None else path
+        _make_folder(path)
         _refuse_what_is_no_database(path)
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
@@ -77,6 +79,27 @@ class SqliteStore:
                 db.execute("PRAGMA synchronous = FULL")
                 schema.bring_up_to_date(db, path)
                 _use_write_ahead_log(db)
+            except BaseException:
+                db.close()
+                raise
+        return cls(db, path)
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> Self:
+        """Open the record there to look at it, and write nothing: also on a medium that is read-only or full.
+
+        One that is not there or has nothing in it is an empty record; an older gnomon's is brought up to date in
+        memory. RecordError as from `open`.
+        """
+        path = default_path() if path is None else path
+        _refuse_what_is_no_database(path)
+        with _translated(path):
+            if not path.exists() or path.stat().st_size == 0:
+                db = sqlite3.connect(":memory:", isolation_level=None)
+            else:
+                db = _reader(path)
+            try:
+                db = schema.in_memory_if_old(db, path)
             except BaseException:
                 db.close()
                 raise
@@ -231,9 +254,46 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
             return
 
 
-def _refuse_what_is_no_database(path: Path) -> None:
+def _reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads.
+
+    Readers of a write-ahead log share a file of memory beside the record, which they make where nobody else has it
+    open. Where that cannot be, nobody writes either, and the record is read as one that does not change.
+    """
+    uri = path.absolute().as_uri()
+    db = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        db.close()
+        log = path.with_name(f"{path.name}-wal")
+        if error.sqlite_errorcode & 0xFF not in _UNWRITABLE:
+            raise
+        if log.exists() and log.stat().st_size:
+            raise RecordError(
+                f"the record {path} cannot be read where nothing can be written: its last runs are in {log}",
+                hint="Copy both files into a folder that can be written, and read the record there.",
+            ) from error
+        db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_opened(path, error) from error
+
+
+def _not_opened(path: Path, error: OSError) -> RecordError:
+    return RecordError(f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN])
+
+
+def _refuse_what_is_no_database(path: Path) -> None:
+    try:
         if not path.exists():
             return
         if not path.is_file():
@@ -241,9 +301,7 @@ def _refuse_what_is_no_database(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
     except OSError as error:
-        raise RecordError(
-            f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN]
-        ) from error
+        raise _not_opened(path, error) from error
     if head not in (b"", _MAGIC):
         raise RecordError(f"{path} is not a record of gnomon", hint=_HINTS[sqlite3.SQLITE_NOTADB])
 

@@ -7,6 +7,7 @@ two measure for the same one.
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import os
 import time
@@ -19,6 +20,8 @@ _PATIENCE_S = 2.0
 """Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
 `by_another` has a left file for a moment."""
 _ASKED_AGAIN_S = 0.01
+_DIGITS = 24
+"""Of the digest in the name of a campaign's file."""
 
 
 def lock_file(path: Path, *, mode: int = 0o600) -> int:
@@ -45,8 +48,8 @@ def lock_file(path: Path, *, mode: int = 0o600) -> int:
 class HeldCampaigns:
     """The campaigns that one store holds: for each, the kernel's lock on a file beside the record.
 
-    A lock ends with its process, however that ends; what may stay is a file with the number of that process, which the
-    next holder takes over.
+    A lock ends with its process, however that ends; what may stay is a file with the number of that process, which
+    whoever next holds a campaign of the record removes.
     """
 
     def __init__(self, record: Path) -> None:
@@ -58,6 +61,7 @@ class HeldCampaigns:
         if campaign in self._handles:
             return False
         path = self._path(campaign)
+        first = not self._handles
         try:
             self._handles[campaign] = handle = lock_file(path)
             os.truncate(handle, 0)
@@ -74,6 +78,8 @@ class HeldCampaigns:
                 f"the lock of a campaign cannot be made: {path}: {error.strerror}",
                 hint="Free space there, or make the folder of the record writable.",
             ) from error
+        if first:
+            self._sweep()
         return True
 
     def by_another(self, campaign: str) -> bool:
@@ -106,9 +112,17 @@ class HeldCampaigns:
         for campaign in list(self._handles):
             self.give_up(campaign)
 
+    def _sweep(self) -> None:
+        """Remove the files that killed processes left, each while its lock is held: who waits for it makes it again."""
+        own = [self._path(campaign) for campaign in self._handles]
+        for path in self._record.parent.glob(f"{glob.escape(self._record.name)}.{'[0-9a-f]' * _DIGITS}.lock"):
+            if path not in own:
+                with suppress(OSError):
+                    _remove_if_left(path)
+
     def _path(self, campaign: str) -> Path:
         """A name made from the id's digest: an id may be any text."""
-        digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         return self._record.with_name(f"{self._record.name}.{digest}.lock")
 
 
@@ -118,6 +132,19 @@ def _is_at(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
+
+
+def _remove_if_left(path: Path) -> None:
+    """Remove a lock file that nobody holds; one that was made in its place meanwhile stays."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(handle, path):
+            path.unlink()
+    except BlockingIOError:
+        pass  # it is held
+    finally:
+        os.close(handle)
 
 
 def _is_free(handle: int) -> bool:

@@ -100,13 +100,13 @@ class CampaignDetail:
 
 @contextmanager
 def open_record(path: Path | None) -> Iterator[SqliteStore]:
-    """The record at a path, which must be there: looking shall not make files of mistyped names; None: the user's own.
+    """The record at a path, which must be there, opened to be read; None: the user's own.
 
     RecordError where it is not there or cannot be read.
     """
     if path is not None and not path.exists():
         raise RecordError(f"there is no record {path}", hint="Give the file that --record of a measurement named.")
-    with SqliteStore.open(path) as store:
+    with SqliteStore.read(path) as store:
         yield store
 
 
