@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from gnomon.core.installing import pip_line
+from gnomon.errors import PackageError
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.tvm import Tvm
-from gnomon.session.package import requirements_of
+from gnomon.session.package import read_plan, requirements_of, run_line
 from gnomon.session.targets import pip_names
 
 
@@ -25,3 +29,18 @@ def test_a_version_that_is_not_known_is_the_one_required(versions: dict[str, str
     found = requirements_of(LiteRt.wheels, versions)
     assert found[1] == LiteRt.wheels[0]
     assert pip_line(found).endswith(f" '{LiteRt.wheels[0]}'")  # a shell takes > for a file
+
+
+def test_the_command_allows_what_the_plan_sets() -> None:
+    assert run_line({}) == "python gnomon-agent.pyz run plan.json"
+    assert run_line({"LD_PRELOAD": "x.so", "A": "1"}, "gnomon/") == (
+        "python gnomon/gnomon-agent.pyz run gnomon/plan.json --allow LD_PRELOAD --allow A"
+    )
+
+
+@pytest.mark.parametrize("model", ["/etc/passwd", "../model.onnx", "a/../../b"])
+def test_a_package_names_its_own_models_only(tmp_path: Path, model: str) -> None:
+    plan = {"format": "gnomon-plan", "version": 1, "job": {"segments": [{"model": model}]}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(PackageError, match="names a model outside of it"):
+        read_plan(tmp_path, at="/there")

@@ -20,7 +20,9 @@ def main(argv: list[str]) -> int:
         from .deployed import run
 
         return run(argv[1:])
-    sys.stderr.write("usage: agent supervise | work | run PLAN [--input NAME=FILE.npy] [--output FILE.npz]\n")
+    sys.stderr.write(
+        "usage: agent supervise | work | run PLAN [--allow NAME] [--input NAME=FILE.npy] [--output FILE.npz]\n"
+    )
     return 2
 
 

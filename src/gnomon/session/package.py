@@ -46,8 +46,8 @@ _README = """This folder was written by gnomon {version}: {label}.
 Run it with a Python 3.10 or later that has what it was proved with{proved}:
 
     {install}
-    python gnomon-agent.pyz run plan.json --output out.npz{allow}
-    python gnomon-agent.pyz run plan.json --input NAME=FILE.npy --output out.npz{allow}
+    {run} --output out.npz
+    {run} --input NAME=FILE.npy --output out.npz
 
 plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
 runs too, and says so: its times and outputs may differ then.
@@ -139,9 +139,10 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
     return found
 
 
-def allowing(environment: Mapping[str, str]) -> str:
-    """The options by which the reader of a package allows the variables that it sets."""
-    return "".join(f" --allow {name}" for name in environment)
+def run_line(environment: Mapping[str, str], before: str = "") -> str:
+    """The command that runs a package whose launcher lies behind `before`, with consent to what it sets."""
+    allow = "".join(f" --allow {name}" for name in environment)
+    return f"python {before}gnomon-agent.pyz run {before}plan.json{allow}"
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _readme(contender: Contender, plan: dict[str, Any]) -> str:
         label=contender.label,
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
-        allow=allowing(plan["job"]["environment"]),
+        run=run_line(plan["job"]["environment"]),
         more=_NNPACKAGE if settings else "",
     )
 
@@ -263,7 +264,7 @@ process: put the same settings into the environment of the process that loads it
 or start it with a Python 3.10 or later:
 
     {install}
-    python gnomon/gnomon-agent.pyz run gnomon/plan.json --output out.npz{allow}
+    {run} --output out.npz
 
 A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do. Run packages of people whom you
 trust.
@@ -386,7 +387,7 @@ def _add_launcher(package: Path, plan: dict[str, Any], label: str) -> None:
             version=gnomon.__version__,
             label=label,
             install=pip_line(plan["requirements"]),
-            allow=allowing(job["environment"]),
+            run=run_line(job["environment"], f"{LAUNCHER}/"),
         ),
         encoding="utf-8",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.session import summary as summaries
 from gnomon.session.contender import level
+from gnomon.session.package import run_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
         "missing": summaries.missing(found.missing),
         "doubts": summaries.doubts(found.doubts),
         "package": str(found.package),
+        "run": run_line(found.verdict.chosen.contender.candidate.environment),
         "pictures": [],
         "campaign": found.campaign,
         "record": str(record),

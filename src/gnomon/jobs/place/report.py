@@ -253,7 +253,7 @@ def _files(document: dict[str, Any], page: Page) -> None:
             indent=2,
         )
     page.path("package", package)
-    page.path("run it", f"cd {shlex.quote(package)} && python gnomon-agent.pyz run plan.json --output out.npz")
+    page.path("run it", f"cd {shlex.quote(package)} && {document['run']} --output out.npz")
     for picture in document["pictures"]:
         page.path("picture", picture)
 
