@@ -6,6 +6,7 @@ from typing import Any
 
 from gnomon.core.codec import dumps, from_json, loads, not_that
 from gnomon.core.sample import Campaign, Event, Run, Samples
+from gnomon.core.strict_json import shown
 from gnomon.errors import RecordError
 
 CAMPAIGN_COLUMNS = (
@@ -43,7 +44,7 @@ _LAST_S = 253402300799.0
 def from_campaign(campaign: Campaign) -> dict[str, Any]:
     """Column values of a campaign."""
     context = campaign.context
-    _check_time(campaign.started_at_s, "$.started_at_s")
+    _check_clock(campaign.started_at_s, "$.started_at_s")
     return {
         "id": campaign.id,
         "kind": campaign.kind,
@@ -76,7 +77,7 @@ def from_run(run: Run) -> dict[str, Any]:
             f"the run of {run.candidate!r} has neither or both of samples and a failure",
             hint="A run holds what was measured or how it failed: set exactly one.",
         )
-    _check_time(run.started_at_s, "$.started_at_s")
+    _check_clock(run.started_at_s, "$.started_at_s")
     if run.samples is not None:
         _check_samples(run.samples)
     return {
@@ -127,9 +128,19 @@ def _check_time(value: Any, path: str) -> None:
         raise not_that(path, "seconds since 1970", value)
 
 
+def _check_clock(value: Any, path: str) -> None:
+    """As `_check_time`, of a time that a clock told just now."""
+    if type(value) in (int, float) and not 0 <= value <= _LAST_S:
+        raise RecordError(
+            f"{path} is {shown(value)}, which is not between 1970 and 9999: the clock that told it is wrong",
+            hint="Set the clock of this machine and of the device, then start again.",
+        )
+    _check_time(value, path)
+
+
 def from_event(event: Event) -> dict[str, Any]:
     """Column values of an event."""
-    _check_time(event.at_s, "$.at_s")
+    _check_clock(event.at_s, "$.at_s")
     return {"name": event.name, "at_s": event.at_s, "data": dumps(event.data, "$.data")}
 
 

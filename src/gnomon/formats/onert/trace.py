@@ -121,14 +121,14 @@ def read_trace(text: str | bytes) -> Trace:
         _FILE.fail("$.Execution_Data", "missing, so this is not a trace of onert")
     whole = _FILE.object(data["Execution_Data"], "$.Execution_Data")
     _FILE.object(whole.get("memory", {}), "$.Execution_Data.memory")
-    operators: dict[tuple[int | None, int | None, int, str], TraceOperator] = {}
+    operators: dict[tuple[int, int, int, str], TraceOperator] = {}
     for backend, entries in whole.items():
         if backend in _NOT_BACKENDS:
             continue
         here = f"$.Execution_Data[{shown(backend)}]"
         for name, entry in _FILE.object(entries, here).items():
             operator = _operator(name, backend, entry, f"{here}[{shown(name)}]")
-            key = (operator.session, operator.subgraph, operator.index, backend)
+            key = (*_place(operator), backend)
             if key in operators:
                 _FILE.fail(
                     f"{here}[{shown(name)}]", f"operator {operator.index} has a time on {shown(backend)} already"
@@ -138,7 +138,7 @@ def read_trace(text: str | bytes) -> Trace:
     graph = _graph(whole.get("runtime", {}))
     if not operators and graph is None:
         _FILE.fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
-    ordered = sorted(operators.values(), key=lambda op: (op.session or 0, op.subgraph or 0, op.index, op.backend))
+    ordered = sorted(operators.values(), key=lambda op: (*_place(op), op.backend))
     return Trace(operators=tuple(ordered), graph=graph, version=version, origin=_origin(data.get("gnomon")))
 
 
@@ -176,10 +176,15 @@ def _operator(name: str, backend: str, entry: Any, path: str) -> TraceOperator:
     )
 
 
+def _place(operator: TraceOperator) -> tuple[int, int, int]:
+    """Which operator it is: where the session and the subgraph are not told, they are the first."""
+    return operator.session or 0, operator.subgraph or 0, operator.index
+
+
 def _check_types(operators: list[TraceOperator]) -> None:
-    types: dict[tuple[int | None, int | None, int], TraceOperator] = {}
+    types: dict[tuple[int, int, int], TraceOperator] = {}
     for operator in operators:
-        first = types.setdefault((operator.session, operator.subgraph, operator.index), operator)
+        first = types.setdefault(_place(operator), operator)
         if first.type != operator.type:
             told = f"operator {operator.index} is {shown(operator.type)} here and {shown(first.type)} elsewhere"
             _FILE.fail(f"$.Execution_Data[{shown(operator.backend)}]", told)

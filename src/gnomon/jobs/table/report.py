@@ -20,7 +20,7 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     total = sum(counts.values())
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
     vague = any(row["relative_half_width"] is None for row in document["units"] if row["status"] == "ok")
-    fine = "of unknown precision" if vague else "all known well"
+    fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
     page.headline(f"{total} unit{'' if total == 1 else 's'} of {document['space']}: " + (", ".join(bad) or fine) + ".")
     page.line(_measured_with(document["context"], document["clock"]))
     if document["overhead_s"] > 0:
