@@ -179,7 +179,15 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "above": (lambda p: p["job"]["segments"][0].update(model=".."), "which is not in its folder"),
     "no files": (lambda p: p.pop("files"), "does not say what its models are"),
     "another file": (lambda p: p["files"].update({"m.bin": "0" * 64}), "'m.bin' is not the file that"),
-    "missing": (lambda p: p["job"]["segments"][0].update(model="n.bin"), "needs 'n.bin', which is not there"),
+    "missing": (lambda p: p["job"]["segments"][0].update(model="n.bin"), "needs 'n.bin', which is not among its files"),
+    "gone": (lambda p: p["files"].update({"n.bin": "0" * 64}), "needs 'n.bin', which is not there"),
+    "more files": (lambda p: p["files"].update({"/etc/hostname": "0" * 64}), "names the file"),
+    "a linked file": (lambda p: p["files"].update({"link": "0" * 64}), "names the file 'link', which is not in its"),
+    "no path": (lambda p: p["job"]["segments"][0].update(model="\0"), "names the model '\\x00', which is not in its"),
+    "proved with a list": (lambda p: p.update(proved_with=[]), "has no job that can be run"),
+    "numbers of packages": (lambda p: p.update(proved_with={"packages": {"a": 1}}), "has no job that can be run"),
+    "odd requirements": (lambda p: p.update(requirements=[1]), "has no job that can be run"),
+    "odd names": (lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}), "sets no usable environment"),
     "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
     "preloaded": (
         lambda p: p["job"]["environment"].update({"LD_PRELOAD": "\x1b[2J/tmp/x.so"}),
@@ -205,6 +213,12 @@ def test_what_is_no_plan_is_one_sentence(package: Path, text: str) -> None:
     assert "plan.json is " in one_line(run(package), 9)
     (package / "plan.json").unlink()
     assert "plan.json cannot be read: No such file" in one_line(run(package), 9)
+
+
+def test_letters_that_move_the_cursor_stay_out_of_the_terminal(package: Path) -> None:
+    write_plan(package, {"PYTHONPATH": str(HERE)}, proved_with={"packages": {"numpy": "\x1b[2J1.0"}})
+    told = run(package).stderr
+    assert "\\x1b[2J1.0" in told and "\x1b" not in told
 
 
 def test_variables_that_could_load_code_are_allowed_by_name(package: Path) -> None:

@@ -13,7 +13,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from .installed import difference, found_here
-from .plan import PlanRefused, checked_plan
+from .plan import PlanRefused, checked_plan, plain
 
 if TYPE_CHECKING:
     from .arrays import Array
@@ -62,7 +62,7 @@ def run(argv: list[str]) -> int:
     try:
         plan = checked_plan(given.plan, given.allow)
     except PlanRefused as refused:
-        sys.stderr.write(f"{refused}\n")
+        sys.stderr.write(f"{plain(str(refused))}\n")
         return _REFUSED
     job = plan["job"]
     for pair in given.input:
@@ -75,7 +75,7 @@ def run(argv: list[str]) -> int:
     found = found_here(proved)
     unlike = difference(proved, found)
     if unlike:
-        sys.stderr.write(f"{unlike}\n")
+        sys.stderr.write(f"{plain(unlike)}\n")
     try:
         from .arrays import InputError
 
@@ -86,7 +86,7 @@ def run(argv: list[str]) -> int:
     except Exception as error:  # whatever a runtime raises, its user gets a sentence and not the way to it
         if os.environ.get("GNOMON_DEBUG") == "1":
             raise
-        sys.stderr.write(f"{_why_not(error, plan)}\n")
+        sys.stderr.write(f"{plain(_why_not(error, plan))}\n")
         return _MISSING if isinstance(error, ImportError) else _FAILED
     print(json.dumps({**report, "proved_with": proved, "found": found}))
     return 0

@@ -18,6 +18,8 @@ FORMAT, VERSION = "gnomon-plan", 1
 _MOST_BYTES = 64 << 20
 _RUNTIME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 HARMLESS = frozenset({
     "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "KMP_AFFINITY", "KMP_BLOCKTIME",
     "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS", "NUM_THREADS", "OMP_DYNAMIC", "OMP_NUM_THREADS",
@@ -43,7 +45,7 @@ def checked_plan(path: str, allowed: Collection[str] = ()) -> dict[str, Any]:
             f"agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
     found = plan.get("job")
-    if not isinstance(found, dict) or not _is_job(found):
+    if not isinstance(found, dict) or not _is_job(found) or not _is_told(plan):
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
     job: dict[str, Any] = found
     _check_environment(path, job.setdefault("environment", {}), allowed)
@@ -52,7 +54,10 @@ def checked_plan(path: str, allowed: Collection[str] = ()) -> dict[str, Any]:
     folder = os.path.dirname(os.path.abspath(path))
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
-    _check_files(path, folder, plan.get("files"), [segment["model"] for segment in job["segments"]])
+    models = [segment["model"] for segment in job["segments"]]
+    # An nnpackage has its launcher in a folder of its own: then all that is in the nnpackage is inside.
+    root = os.path.dirname(folder) if os.path.dirname(folder) in models else folder
+    _check_files(path, folder, root, plan.get("files"), models)
     return plan
 
 
@@ -96,9 +101,21 @@ def _is_job(job: dict[str, Any]) -> bool:
     )
 
 
+def _is_told(plan: dict[str, Any]) -> bool:
+    """Whether what a plan was proved with, and what it needs, are texts."""
+    proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
+    if not isinstance(proved, dict) or not isinstance(needed, list):
+        return False
+    packages, runtimes = proved.get("packages", {}), proved.get("runtimes", {})
+    if not isinstance(packages, dict) or not isinstance(runtimes, dict):
+        return False
+    texts = [*needed, *packages.values(), proved.get("python") or "", proved.get("processor") or ""]
+    return all(isinstance(text, str) for text in texts)
+
+
 def _check_environment(path: str, environment: Any, allowed: Collection[str]) -> None:
     if not isinstance(environment, dict) or not all(
-        isinstance(value, str) and name and "=" not in name and "\0" not in name + value
+        isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
         for name, value in environment.items()
     ):
         raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")
@@ -114,39 +131,53 @@ def _check_environment(path: str, environment: Any, allowed: Collection[str]) ->
 def _inside(path: str, folder: str, model: str) -> str:
     """The absolute path of a model, which lies in the folder, or which is the nnpackage that the folder lies in."""
     found = os.path.normpath(os.path.join(folder, model))
-    real, root = os.path.realpath(found), os.path.realpath(folder)
     if model == "..":
         if os.path.isdir(os.path.join(found, "metadata")):
             return found
-    elif model and not os.path.isabs(model) and os.path.commonpath([real, root]) == root:
+    elif model and not os.path.isabs(model) and _is_within(found, folder):
         return found
     raise PlanRefused(f"{path} names the model {_shown(model)}, which is not in its folder: nothing there is read")
 
 
-def _check_files(path: str, folder: str, files: Any, models: list[str]) -> None:
-    """Whether all files of the models are there, and are what they were when the plan was written."""
+def _is_within(found: str, folder: str) -> bool:
+    """Whether a path leads into a folder, links followed."""
+    try:
+        real, root = os.path.realpath(found), os.path.realpath(folder)
+        return os.path.commonpath([real, root]) == root
+    except ValueError:  # a path that cannot be one
+        return False
+
+
+def _check_files(path: str, folder: str, root: str, files: Any, models: list[str]) -> None:
+    """Whether all files of the package are there, are in it, and are what they were when the plan was written."""
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         raise PlanRefused(f"{path} does not say what its models are: write the package again")
     known = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
     for model in models:
-        there = [model] if os.path.isfile(model) else []
-        for base, _, names in os.walk(model):
-            there += [os.path.join(base, name) for name in names]
-        own = {one: digest for one, digest in known.items() if one == model or one.startswith(model + os.sep)}
-        missing = [one for one in own if one not in there]
-        if missing or not own:
-            name = os.path.relpath(missing[0] if missing else model, folder)
+        if not any(one == model or one.startswith(model + os.sep) for one in known):
+            name = os.path.relpath(model, folder)
+            raise PlanRefused(f"{path} needs {_shown(name)}, which is not among its files: write the package again")
+    for one, digest in known.items():
+        name = os.path.relpath(one, folder)
+        if not _is_within(one, root):
+            raise PlanRefused(
+                f"{path} names the file {_shown(name)}, which is not in its folder: nothing there is read"
+            )
+        if not os.path.isfile(one):
             raise PlanRefused(f"{path} needs {_shown(name)}, which is not there: copy the whole package again")
-        for one, digest in own.items():
-            try:
-                same = digest_of(one) == digest
-            except OSError as error:
-                raise PlanRefused(f"{one} cannot be read: {error.strerror or error}") from error
-            if not same:
-                name = os.path.relpath(one, folder)
-                raise PlanRefused(
-                    f"{_shown(name)} is not the file that {path} was written for: copy the whole package again"
-                )
+        try:
+            same = digest_of(one) == digest
+        except OSError as error:
+            raise PlanRefused(f"{_shown(name)} cannot be read: {error.strerror or error}") from error
+        if not same:
+            raise PlanRefused(
+                f"{_shown(name)} is not the file that {path} was written for: copy the whole package again"
+            )
+
+
+def plain(text: str) -> str:
+    """A text of a plan or of a runtime as one may see it: control letters by their numbers."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _shown(value: Any) -> str:

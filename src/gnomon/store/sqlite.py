@@ -258,11 +258,13 @@ def _reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads.
 
     Readers of a write-ahead log share a file of memory beside the record, which they make where nobody else has it
-    open. Where that cannot be, nobody writes either, and the record is read as one that does not change.
+    open, and which the last to close removes, if it could write. Where that cannot be, nobody writes either, and the
+    record is read as one that does not change.
     """
     uri = path.absolute().as_uri()
-    db = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
     try:
+        db.execute("PRAGMA query_only = ON")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         db.close()
