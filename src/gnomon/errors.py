@@ -23,15 +23,17 @@ from __future__ import annotations
 class GnomonError(Exception):
     """Base of all errors of gnomon: one sentence of what is wrong, and a hint that is the next step.
 
-    The command line prints both and exits with `exit_code`.
+    The command line prints both and exits with `exit_code`. Control and formatting letters in them are escaped:
+    they come from files, devices and runtimes, and `str(error)` ends in terminals and logs.
     """
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = legible(message, lines=True)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = legible(hint, lines=True)
 
 
 class UsageError(GnomonError):
@@ -100,3 +102,14 @@ class PackageError(GnomonError):
     """A deployable package cannot be read or written."""
 
     exit_code = 9
+
+
+def legible(text: str, *, lines: bool = False) -> str:
+    """The text with control and formatting letters escaped, such as ``\\x1b``; `lines` keeps line ends."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or (lines and c == "\n") else _escaped(c) for c in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")

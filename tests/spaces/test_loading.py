@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.spaces import known_spaces, load_space, loading
 
@@ -115,3 +116,21 @@ def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPa
     assert load_space("theirs").name == "fbnet" == load_space("fbnet").name
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
         load_space("broken")
+
+
+def test_what_a_users_file_raises_later_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from gnomon.spaces import BlockSpace\n"
+        "class Odd(BlockSpace):\n"
+        "    def tables(self, rules):\n"
+        "        return 1 // 0\n"
+        "space = Odd(name='odd', inputs=((1, 3, 8, 8),), parts=(lambda x: x.conv(2, 1),))\n"
+    )
+    words = ["table", "build", f"{file}:space", "--out", str(tmp_path / "out"), "--runtime", "onnxruntime"]
+    assert run(words) == UsageError.exit_code
+    told = capsys.readouterr().err
+    assert f"error: {file}, line 4: ZeroDivisionError" in told
+    assert "a defect" not in told

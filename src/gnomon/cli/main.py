@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import click
 
 import gnomon
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, UsageError
 from gnomon.report.plain import clean, finite
 
 
@@ -152,6 +152,11 @@ def run(args: Sequence[str]) -> int:
             return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
+        from gnomon.spaces.loading import users_line
+
+        if line := users_line(error):
+            hint = "Correct the file; GNOMON_DEBUG=1 shows the whole way to there."
+            return _fail(as_json, "usage", f"{line}: {type(error).__name__}: {error}", hint, UsageError.exit_code)
         message = f"a defect of gnomon: {type(error).__name__}: {error}"
         hint = "Please report it with the output of the same command under GNOMON_DEBUG=1, and `gnomon runtimes`."
         return _fail(as_json, "defect", message, hint, 70)

@@ -6,19 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from gnomon.errors import legible
+
 
 def clean(text: str, *, lines: bool = False) -> str:
     """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends.
 
     Names in a model file come from anywhere: they shall not steer a terminal, reorder its text or break a table.
     """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or (lines and c == "\n") else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return legible(text, lines=lines)
 
 
 def shorten(text: str, width: int) -> str:

@@ -84,6 +84,8 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 
 GROUP = "gnomon.spaces"
 _EXAMPLE = "space.py:space"
+# What the modules of users' files are called: an error that went through one is that file's.
+_USERS = "gnomon_space_"
 
 # The shipped ones, by the same door: a checkout that is not installed again has them too.
 _OWN = {
@@ -187,7 +189,7 @@ def _run(path: Path) -> ModuleType:
     """The module of a user's file."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="Give the path of a Python file that is there.")
-    name = f"gnomon_space_{path.stem}"
+    name = f"{_USERS}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", hint="Give the path of the Python file that has the space.")
@@ -209,6 +211,16 @@ def _run(path: Path) -> ModuleType:
     finally:
         sys.path.remove(folder)
     return module
+
+
+def users_line(error: BaseException) -> str:
+    """The last line of a user's file that an error went through, as "space.py, line 7"; empty where there is none."""
+    through = [
+        f"{frame.f_code.co_filename}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).startswith(_USERS)
+    ]
+    return through[-1] if through else ""
 
 
 def where_in(error: BaseException, path: Path) -> str:

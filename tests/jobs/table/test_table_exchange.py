@@ -99,6 +99,9 @@ def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) 
     assert "CPU, DSP" in refused.value.hint
     with pytest.raises(UsageError, match="no runtime 'GPU'"):
         import_table(source, tmp_path / "t", space=SPACE, runtime="GPU")
+    none = file_of(tmp_path, {RELU: {}}, "none.json")
+    with pytest.raises(UsageError, match="no unit with a runtime's times"):
+        import_table(none, tmp_path / "t", space=SPACE)
     table, left_out = import_table(source, tmp_path / "t", space=SPACE, runtime="DSP")
     assert [(row.unit, row.reason) for row in table.failed] == [(unit_of_uid(other), "the file has no DSP of it")]
     assert set(table.times_s) == {unit_of_uid(RELU)}

@@ -180,9 +180,14 @@ def _runtime(found: SnpeTable, asked: str | None) -> str:
     known = found.runtimes
     if asked is None and len(known) == 1:
         return known[0]
+    if not known:
+        raise UsageError(
+            "the file has no unit with a runtime's times",
+            hint="See what gnomon table export writes.",
+        )
     if asked not in known:
         what = "the file has several runtimes" if asked is None else f"the file has no runtime {asked!r}"
-        raise UsageError(what, hint=f"Name one with --runtime: {', '.join(known) or 'none'}.")
+        raise UsageError(what, hint=f"Name one with --runtime: {', '.join(known)}.")
     return asked
 
 

@@ -58,7 +58,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> No
             raise ModelError(
                 f"the ONNX file would take more memory to parse than {max_memory_bytes} bytes,"
                 f" or has more than {MAX_MESSAGES} parts",
-                hint="raise gnomon.models.Limits.max_memory_bytes if the model is to be trusted",
+                hint="Keep its weights in a file beside it (external data).",
             )
         tag, position = _varint(data, position, end)
         field = kind.fields_by_number.get(tag >> 3)
