@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import json
 import os
 import re
 import signal
@@ -21,7 +20,7 @@ import click
 
 import gnomon
 from gnomon.errors import GnomonError, UsageError
-from gnomon.report.plain import clean, finite
+from gnomon.report.plain import clean, json_text
 
 
 class LazyGroup(click.Group):
@@ -56,8 +55,7 @@ class LazyGroup(click.Group):
 
 def write_json(document: dict[str, Any] | list[Any]) -> None:
     """The document on the standard output, indented; a number that is not finite becomes null."""
-    # ASCII: no terminal, log or locale can misread it, and no control character of a model's names gets through.
-    sys.stdout.write(json.dumps(finite(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(document))
     sys.stdout.flush()
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from gnomon.errors import ProblemError
 
 _TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
-
-
-_RUN = 32  # digits whose sum is still a small number
+_MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class Space:
 
     slots: tuple[Slot, ...]
     size: int = field(init=False)
+    # Runs of slots whose codes fit into 64 bits: a slot's weight within its run, where runs begin, and their sizes.
+    _sizes: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    _weights: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _radices: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slots", tuple(self.slots))
@@ -49,41 +56,54 @@ class Space:
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in set(names[:i]))
             raise ProblemError(f"two slots are named '{twice}'", hint="give each slot its own name")
-        object.__setattr__(self, "size", _product([len(slot.choices) for slot in self.slots]))
+        sizes = [len(slot.choices) for slot in self.slots]
+        starts, weights, radices = [], [], []
+        for slot, size in enumerate(sizes):
+            if not radices or radices[-1] * size > _MOST_RUN:
+                starts.append(slot)
+                radices.append(1)
+            weights.append(radices[-1])
+            radices[-1] *= size
+        object.__setattr__(self, "_sizes", np.array(sizes, dtype=np.int64))
+        object.__setattr__(self, "_weights", np.array(weights, dtype=np.int64))
+        object.__setattr__(self, "_starts", tuple(starts))
+        object.__setattr__(self, "_radices", tuple(radices))
+        object.__setattr__(self, "size", _product(sizes))
 
     def encode(self, assignment: Sequence[int]) -> int:
         """The code of an assignment. Raises ProblemError for a wrong length or an index out of range."""
         indices = self._checked(assignment)
-        # Digits are summed up in runs, and the runs joined pairwise: near-linear, where one sum would be quadratic.
-        digits: list[tuple[int, int]] = []
-        for start in range(0, len(indices), _RUN):
-            code, radix = 0, 1
-            for slot, index in zip(self.slots[start : start + _RUN], indices[start : start + _RUN], strict=True):
-                code += radix * index
-                radix *= len(slot.choices)
-            digits.append((code, radix))
+        if not self.slots:
+            return 0
+        # The codes of runs are joined pairwise: near-linear, where one sum of large numbers would be quadratic.
+        codes = np.add.reduceat(indices * self._weights, self._starts).tolist()
+        digits = list(zip(codes, self._radices, strict=True))
         while len(digits) > 1:
             joined = [
                 (low + radix * high, radix * high_radix)
                 for (low, radix), (high, high_radix) in zip(digits[::2], digits[1::2], strict=False)
             ]
             digits = joined + digits[len(joined) * 2 :]
-        return digits[0][0] if digits else 0
+        return int(digits[0][0])
 
-    def _checked(self, assignment: Sequence[int]) -> list[int]:
+    def _checked(self, assignment: Sequence[int]) -> npt.NDArray[np.int64]:
         """The indices of an assignment, each one of its slot's."""
         if len(assignment) != len(self.slots):
             raise ProblemError(
                 f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
                 hint="give one choice index a slot",
             )
-        indices = [int(raw) for raw in assignment]
-        for slot, index in zip(self.slots, indices, strict=True):
-            if not 0 <= index < len(slot.choices):
-                raise ProblemError(
-                    f"choice {index} of slot '{slot.name}' is out of range",
-                    hint=f"use an index from 0 to {len(slot.choices) - 1}",
-                )
+        try:
+            indices = np.asarray(assignment, dtype=np.int64)
+            outside = (indices < 0) | (indices >= self._sizes)
+        except OverflowError:  # numbers of more than 64 bits
+            outside = np.array([not 0 <= index < size for index, size in zip(assignment, self._sizes, strict=True)])
+        if outside.any():
+            wrong = int(outside.argmax())
+            raise ProblemError(
+                f"choice {int(assignment[wrong])} of slot '{self.slots[wrong].name}' is out of range",
+                hint=f"use an index from 0 to {self._sizes[wrong] - 1}",
+            )
         return indices
 
     def decode(self, code: int) -> tuple[int, ...]:
@@ -101,7 +121,8 @@ class Space:
 
     def names(self, assignment: Sequence[int]) -> tuple[str, ...]:
         """The choices' names of an assignment; ranges are checked as in `encode`."""
-        return tuple(slot.choices[i] for slot, i in zip(self.slots, self._checked(assignment), strict=True))
+        choices = [slot.choices for slot in self.slots]
+        return tuple(map(operator.getitem, choices, self._checked(assignment).tolist()))
 
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import legible
+
+_PLAIN = {str, int, float, bool, type(None)}
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -24,6 +27,35 @@ def shorten(text: str, width: int) -> str:
         return text
     head = (width - 2) // 2
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
+
+
+def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
+    """The document as ASCII JSON with a line end: indented, but rows of plain values on one line each.
+
+    Rows are left to the fast encoder: a front of a large problem has millions of values. ASCII, since no terminal, log
+    or locale can misread it, and no control character of a model's names gets through.
+    """
+    return _indented(document, "\n") + "\n"
+
+
+def _indented(value: Any, end: str) -> str:
+    """JSON of a value, whose last line ends where `end`, a line end with blanks, leads to."""
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return _row(value)
+    further = end + " "
+    if isinstance(value, Mapping):
+        items = [f"{_row(str(key))}: {_indented(item, further)}" for key, item in value.items()]
+        return f"{{{further}{f',{further}'.join(items)}{end}}}"
+    if all(kind in _PLAIN for kind in set(map(type, value))):
+        return _row(value)
+    return f"[{further}{f',{further}'.join([_indented(item, further) for item in value])}{end}]"
+
+
+def _row(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), allow_nan=False)
 
 
 def finite(value: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import shutil
 import tempfile
 import time
@@ -23,7 +22,7 @@ import gnomon
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
-from gnomon.report.plain import clean, finite, shorten
+from gnomon.report.plain import clean, json_text, shorten
 from gnomon.serving.queue import Desk, Full, Place
 from gnomon.serving.settings import Limits, ServeSettings
 from gnomon.serving.worker import Failed, Found, Order, Outcome, Refused, TimedOut
@@ -90,7 +89,7 @@ def wants_json(accept: str) -> bool:
 
 
 def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(finite(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json_text(document)
 
 
 FILE, KERNEL_NAME = "file", "kernel_name"

@@ -283,7 +283,8 @@ class PlaneSearch:
         return (used, full[used]) if len(used) else None
 
     def _pass(self, entry: _Open, part: float, room: int, sums: float) -> None:
-        """Find all that lies below thresholds a part of the way up; the bounds rise to them."""
+        """Find all that lies below thresholds a part of the way up; the bounds rise to them. Stopped: time is over."""
+        self.search.in_time()
         reach = self._reach(entry, self.search.factor, self.search.factor)
         if reach is None:
             return
@@ -306,7 +307,9 @@ class PlaneSearch:
         sums: float = math.inf,
     ) -> None:
         search, plan, weights = self.search, entry.case.plan, entry.proofs.weights[used]
+        search.in_time()
         minima, _ = minimise_weighted(plan, weights)
+        search.in_time()
         screen = PlaneScreen(plan, minima, thresholds - weights @ entry.case.charge, self.scale, self.slack)
         labels = LabelPass(plan, screen, room=room, sums=sums, out_of_time=search.out_of_time, trimmer=trimmer)
         search.learn(labels.run())

@@ -109,6 +109,11 @@ class Search:
         self.assignments: Ints = np.zeros((0, len(model.space.slots)), dtype=np.intp)
         self.magnitude = magnitude(model)
 
+    def in_time(self) -> None:
+        """Raises Stopped where the time is over."""
+        if self.out_of_time():
+            raise Stopped
+
     def learn(self, assignments: Ints) -> None:
         """Add assignments (N, slots); of equal costs the one found first stays.
 

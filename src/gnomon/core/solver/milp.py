@@ -129,6 +129,8 @@ def run_highs(
         options["time_limit"] = float(time_limit_s)
     if nodes is not None:
         options["mip_max_nodes"] = nodes
+    if started:  # the heuristic looks for a first solution, and for seconds not at the clock
+        options["mip_heuristic_run_feasibility_jump"] = False
     statuses = highspy.HighsModelStatus
     for tolerance in _TOLERANCES:
         solver = highspy.Highs()
