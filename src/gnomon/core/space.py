@@ -57,7 +57,9 @@ class Space:
             twice = next(name for i, name in enumerate(names) if name in set(names[:i]))
             raise ProblemError(f"two slots are named '{twice}'", hint="give each slot its own name")
         sizes = [len(slot.choices) for slot in self.slots]
-        starts, weights, radices = [], [], []
+        starts: list[int] = []
+        weights: list[int] = []
+        radices: list[int] = []
         for slot, size in enumerate(sizes):
             if not radices or radices[-1] * size > _MOST_RUN:
                 starts.append(slot)
