@@ -14,8 +14,8 @@ from typing import Any
 
 from common import arguments, publish, spread
 from gnomon.devices.base import Device
-from gnomon.devices.keeper.host import SshDevice
 from gnomon.devices.local import LocalDevice
+from gnomon.devices.shell.ssh import SshDevice
 
 RUNS = 300
 PUSHES = 5

@@ -42,11 +42,12 @@ from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import load_devices
 from gnomon.devices.http import DpuReply, judged, pause_s
-from gnomon.devices.keeper.host import NonsenseError, count_of, message_of
 from gnomon.devices.laid_out import lay_out, parse_files
 from gnomon.devices.packages.files import Unusable, find_wheel, host_target, read_metadata
 from gnomon.devices.packages.target import target_of
+from gnomon.devices.shell.device import facts_of
 from gnomon.devices.shell.facts import _count, _libc, described
+from gnomon.devices.shell.link import Marked
 from gnomon.devices.unattended import status
 from gnomon.errors import DeviceError, GnomonError
 from gnomon.estimate.document import read_estimator
@@ -237,6 +238,14 @@ def _record(path: Path) -> object:
 def _described(data: bytes) -> object:
     with tempfile.TemporaryDirectory() as folder:
         return described(data, Path(folder))
+
+
+def _session(data: bytes) -> object:
+    taken = bytearray()
+    session = Marked("0123", taken.extend)
+    for start in range(0, len(data), 7):
+        session.add(data[start : start + 7])
+    return session.status, bytes(taken)
 
 
 def _snapshot(data: bytes) -> object:
@@ -836,8 +845,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="devices", seeds=good.texts(_DEVICES), read=file("devices.toml", load_devices)),
     Target(name="address", seeds=good.texts(*_ADDRESSES), read=text(parse_address), lines=True),
     Target(name="event", seeds=good.values(*_EVENTS), read=text(event_of)),
-    Target(name="frame", seeds=good.values({"end": 1, "path": "x"}), read=message_of, refuses=(NonsenseError,)),
-    Target(name="frame count", seeds=good.texts("12"), read=count_of, refuses=(NonsenseError,)),
+    Target(name="session", seeds=good.texts("noise\x1e0123<\x1esaid\x1e0123>0\x1e"), read=_session),
     Target(name="facts", seeds=good.device_files, read=_described),
     Target(name="files of a device", seeds=good.device_files, read=parse_files, lines=True),
     Target(name="state of a device", seeds=good.snapshot_files, read=_snapshot),
@@ -851,8 +859,7 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="fingerprint",
         seeds=good.values(_FINGERPRINT),
-        read=lambda data: target_of(message_of(data)),
-        refuses=(NonsenseError,),
+        read=text(lambda t: target_of(facts_of(t) or {})),
     ),
     Target(name="job on a device", seeds=good.texts(_JOB), read=_job),
     Target(

@@ -19,7 +19,6 @@ DEVICES = SOURCE / "devices"
 FILES = sorted(
     [
         *(SOURCE / "agent").rglob("*.py"),
-        *(DEVICES / "keeper").glob("keeper*.py"),
         *(DEVICES / name for name in ("fingerprint.py", "unattended.py")),
     ]
 )

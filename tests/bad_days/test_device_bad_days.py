@@ -38,7 +38,7 @@ from tests.devices.shell.sshkit import becomes
 from gnomon.core.sample import Run
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import add_device
-from gnomon.devices.keeper.host import SshDevice
+from gnomon.devices.shell.ssh import SshDevice
 from gnomon.errors import DeviceError, MeasurementError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort

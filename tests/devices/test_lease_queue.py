@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices.keeper.keeper_place import Lease
-from gnomon.devices.lease import Waiting, lease
+from gnomon.devices.lease import Lease, Waiting, lease
 
 WAIT = """
 import sys, time
@@ -78,7 +77,7 @@ def test_who_waits_first_is_served_first_though_one_is_killed(tmp_path: Path) ->
 
 def test_a_late_comer_does_not_overtake(tmp_path: Path) -> None:
     """The holder has gone and the next has not looked yet: whoever comes then gets in line."""
-    first, second, third = (Lease(str(tmp_path)) for _ in range(3))
+    first, second, third = (Lease(tmp_path, "local") for _ in range(3))
     assert first.take() is None
     assert second.take() is not None
     first.close()
@@ -91,7 +90,7 @@ def test_a_late_comer_does_not_overtake(tmp_path: Path) -> None:
 
 
 def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
-    first, second, third = (Lease(str(tmp_path)) for _ in range(3))
+    first, second, third = (Lease(tmp_path, "local") for _ in range(3))
     assert first.take() is None
     assert second.take() is not None
     assert third.take() is not None
@@ -104,7 +103,8 @@ def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
 
 def test_a_holder_that_is_killed_makes_way(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    code = "import sys, time; from gnomon.devices.keeper.keeper_place import Lease; held = Lease(sys.argv[1])"
+    code = "import pathlib, sys, time; from gnomon.devices.lease import Lease"
+    code += "; held = Lease(pathlib.Path(sys.argv[1]), 'local')"
     code += "; print(held.take(), flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
@@ -134,7 +134,7 @@ def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeyp
 
 def test_what_is_told_is_marked_as_worth_showing(tmp_path: Path) -> None:
     told: list[str] = []
-    holder = Lease(str(tmp_path))
+    holder = Lease(tmp_path, "local")
     assert holder.take() is None
 
     def on_wait(sentence: str) -> None:

@@ -145,7 +145,7 @@ def test_what_a_table_says_reaches_ssh() -> None:
         ssh_options=("X=y",),
         connect_timeout_s=3.0,
     )
-    from gnomon.devices.keeper import host as ssh_any
+    from gnomon.devices.shell import ssh
 
     seen: list[Any] = []
 
@@ -154,7 +154,7 @@ def test_what_a_table_says_reaches_ssh() -> None:
             seen.append(settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ssh_any, "AnySshDevice", Fake)
+        patch.setattr(ssh, "SshDevice", Fake)
         opening.ssh_device(config, None)
     names = ("name", "user", "host", "port", "python", "folder", "keep", "environment", "ssh_options")
     assert [getattr(seen[0], n) for n in names] == ["b", "me", "host", 2, "/p", "/f", False, {"A": "b"}, ("X=y",)]

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,8 +15,8 @@ from tests.bad_days.livekit import circle_with, matmul_onnx, recorded
 from tests.jobs.place.test_place_real import check_structure
 from zoo.flat import ACTIVATION, convolution
 
-from gnomon.devices.keeper.link import Link
 from gnomon.devices.local import LocalDevice
+from gnomon.devices.pushed import Part, contents
 from gnomon.errors import MeasurementError, RuntimeMissingError
 from gnomon.jobs.place.across import AcrossPlacer
 from gnomon.jobs.place.job import Placement, place, profile
@@ -57,13 +56,13 @@ def equipped(tmp_path_factory: pytest.TempPathFactory, board: Board) -> Board:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes went to devices, call by call."""
     counts: list[int] = []
-    true = Link.data
 
-    def data(self: Link, chunk: Any) -> None:
-        counts.append(len(chunk))
-        true(self, chunk)
+    def counted(part: Part) -> Iterator[bytes]:
+        for chunk in contents(part):
+            counts.append(len(chunk))
+            yield chunk
 
-    monkeypatch.setattr(Link, "data", data)
+    monkeypatch.setattr("gnomon.devices.shell.ssh.contents", counted)
     return counts
 
 

@@ -130,11 +130,11 @@ def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
 def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
     """A machine that is reached by OpenSSH, as a configuration describes it. The lease is taken on that machine.
 
-    Where it has no Python at all its shell serves it, and the `python` of its `DeviceInfo` is empty.
+    Its shell serves it; the `python` of its `DeviceInfo` is empty where it has none.
     """
-    from gnomon.devices.keeper.host import AnySshDevice
+    from gnomon.devices.shell.ssh import SshDevice
 
-    return AnySshDevice(ssh_settings(config), on_wait=on_wait)
+    return SshDevice(ssh_settings(config), on_wait=on_wait)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def visited(config: DeviceConfig) -> Iterator[Device]:
 
     Nothing can be pushed to it. DeviceError if it cannot be reached, UsageError if it is not reached by ssh.
     """
-    from gnomon.devices.keeper.host import SshDevice
+    from gnomon.devices.shell.ssh import SshDevice
 
     if config.address.kind != "ssh":
         raise UsageError(

@@ -119,9 +119,13 @@ def below(pid: int) -> Iterator[int]:
         yield from below(child)
 
 
-def keeper_of(server: SshServer) -> int:
-    """The process of the keeper that serves the one open connection."""
-    return next(p for p in below(server.process.pid) if "gnomon_keeper" in command(p).partition(" -c ")[2][:400])
+def guard_of(server: SshServer) -> int:
+    """The shell that serves the one open connection: the one that has a watcher, which has its command line."""
+    return next(p for p in below(server.process.pid) if _served(p) and any(_served(child) for child in children(p)))
+
+
+def _served(pid: int) -> bool:
+    return command(pid).startswith("sh -c IFS=")
 
 
 def gone(pid: int) -> bool:

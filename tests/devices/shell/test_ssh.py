@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices.shell.sshkit import SshServer, becomes, children, gone, keeper_of, server
+from tests.devices.shell.sshkit import SshServer, becomes, children, gone, guard_of, server
 
-from gnomon.devices.keeper.host import SshDevice
-from gnomon.devices.shell.ssh_client import SshSettings, ssh_argv
+from gnomon.devices.shell.scripts import REMOTE, line
+from gnomon.devices.shell.ssh import SshDevice
+from gnomon.devices.shell.ssh_client import SshSettings, client_argv
 from gnomon.errors import DeviceError, UsageError
 from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES
 from gnomon.testing.device import DeviceContract
@@ -96,7 +97,7 @@ def test_endless_output_meets_the_limit_and_is_capped(device: SshDevice) -> None
 
 def test_a_slow_listener_holds_the_command_back(server: SshServer, device: SshDevice) -> None:
     """Gibibytes that nobody takes fill the memory of neither side."""
-    keeper = keeper_of(server)
+    guard = guard_of(server)
     first = True
 
     def listen(line: str) -> None:
@@ -104,7 +105,7 @@ def test_a_slow_listener_holds_the_command_back(server: SshServer, device: SshDe
         if first:
             first = False
             time.sleep(1.0)
-            assert resident_bytes(keeper) < 60 << 20
+            assert resident_bytes(guard) < 60 << 20
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -164,7 +165,7 @@ def test_the_environment_is_the_devices_and_the_settings(server: SshServer) -> N
 
 def test_the_private_folder_is_the_working_folder_and_goes_away(server: SshServer) -> None:
     with pytest.raises(ZeroDivisionError), SshDevice(server.settings()) as device:
-        assert server.private_folders() == [Path(device.folder)]
+        assert server.private_folders() == [Path(device.folder).parent]
         assert device.run(["pwd"], env={}, timeout_s=60).stdout == device.folder + "\n"
         device.run(["sh", "-c", "mkdir -p a/b; echo > a/b/c; chmod 0 a"], env={}, timeout_s=60)
         raise ZeroDivisionError
@@ -250,7 +251,7 @@ def test_nothing_stays_if_so_wished(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(os.urandom(100))
     before = pushed(server)
     with SshDevice(server.settings(keep=False)) as device:
-        assert Path(device.push(tmp_path / "m", "m")).is_relative_to(device.folder)
+        assert Path(device.push(tmp_path / "m", "m")).is_relative_to(Path(device.folder).parent)
     assert pushed(server) == before
     assert server.private_folders() == []
 
@@ -295,7 +296,7 @@ def test_big_pushes_and_pulls_fill_no_memory(server: SshServer, tmp_path: Path) 
         remote = device.push(tmp_path / "big", "big")
         device.pull(remote, tmp_path / "back")
         assert (tmp_path / "back").stat().st_size == size
-        assert resident_bytes(keeper_of(server)) < 60 << 20
+        assert resident_bytes(guard_of(server)) < 60 << 20
         assert resident_bytes(os.getpid()) < before + (40 << 20)
 
 
@@ -314,20 +315,20 @@ def test_what_is_no_file_is_not_pulled(device: SshDevice, tmp_path: Path, remote
 def test_two_exclude_each_other_and_say_so(server: SshServer) -> None:
     told: list[str] = []
     script = (
-        "import sys; from gnomon.devices.keeper.host import *; s = SshSettings(name='board', host=sys.argv[1],"
+        "import sys; from gnomon.devices.shell.ssh import *; s = SshSettings(name='board', host=sys.argv[1],"
         " user=sys.argv[2], port=int(sys.argv[3]), program=sys.argv[4])\n"
         "with SshDevice(s, on_wait=lambda w: print(w, flush=True)) as d: print('in', flush=True)"
     )
     s = server.settings()
     with SshDevice(s, on_wait=told.append):
-        keeper = keeper_of(server)
+        guard = guard_of(server)
         argv = [sys.executable, "-c", script, s.host, str(s.user), str(s.port), s.program]
         second = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
         waits = second.stdout.readline()
-        assert f"process {keeper}, since " in waits
+        assert f"process {guard}, " in waits
+        assert ", since " in waits
         assert "waiting" in waits
-        assert len(server.private_folders()) == 1
     with second:
         assert second.stdout.readline() == "in\n"
         assert second.stdout.read() == ""
@@ -355,12 +356,12 @@ def test_neither_files_nor_processes_pile_up(server: SshServer) -> None:
 
     def visit(times: int) -> None:
         with SshDevice(server.settings()) as device:
-            keeper = keeper_of(server)
+            guard = guard_of(server)
             device.run(["true"], env={}, timeout_s=60)
-            here, there = open_files(), len(list(Path(f"/proc/{keeper}/fd").iterdir()))
+            here, there = open_files(), len(list(Path(f"/proc/{guard}/fd").iterdir()))
             for _ in range(times):
                 device.run(["sh", "-c", "cat; exit 1"], env={}, stdin=b"x", timeout_s=60, on_line=lambda line: None)
-            assert (open_files(), len(list(Path(f"/proc/{keeper}/fd").iterdir()))) == (here, there)
+            assert (open_files(), len(list(Path(f"/proc/{guard}/fd").iterdir()))) == (here, there)
 
     before = open_files()
     visit(20)
@@ -374,10 +375,8 @@ def test_any_login_shell_hands_the_line_on(tmp_path: Path, shell: str) -> None:
 
     if shutil.which(shell) is None:
         pytest.skip(f"the shell is not installed: {shell} (Debian: {shell})")
-    line = ssh_argv(SshSettings(name="x", host="x"))[-1]
-    argv = [shell, "sh", "-c", line] if shell == "busybox" else [shell, "-c", line]
-    given = f"{sys.executable}\nprint(6 * 7)\n".encode()
-    started = subprocess.run(argv, input=given, stdout=subprocess.PIPE, check=True)
+    argv = [shell, "sh", "-c", REMOTE] if shell == "busybox" else [shell, "-c", REMOTE]
+    started = subprocess.run(argv, input=line("echo $((6 * 7))"), stdout=subprocess.PIPE, check=True)
     assert started.stdout == b"42\n"
 
 
@@ -386,8 +385,8 @@ def test_nothing_of_this_machine_is_open_to_the_device_unless_it_is_asked_for(tm
     config.write_text("ForwardAgent yes\nForwardX11 yes\nLocalForward 7777 localhost:7\nExitOnForwardFailure yes\n")
 
     def effective(*options: str) -> set[str]:
-        program, *words = ssh_argv(SshSettings(name="b", host="b", ssh_options=options))
-        command = [program, "-F", str(config), "-G", *words[: words.index("--")], "b"]
+        program, *words = client_argv(SshSettings(name="b", host="b", ssh_options=options))
+        command = [program, "-F", str(config), "-G", *words, "b"]
         return set(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines())
 
     assert {"forwardagent no", "forwardx11 no", "clearallforwardings yes"} <= effective()

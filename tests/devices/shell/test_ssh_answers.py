@@ -1,4 +1,4 @@
-"""A device that answers what no keeper would: one clear error each, and the next visit is none the worse."""
+"""A device that answers what no shell with gnomon's scripts would: one clear error each."""
 
 from __future__ import annotations
 
@@ -7,86 +7,71 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gnomon.devices.keeper.host import NonsenseError, SshDevice, count_of, field_of, message_of
+from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings
 from gnomon.errors import DeviceError
 
-#: Stands in for the SSH client and all behind it: answers `open`, then whatever is asked next, with given frames.
+#: Stands in for the SSH client and all behind it: the control connection says `welcome`, then `lease`; a session says
+#: its marks around `printed`, and `status`.
 _CLIENT = """
-import json, os, struct, sys
-head, frames, seen = struct.Struct(">cI"), json.loads(sys.argv[1]), b""
-def say(kind, text):
-    data = text.encode()
-    data = head.pack(kind.encode(), len(data)) + data
+import json, os, re, sys
+told = json.loads(sys.argv[1])
+def say(text, to=1):
+    data = text.encode("utf-8", "surrogateescape")
     while data:
-        data = data[os.write(1, data):]
-os.write(1, b"\\nGNOMON-KEEPER-1\\n")
-for word in (b'"op": "open"', b'"op": ', b'"op": "stop"'):
-    while word not in seen:
-        more = os.read(0, 65536)
-        if not more:
-            sys.exit(0)
-        seen += more
-    seen = b""
-    for kind, text in frames.pop(0):
-        say(kind, text)
-while os.read(0, 65536):
-    pass
+        data = data[os.write(to, data):]
+if "ControlMaster=yes" in sys.argv:
+    sys.stdin.readline()
+    say(told["welcome"] * int(told["times"]))
+    for line in sys.stdin:
+        if line == "lease\\n":
+            say(told["lease"])
+else:
+    token = re.search("[0-9a-f]{32}", sys.stdin.readline())[0]
+    for to in (2, 1):
+        say("\\x1e" + token + "<\\x1e", to)
+        if to == 1:
+            say(told["printed"])
+        say("\\x1e" + token + ">" + told["status"] + "\\x1e", to)
 """
-OPENED = ("J", json.dumps({"end": 1, "private": "/private", "python": "python3"}))
-ENDED = ("J", json.dumps({"end": 2, "status": 0, "timed_out": False}))
+GOOD = {"welcome": "\x1ebase /private\x1e", "times": "1", "lease": "\x1eheld\x1e", "printed": "", "status": "0"}
 
 
-def board(tmp_path: Path, *frames: list[tuple[str, str]]) -> SshDevice:
+def board(tmp_path: Path, **told: str) -> SshDevice:
     client = tmp_path / "client.py"
     client.write_text(_CLIENT, encoding="utf-8")
     program = tmp_path / "ssh"
-    answers = json.dumps([*frames, [], [], []]).replace("'", "'\\''")
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {client} '{answers}'\n", encoding="utf-8")
+    answers = json.dumps({**GOOD, **told}).replace("'", "'\\''")
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {client} '{answers}' \"$@\"\n", encoding="utf-8")
     program.chmod(0o755)
     return SshDevice(SshSettings(name="board", host="board", program=str(program)), on_wait=lambda told: None)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "told",
     [
-        '{"end": 1}',
-        '{"end": 1, "private": 3, "python": "python3"}',
-        '{"event": "waiting"}',
-        "[]",
-        "[" * 50_000,
-        '{"end": NaN}',
+        {"welcome": "\x1e\x1e"},
+        {"welcome": "\x1ewhat\x1e"},
+        {"welcome": "\x1ebase relative\x1e"},
+        {"welcome": "\x1ebase /a\nb\x1e"},
+        {"welcome": "noise" * 1_000, "times": "100"},
+        {"lease": "\x1ewhat now\x1e"},
     ],
 )
-def test_a_senseless_welcome_is_one_error(tmp_path: Path, answer: str) -> None:
+def test_a_senseless_welcome_is_one_error(tmp_path: Path, told: dict[str, str]) -> None:
     with (
-        pytest.raises(DeviceError, match="board answers what gnomon does not understand") as told,
-        board(tmp_path, [("J", answer)]),
+        pytest.raises(DeviceError, match="board answers what gnomon does not understand") as refused,
+        board(tmp_path, **told),
     ):
         pass
-    assert told.value.hint
-    assert len(told.value.message) < 400
+    assert refused.value.hint
+    assert len(refused.value.message) < 400
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        ("J", '{"end": 2}'),
-        ("J", '{"end": 2, "status": "0", "timed_out": false}'),
-        ("J", '{"end": 2, "status": 0, "timed_out": 0}'),
-        ("J", '{"end": 2, "status": null, "timed_out": false}'),
-        ("J", "[" * 50_000),
-        ("T", "many"),
-        ("T", "-5"),
-    ],
-)
-def test_a_senseless_answer_to_a_command_is_one_error_and_ends_the_connection(
-    tmp_path: Path, frame: tuple[str, str]
-) -> None:
-    with board(tmp_path, [OPENED], [frame]) as device:
+@pytest.mark.parametrize("status", ["x", "-1", "1000", "0 0", "٣"])
+def test_a_senseless_status_is_one_error_and_ends_the_connection(tmp_path: Path, status: str) -> None:
+    with board(tmp_path, status=status) as device:
         with pytest.raises(DeviceError, match="board answers what gnomon does not understand"):
             device.run(["true"], env={}, timeout_s=60)
         with pytest.raises(DeviceError, match="was lost before") as told:
@@ -94,46 +79,13 @@ def test_a_senseless_answer_to_a_command_is_one_error_and_ends_the_connection(
         assert told.value.transient
 
 
-@pytest.mark.parametrize("frame", [("J", '{"event": "pong"}'), ("O", "more and more")])
-def test_a_device_that_lives_on_without_ending_a_command_is_left(tmp_path: Path, frame: tuple[str, str]) -> None:
-    stopped = ("J", '{"end": 2, "stopped": true}')
-    with board(tmp_path, [OPENED], [frame], [stopped]) as device:
-        with pytest.raises(DeviceError, match="did not end a command") as told:
-            device.run(["true"], env={}, timeout_s=-600)
-        assert told.value.transient
-
-
-@pytest.mark.parametrize("told", ["[" * 50_000, '{"memory_bytes": NaN}', "[]", ""])
-def test_a_senseless_fingerprint_is_one_error(tmp_path: Path, told: str) -> None:
-    with (
-        board(tmp_path, [OPENED], [("O", told), ENDED]) as device,
-        pytest.raises(DeviceError, match="board cannot say what it is") as error,
-    ):
-        device.describe()
-    assert len(error.value.message) < 400
+@pytest.mark.parametrize("printed", ["[" * 50_000, "found relative", "\x1e\x1f\x1e/etc/passwd", "\udcff\x00"])
+def test_whatever_it_prints_it_is_described(tmp_path: Path, printed: str) -> None:
+    with board(tmp_path, printed=printed) as device:
+        assert device.describe().name == "board"
 
 
 def test_the_stand_in_is_taken_for_a_device_where_it_talks_sense(tmp_path: Path) -> None:
-    with board(tmp_path, [OPENED], [("O", '{"machine": "board"}'), ENDED]) as device:
-        assert device.describe().fingerprint == {"machine": "board"}
-
-
-@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: json.dumps({"end": text}).encode()))
-def test_any_bytes_are_an_object_or_nonsense(payload: bytes) -> None:
-    try:
-        message = message_of(payload)
-    except NonsenseError as nonsense:
-        assert len(nonsense.told) <= 80
-    else:
-        assert message == json.loads(payload)
-    try:
-        assert count_of(payload) == int(payload)
-    except NonsenseError:
-        assert not payload.isdigit() or len(payload) > 12
-
-
-def test_a_field_must_be_there_and_of_its_kind() -> None:
-    assert field_of({"a": "b"}, "a", str) == "b"
-    for message in ({}, {"a": 1}, {"a": None}):
-        with pytest.raises(NonsenseError):
-            field_of(message, "a", str)
+    with board(tmp_path, printed="hello") as device:
+        done = device.run(["echo", "hello"], env={}, timeout_s=60)
+        assert (done.returncode, done.stdout) == (0, "hello")

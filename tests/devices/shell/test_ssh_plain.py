@@ -19,12 +19,11 @@ from tests.devices.shell import plainkit, sshkit
 from tests.devices.shell.shellkit import FAMILY, ShellOutputs, WithoutPython, killed_in_the_middle, the_second_waits
 from tests.devices.shell.sshkit import SshServer, becomes, gone, ssh_server
 
-from gnomon.devices.keeper.host import AnySshDevice
 from gnomon.devices.laid_out import lay_out, parse_files
 from gnomon.devices.shell.facts import described
 from gnomon.devices.shell.link import Marked
 from gnomon.devices.shell.scripts import line, marks, quoted
-from gnomon.devices.shell.ssh import PlainLink, PlainSshDevice
+from gnomon.devices.shell.ssh import SshDevice, SshLink
 from gnomon.errors import DeviceError
 
 
@@ -47,16 +46,16 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 
 @pytest.fixture
-def device(server: SshServer) -> Iterator[PlainSshDevice]:
-    with PlainSshDevice(server.settings()) as opened:
+def device(server: SshServer) -> Iterator[SshDevice]:
+    with SshDevice(server.settings()) as opened:
         yield opened
 
 
 class TestPlainDevice(WithoutPython, ShellOutputs):
     @pytest.fixture(scope="class")
     @classmethod
-    def device(cls, server: SshServer) -> Iterator[PlainSshDevice]:
-        with PlainSshDevice(server.settings()) as opened:
+    def device(cls, server: SshServer) -> Iterator[SshDevice]:
+        with SshDevice(server.settings()) as opened:
             yield opened
 
 
@@ -65,8 +64,8 @@ class TestPoorDevice(WithoutPython):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def device(cls, poor: SshServer) -> Iterator[PlainSshDevice]:
-        with PlainSshDevice(poor.settings()) as opened:
+    def device(cls, poor: SshServer) -> Iterator[SshDevice]:
+        with SshDevice(poor.settings()) as opened:
             yield opened
 
 
@@ -75,7 +74,7 @@ class TestBusybox(WithoutPython):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainSshDevice]:
+    def device(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshDevice]:
         busybox = os.environ.get("GNOMON_BUSYBOX") or shutil.which("busybox")
         if what := sshkit.missing():
             pytest.skip(what)
@@ -86,7 +85,7 @@ class TestBusybox(WithoutPython):
         subprocess.run([busybox, "--install", "-s", str(root / "bin")], check=True)
         with (
             ssh_server(root / "server", environment={"PATH": str(root / "bin")}) as running,
-            PlainSshDevice(running.settings()) as opened,
+            SshDevice(running.settings()) as opened,
         ):
             yield opened
 
@@ -97,7 +96,7 @@ def either(request: pytest.FixtureRequest) -> SshServer:
     return found
 
 
-def test_nobody_listens_after_the_time_limit(device: PlainSshDevice) -> None:
+def test_nobody_listens_after_the_time_limit(device: SshDevice) -> None:
     lines: list[str] = []
     script = "trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.01; done"
     completed = device.run(["sh", "-c", script], env={}, timeout_s=0.5, on_line=lines.append)
@@ -108,7 +107,7 @@ def test_nobody_listens_after_the_time_limit(device: PlainSshDevice) -> None:
 
 def test_the_configured_environment_is_there_and_gives_way(server: SshServer) -> None:
     config = server.settings(environment={"ONE": "1", "TWO": "it's\n2"})
-    with PlainSshDevice(config) as device:
+    with SshDevice(config) as device:
         printed = device.run(["sh", "-c", 'echo "$ONE$TWO"'], env={"ONE": "3"}, timeout_s=60).stdout
     assert printed == "3it's\n2\n"
 
@@ -116,10 +115,10 @@ def test_the_configured_environment_is_there_and_gives_way(server: SshServer) ->
 def test_what_was_pushed_is_not_sent_again(server: SshServer, tmp_path: Path) -> None:
     local = tmp_path / "m"
     local.write_bytes(b"x" * 100_000)
-    with PlainSshDevice(server.settings()) as device:
+    with SshDevice(server.settings()) as device:
         remote = Path(device.push(local, "m"))
     before = remote.stat().st_ino
-    with PlainSshDevice(server.settings()) as device:
+    with SshDevice(server.settings()) as device:
         assert Path(device.push(local, "m")).stat().st_ino == before
         other = Path(device.push(local, "another name"))
         assert other.read_bytes() == local.read_bytes()
@@ -129,7 +128,7 @@ def test_what_was_pushed_is_not_sent_again(server: SshServer, tmp_path: Path) ->
 
 def test_nothing_stays_where_nothing_may_be_kept(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("m")
-    with PlainSshDevice(server.settings(keep=False)) as device:
+    with SshDevice(server.settings(keep=False)) as device:
         remote = Path(device.push(tmp_path / "m", "m"))
         assert remote.read_text() == "m"
     assert not remote.exists()
@@ -139,12 +138,12 @@ def test_nothing_stays_where_nothing_may_be_kept(server: SshServer, tmp_path: Pa
 def test_a_folder_where_others_may_write_is_refused(either: SshServer, tmp_path: Path, mode: int) -> None:
     """What somebody else may have put there must not be run."""
     (tmp_path / "m").write_text("m")
-    kept = tmp_path / "kept" / "pushed-plain"
+    kept = tmp_path / "kept" / "pushed"
     kept.mkdir(parents=True)
     kept.chmod(mode)
     with (
         pytest.raises(DeviceError, match="others may write"),
-        PlainSshDevice(either.settings(folder=str(kept.parent))) as device,
+        SshDevice(either.settings(folder=str(kept.parent))) as device,
     ):
         device.push(tmp_path / "m", "m")
 
@@ -153,30 +152,30 @@ def test_a_link_to_a_folder_is_refused(either: SshServer, tmp_path: Path) -> Non
     (tmp_path / "m").write_text("m")
     (tmp_path / "own").mkdir(mode=0o700)
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "pushed-plain").symlink_to(tmp_path / "own")
+    (tmp_path / "kept" / "pushed").symlink_to(tmp_path / "own")
     with (
         pytest.raises(DeviceError, match="others may write"),
-        PlainSshDevice(either.settings(folder=str(tmp_path / "kept"))) as device,
+        SshDevice(either.settings(folder=str(tmp_path / "kept"))) as device,
     ):
         device.push(tmp_path / "m", "m")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_may_not_be_written_is_told(server: SshServer) -> None:
-    with pytest.raises(DeviceError, match="permission"), PlainSshDevice(server.settings(folder="/proc/none")):
+    with pytest.raises(DeviceError, match="permission"), SshDevice(server.settings(folder="/proc/none")):
         pass
 
 
 def test_the_device_is_clean_afterwards(either: SshServer) -> None:
-    with PlainSshDevice(either.settings()) as device:
+    with SshDevice(either.settings()) as device:
         assert len(either.private_folders()) == 1
         assert device.run(["ls", "-a"], env={}, timeout_s=60).stdout.split() == [".", ".."]
     assert becomes(lambda: not either.private_folders())
-    assert becomes(lambda: not keepers(either))
+    assert becomes(lambda: not guards(either))
 
 
-def keepers(server: SshServer) -> list[int]:
-    """The processes of the server's sessions that remain, the keeper's watcher among them."""
+def guards(server: SshServer) -> list[int]:
+    """The processes of the server's sessions that remain, the guard's watcher among them."""
     mark = str(server.tmp).encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -190,9 +189,9 @@ def keepers(server: SshServer) -> list[int]:
 
 _VICTIM = """
 import sys
-from gnomon.devices.shell.ssh import PlainSshDevice
+from gnomon.devices.shell.ssh import SshDevice
 from gnomon.devices.shell.ssh_client import SshSettings
-with PlainSshDevice(SshSettings(**eval(sys.argv[1]))) as device:
+with SshDevice(SshSettings(**eval(sys.argv[1]))) as device:
     device.run(["sh", "-c", sys.argv[2]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
 """
 
@@ -201,8 +200,8 @@ def test_kill_9_of_gnomon_leaves_the_device_clean(either: SshServer) -> None:
     shown = repr(dataclasses.asdict(either.settings()))
     killed_in_the_middle(_VICTIM, shown, FAMILY)
     assert becomes(lambda: not either.private_folders())
-    assert becomes(lambda: not keepers(either))
-    with PlainSshDevice(either.settings()):
+    assert becomes(lambda: not guards(either))
+    with SshDevice(either.settings()):
         pass
 
 
@@ -214,21 +213,21 @@ def test_the_servers_sessions_killed_are_a_lost_connection_and_the_device_is_cle
         if len(pids) == 3:
             either.kill_sessions()
 
-    with pytest.raises(DeviceError) as lost, PlainSshDevice(either.settings()) as device:
+    with pytest.raises(DeviceError) as lost, SshDevice(either.settings()) as device:
         device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
     assert lost.value.transient
     assert all(gone(pid) for pid in pids)
     assert becomes(lambda: not either.private_folders())
-    assert becomes(lambda: not keepers(either))
+    assert becomes(lambda: not guards(either))
 
 
 def test_silence_ends_the_visit_there(server: SshServer) -> None:
     """The client is stopped, not killed: nothing tells the device but that nobody speaks any more."""
-    device = PlainSshDevice(server.settings(silence_s=6.0))
+    device = SshDevice(server.settings(silence_s=6.0))
     with device:
         assert device.run(["true"], env={}, timeout_s=60).ok
         link = device._open
-        assert isinstance(link, PlainLink)
+        assert isinstance(link, SshLink)
         assert link._process is not None
         os.kill(link._process.pid, signal.SIGSTOP)
         try:
@@ -238,7 +237,7 @@ def test_silence_ends_the_visit_there(server: SshServer) -> None:
 
 
 def test_the_second_waits_for_the_first(either: SshServer) -> None:
-    the_second_waits(lambda on_wait: PlainSshDevice(either.settings(), on_wait=on_wait))
+    the_second_waits(lambda on_wait: SshDevice(either.settings(), on_wait=on_wait))
 
 
 def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:
@@ -247,13 +246,13 @@ def test_a_dead_owners_lock_is_taken_over(poor: SshServer) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     (held / "pid").write_text(f"{ended.pid}\n")
-    with PlainSshDevice(poor.settings()):
+    with SshDevice(poor.settings()):
         assert (held / "pid").read_text() != f"{ended.pid}\n"
     assert not held.exists()
 
 
 def test_a_device_without_python_is_served_by_its_shell(server: SshServer) -> None:
-    with AnySshDevice(server.settings()) as device:
+    with SshDevice(server.settings()) as device:
         assert device.describe().python == ""
         assert device.run(["echo", "here"], env={}, timeout_s=60).stdout == "here\n"
 
@@ -268,7 +267,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 
 def test_the_devices_own_python_is_found(rich: SshServer) -> None:
-    with PlainSshDevice(rich.settings()) as device:
+    with SshDevice(rich.settings()) as device:
         python = device.describe().python
         done = device.run([python, "-c", "import sys; print(sys.version_info >= (3, 10))"], env={}, timeout_s=60)
     assert done.stdout == "True\n"
@@ -279,7 +278,7 @@ def test_a_python_is_found_by_the_path_that_was_given(rich: SshServer, given: st
     link = rich.root / "it's home" / "own python"
     if not link.exists():
         link.symlink_to(sys.executable)
-    with PlainSshDevice(rich.settings(python=given.format(link))) as device:
+    with SshDevice(rich.settings(python=given.format(link))) as device:
         assert device.describe().python == str(link)
 
 
@@ -289,7 +288,7 @@ def test_a_python_that_is_too_old_is_an_error(rich: SshServer, tmp_path: Path) -
     old.chmod(0o755)
     with (
         pytest.raises(DeviceError, match=r"is too old: .*old is 3\.8\.1"),
-        PlainSshDevice(rich.settings(python=str(old))),
+        SshDevice(rich.settings(python=str(old))),
     ):
         pass
     assert rich.private_folders() == []
@@ -297,7 +296,7 @@ def test_a_python_that_is_too_old_is_an_error(rich: SshServer, tmp_path: Path) -
 
 def test_a_visit_without_the_lease_neither_waits_nor_pushes(rich: SshServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("content")
-    with PlainSshDevice(rich.settings()), PlainSshDevice(rich.settings(lease=False)) as visit:
+    with SshDevice(rich.settings()), SshDevice(rich.settings(lease=False)) as visit:
         leases = visit.run(["printenv", "GNOMON_LEASES"], env={}, timeout_s=60).stdout
         assert leases == f"{rich.leases}\n"  # what is started there takes the lease by itself
         with pytest.raises(DeviceError, match="not held"):
@@ -310,7 +309,7 @@ def test_too_few_sessions_are_told(tmp_path: Path) -> None:
     if what := sshkit.missing():
         pytest.skip(what)
     with ssh_server(tmp_path / "server", lines=("MaxSessions 1",)) as narrow:
-        with pytest.raises(DeviceError, match="too few sessions") as refused, PlainSshDevice(narrow.settings()):
+        with pytest.raises(DeviceError, match="too few sessions") as refused, SshDevice(narrow.settings()):
             pass
         assert "MaxSessions" in refused.value.hint
         assert narrow.private_folders() == []
@@ -319,7 +318,7 @@ def test_too_few_sessions_are_told(tmp_path: Path) -> None:
 def test_a_python_that_was_named_and_is_not_there_stays_an_error(server: SshServer) -> None:
     with (
         pytest.raises(DeviceError, match="there is no /no/python"),
-        AnySshDevice(server.settings(python="/no/python")),
+        SshDevice(server.settings(python="/no/python")),
     ):
         pass
 
@@ -331,7 +330,7 @@ def test_a_device_that_lacks_even_small_programs_is_told(tmp_path: Path) -> None
     (path / "mkdir").unlink()
     (path / "wc").unlink()
     with ssh_server(tmp_path / "server", environment={"PATH": str(path)}) as bare:
-        with pytest.raises(DeviceError, match="lacks mkdir, wc"), AnySshDevice(bare.settings()):
+        with pytest.raises(DeviceError, match="lacks mkdir, wc"), SshDevice(bare.settings()):
             pass
         assert bare.private_folders() == []
 
@@ -339,7 +338,7 @@ def test_a_device_that_lacks_even_small_programs_is_told(tmp_path: Path) -> None
 def test_no_way_to_the_device_is_told_as_ever(server: SshServer) -> None:
     with (
         pytest.raises(DeviceError, match="refuses the connection"),
-        PlainSshDevice(server.settings(port=sshkit.free_port())),
+        SshDevice(server.settings(port=sshkit.free_port())),
     ):
         pass
 
@@ -349,7 +348,7 @@ def test_the_fingerprint_is_the_devices_own(server: SshServer, tmp_path: Path) -
     from gnomon.devices.fingerprint import fingerprint
 
     own = fingerprint()
-    with PlainSshDevice(server.settings()) as device:
+    with SshDevice(server.settings()) as device:
         found = dict(device.describe().fingerprint)
     assert {**found, "python": None} == {**own, "python": None}
 

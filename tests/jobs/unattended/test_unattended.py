@@ -369,7 +369,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_keeper_without_the_lease_neither_waits_nor_pushes(board: Board, tmp_path: Path, own_home: Path) -> None:
+def test_a_visit_without_the_lease_neither_waits_nor_pushes(board: Board, tmp_path: Path, own_home: Path) -> None:
     from gnomon.devices.opening import visited
 
     with opened(board.config()) as holder, visited(board.config()) as guest:

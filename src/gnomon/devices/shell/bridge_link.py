@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from gnomon.devices.lease import command_line
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.bridge_scripts import (
     LINGER,
@@ -40,8 +41,8 @@ from gnomon.devices.shell.bridge_scripts import (
     watcher_script,
     whole,
 )
-from gnomon.devices.shell.device import last, not_arrived, refusal
-from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take
+from gnomon.devices.shell.device import not_arrived, refusal
+from gnomon.devices.shell.link import LONG_S, SHORT_S, Marked, Running, ShellCall, ShellCommand, ShellLink, Take, last
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard
@@ -449,9 +450,10 @@ class BridgeLink(ShellLink):
             )
         self.terminal = printed.endswith(b"\r\n")
         self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")
-        watcher = watcher_script(self.base, silence_s=self.settings.silence_s).encode("utf-8", "surrogateescape")
-        self.send(watcher, f"{self.base}/given.sh")
-        status, said = self.do(start_script(self.base, len(watcher)))
+        watcher = watcher_script(self.base, silence_s=self.settings.silence_s, by=command_line())
+        content = watcher.encode("utf-8", "surrogateescape")
+        self.send(content, f"{self.base}/given.sh")
+        status, said = self.do(start_script(self.base, len(content)))
         if status != "0":
             raise DeviceError(
                 f"gnomon's watcher cannot be started on {self.settings.destination}: {said or 'it did not come whole'}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnomon.devices.shell.link import ShellCommand
-from gnomon.devices.shell.scripts import line, quoted, run_script
+from gnomon.devices.shell.scripts import lease_functions, line, quoted, run_script
 from gnomon.system.process import STDERR_TAIL_BYTES
 
 _MARKS_BYTES = 256
@@ -43,39 +43,26 @@ def base_script(token: str, places: Sequence[str]) -> str:
 
 _WATCHER = """
 umask 077
-base=%(base)s held= said= n=0 last=
+base=%(base)s held= ticket= said= n=0 last=
 echo $$ >"$base/watcher"
 clean() {
   for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   [ -z "$held" ] || rm -rf "$held"
+  [ -z "$ticket" ] || rm -f "$ticket"
   rm -rf "$base"
 } 2>/dev/null
 trap '' HUP
 trap 'kill "$s" 2>/dev/null; clean; exit' TERM INT
 t=/tmp; [ -d /tmp ] || t=/data/local/tmp
 folder=${GNOMON_LEASES:-$t/gnomon-leases-$(id -u)}
-lock=$folder/lease-local.lock
-owner() { o=; read -r o <"$1"; [ -n "$o" ]; } 2>/dev/null
-keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
-made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
-lease() {
-  said=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { said="fail $said"; return; }
-  [ -O "$folder" ] && [ ! -L "$folder" ] || { said="fail $folder: Permission denied (it is another user's)"; return; }
-  if command -v flock >/dev/null; then
-    exec 9>>"$lock"
-    if flock -n 9; then echo $$ >"$lock"; said=held; else owner "$lock"; said="busy ${o:-unknown}"; fi
-  elif made "$lock.held"; then held=$lock.held; said=held
-  elif keeps "$lock.held/pid"; then said="busy $o"
-  else sleep 1; keeps "$lock.held/pid" || rm -rf "$lock.held"; said="busy nobody"
-  fi
-}
-while [ "$n" -lt %(silence)s ] && [ -d "$base" ]; do
+%(lease)swhile [ "$n" -lt %(silence)s ] && [ -d "$base" ]; do
   t=%(tick)s
   if [ "$said" != held ]; then
     lease; t=1
     echo "$said" >"$base/lease.new" && mv "$base/lease.new" "$base/lease"
   fi
-  sleep "$t" 9>&- & s=$!
+  sleep "$t" 8>&- 9>&- & s=$!
   wait "$s"
   now=; read -r now <"$base/alive"
   if [ "$now" = "$last" ]; then n=$((n + t)); else n=0; last=$now; fi
@@ -84,14 +71,19 @@ clean
 """
 
 
-def watcher_script(base: str, *, silence_s: float) -> str:
+def watcher_script(base: str, *, silence_s: float, by: str) -> str:
     """Holds the device's lease, and cleans up after half as long again, in which nobody wrote something new to `alive`.
 
     It waits for the lease, and says in the file `lease` how that stands.
     """
     tick = max(1, round(silence_s / 6))
     # Longer than gnomon waits itself, which would else take the kill for the command's own end.
-    return _WATCHER % {"base": quoted(base), "silence": max(tick + 1, round(1.5 * silence_s)), "tick": tick}
+    return _WATCHER % {
+        "base": quoted(base),
+        "silence": max(tick + 1, round(1.5 * silence_s)),
+        "tick": tick,
+        "lease": lease_functions(by),
+    }
 
 
 def start_script(base: str, size_bytes: int) -> str:

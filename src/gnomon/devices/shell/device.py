@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name
 from gnomon.devices.lease import Waiting
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
-from gnomon.devices.shell.link import Running, ShellCall, ShellCommand, ShellLink, ShellSettings
+from gnomon.devices.shell.link import Running, ShellCall, ShellCommand, ShellLink, ShellSettings, last
 from gnomon.devices.shell.scripts import (
     ONLY_OWN,
     commit_script,
     has_script,
     kill_script,
     quoted,
+    room_script,
     stage_script,
     tidy_script,
 )
@@ -32,7 +34,6 @@ from gnomon.system.stopping import pause
 
 _LEASE_WAIT_S = 3600.0
 _ASK_AGAIN_S = 0.25
-_SHOWN = 300
 _FULL = ("No space left", "quota exceeded")
 _DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
 
@@ -49,7 +50,9 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
             return
         if kind == "fail":
             raise refusal(settings, rest, "the lease of the device")
-        if kind == "busy" and not told and on_wait is not None and rest != "nobody":
+        if kind != "busy":
+            raise senseless(settings, f"{kind} {rest}".encode())
+        if not told and on_wait is not None and rest != "nobody":
             told = True
             told_who = f"another gnomon (process {rest} there) measures on {settings.name}: waiting for it to end"
             on_wait(Waiting(told_who))
@@ -73,10 +76,10 @@ def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
         root = f'"$HOME"/{quoted(given[2:])}'
     else:
         root = quoted(given)
-    script = f'umask 077; r={root}; mkdir -p "$r/pushed-plain" && cd "$r/pushed-plain" && [ -w . ] || exit; {ONLY_OWN}'
+    script = f'umask 077; r={root}; mkdir -p "$r/pushed" && cd "$r/pushed" && [ -w . ] || exit; {ONLY_OWN}'
     status, said = link.do(script)
     if status != "0":
-        raise refusal(settings, said or "Permission denied", given or "the cache folder")
+        raise refusal(settings, said or "Permission denied", "the cache of pushed files")
     return said
 
 
@@ -96,6 +99,15 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
     return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
 
 
+def senseless(settings: ShellSettings, told: bytes) -> DeviceError:
+    """The device answered what gnomon's scripts never say."""
+    return DeviceError(
+        f"{settings.destination} answers what gnomon does not understand: {told[:80]!r}",
+        hint="See what else writes to the connection there, then open the device again.",
+        transient=True,
+    )
+
+
 def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
     """The error of a file that is not there as it was sent."""
     return DeviceError(
@@ -105,16 +117,24 @@ def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
     )
 
 
-def last(text: str) -> str:
-    """The last line that says something, fit to be shown."""
-    rows = [row.strip() for row in text.splitlines() if row.strip()]
-    return "".join(c if c.isprintable() else " " for c in rows[-1][:_SHOWN]) if rows else ""
+def facts_of(told: str) -> dict[str, Any] | None:
+    """The object that the fingerprint's program printed; None if it is none."""
+    try:
+        found = json.loads(told, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
 
 
 _GRACE_S = 2.0
 _STUCK_S = 10.0
 _FACTS_S = 60.0
 _KEPT_DAYS = 30
+_KILLED = "137"
 _MOST_KIB = 4 << 20
 
 
@@ -154,12 +174,6 @@ class ShellDevice(ABC):
     def __enter__(self) -> Self:
         self._place, self._python = "", None
         self._open = self._reach()
-        try:
-            if self._held:
-                self._place = pushed_place(self._settings, self._open)
-        except BaseException:
-            self._close()
-            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -203,7 +217,16 @@ class ShellDevice(ABC):
             error = call.lost()
             self._close()
             raise error
+        if status == _KILLED and not timed_out:  # perhaps by the guard there, which ends all at a lost connection
+            try:
+                link.check()
+            except DeviceError:
+                self._close()
+                raise
         call.fill(run)
+        if status != "start" and not re.fullmatch("[0-9]{1,3}", status, re.ASCII):
+            self._close()
+            raise senseless(self._settings, status.encode())
         if status == "start":
             self._no_start(f"there is no program {argv[0]!r}, or it cannot be executed")
         if run.lines:
@@ -216,16 +239,21 @@ class ShellDevice(ABC):
         if not self._held:
             raise DeviceError("nothing can be pushed to a device that is not held", hint="Open it with its lease.")
         checked_name(name)
+        self._place = self._place or pushed_place(self._settings, link)
         manifest = self._digests.manifest(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"
-        if link.do(has_script(self._place, manifest.digest, name))[0] == "0":
+        size_bytes = None if manifest.parts[0].kind == "d" else manifest.size_bytes
+        if link.do(has_script(self._place, manifest.digest, name, size_bytes))[0] == "0":
             return path
+        status, said = link.do(room_script(self._place, manifest.size_bytes))
+        if status != "0":
+            raise refusal(self._settings, said if status != "3" else _FULL[0], self._place)
         stage = f"{self._place}/.new-{secrets.token_hex(8)}"
 
         def at(part: Part) -> str:
             return f"{stage}/{name}/{part.path}" if part.path else f"{stage}/{name}"
 
-        self._must(stage_script(stage, [at(part) for part in manifest.parts if part.kind == "d"]), stage)
+        self._must(stage_script(link.base, stage, [at(part) for part in manifest.parts if part.kind == "d"]), stage)
         try:
             link.arrive([(part, at(part)) for part in manifest.parts if part.kind != "d"])
         except DeviceError:
@@ -257,11 +285,8 @@ class ShellDevice(ABC):
         if self._python:
             program = Path(fingerprint_program.__file__).read_bytes()
             done = self.run([self._python, "-I", "-"], env={}, stdin=program, timeout_s=_FACTS_S)
-            try:
-                told = json.loads(done.stdout) if done.ok else None
-            except ValueError:
-                told = None
-            if isinstance(told, dict):
+            told = facts_of(done.stdout) if done.ok else None
+            if told is not None:
                 return DeviceInfo(name=self._settings.name, fingerprint=told, python=self._python)
         with guarded_folder("gnomon-facts-") as folder:
             found = described(link.printed(FINGERPRINT, MOST_BYTES), folder)

@@ -1,4 +1,4 @@
-"""What a device is asked that is served by its shell alone: scripts, commands, and files that come and go.
+"""What a device is asked that is served by its shell: scripts, commands, and files that come and go.
 
 `gnomon.devices.shell.ssh` answers it by OpenSSH, `gnomon.devices.shell.bridge_link` by programs such as adb and sdb.
 
@@ -27,7 +27,14 @@ from gnomon.system.stopping import look_up
 
 _SIGNALS = range(129, 193)
 SHORT_S = 60.0
+_SHOWN = 300
 LONG_S = 24 * 3600.0
+
+
+def last(text: str) -> str:
+    """The last line that says something, fit to be shown."""
+    rows = [row.strip() for row in text.splitlines() if row.strip()]
+    return "".join(c if c.isprintable() else " " for c in rows[-1][:_SHOWN]) if rows else ""
 
 
 class ShellSettings(Protocol):
@@ -156,12 +163,17 @@ class ShellLink(ABC):
         """Bring a file from there to a path here. DeviceError; OSError if it cannot be written here."""
 
     @abstractmethod
+    def check(self) -> None:
+        """DeviceError if the device is no longer there, or has given this visit up."""
+
+    @abstractmethod
     def close(self) -> None:
         """Clean up there and leave, unless that takes too long."""
 
 
 _CHUNK_BYTES = 1 << 16
 _NOISE_BYTES = 1 << 16
+_STATUS_BYTES = 64
 _LEAVE_S = 0.25
 
 Take = Callable[[bytes], None]
@@ -175,19 +187,18 @@ class Marked:
         self._take = take
         self._begun = False
         self._held = bytearray()
-        self.noise = b""
         self.status: str | None = None
 
     def add(self, chunk: bytes) -> None:
         """Take what came next."""
         if self.status is not None:
             return  # of a process that outlived its session
+        known = len(self._held)
         self._held += chunk
         if not self._begun:
-            at = self._held.find(self._first)
+            at = self._held.find(self._first, max(0, known - len(self._first)))
             if at < 0:
-                del self._held[:-_NOISE_BYTES]
-                self.noise = bytes(self._held)
+                del self._held[: -2 * _NOISE_BYTES]
                 return
             del self._held[: at + len(self._first)]
             self._begun = True
@@ -199,8 +210,15 @@ class Marked:
             self.status = self._held[at + len(self._last) : end].decode("ascii", "replace")
             self._hand(at)
             self._held.clear()
+        elif len(self._held) - at > _STATUS_BYTES:
+            self.status = "none"
         else:
             self._hand(at)
+
+    @property
+    def noise(self) -> bytes:
+        """The end of what came before the first mark, as long as that has not come."""
+        return b"" if self._begun else bytes(self._held[-_NOISE_BYTES:])
 
     def _hand(self, count: int) -> None:
         if count:

@@ -1,4 +1,4 @@
-"""What a device without Python runs: lines for its POSIX shell, and the keeper that cleans up after gnomon.
+"""What the shell of a device runs: gnomon's scripts, and the guard that holds its lease and cleans up after gnomon.
 
 Only POSIX's shell and the small programs of `NEEDED` are wanted there (dash and coreutils, busybox). Where the device
 has setsid, flock and sha256sum, they are used.
@@ -17,6 +17,7 @@ shell's own program comes as the first line of standard input, of which `read` t
 NEEDED = ("cat", "chmod", "env", "find", "id", "kill", "ls", "mkdir", "mv", "rm", "sleep", "touch", "uname", "wc")
 """The small programs without which a device cannot be served."""
 
+_SYNCED_BYTES = 1 << 20
 _LOCALES = ("ALL", "COLLATE", "CTYPE", "MESSAGES", "MONETARY", "NUMERIC", "TIME")
 
 
@@ -109,18 +110,85 @@ def kill_script(note: str, signal: str) -> str:
     return f'read -r g <{quoted(note)} && kill -s {signal} -- "-$g"'
 
 
-_KEEPER = """
+_LEASE = """
+lock=$folder/lease-local.lock ticket= own= by=%(by)s
+owner() { o= c=; { read -r o; read -r c; } <"$1"; [ -n "$o" ]; } 2>/dev/null
+who() {
+  owner "$1" || { echo unknown; return; }
+  at=$(date -r "$1" +%%H:%%M 2>/dev/null)
+  echo "$o${c:+, $c}${at:+, since $at}"
+}
+keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
+made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
+first() {
+  before= most=0
+  for x in "${lock%%.lock}".*.ticket; do
+    y=${x%%.ticket} y=${y##*.}
+    case $y in ''|*[!0-9]*) continue;; esac
+    [ "$x" != "$ticket" ] || continue
+    if flock -n -s "$x" true; then rm -f "$x"; continue; fi
+    [ "$y" -le "$most" ] || most=$y
+    [ -z "$ticket" ] || [ "$y" -lt "$own" ] || continue
+    [ -n "$before" ] && [ "$before" -lt "$y" ] || before=$y
+  done
+  [ -z "$before" ]
+} 2>/dev/null
+lease() {
+  said=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { said="fail $said"; return; }
+  [ -O "$folder" ] && [ ! -L "$folder" ] || { said="fail $folder: Permission denied (it is another user's)"; return; }
+  if command -v flock >/dev/null; then
+    exec 7<"$folder" 9>>"$lock"
+    flock 7
+    if first && flock -n 9; then
+      { echo $$; echo "$by"; } >"$lock"
+      [ -z "$ticket" ] || { rm -f "$ticket"; exec 8>&-; ticket=; }
+      said=held
+    else
+      said="busy $(who "${lock%%.lock}.${before:+$before.ticket}${before:-lock}")"
+      if [ -z "$ticket" ]; then
+        own=$((most + 1)) ticket=${lock%%.lock}.$((most + 1)).ticket
+        exec 8>"$ticket"
+        flock -n 8
+        { echo $$; echo "$by"; } >&8
+      fi
+    fi
+    exec 7<&-
+    return
+  fi
+  said="busy nobody"
+  if made "$lock.held"; then held=$lock.held said=held; return; fi
+  if keeps "$lock.held/pid"; then said="busy $o"; return; fi
+  sleep 1
+  if keeps "$lock.held/pid"; then said="busy $o"; return; fi
+  rm -rf "$lock.held"
+}
+"""
+
+
+def lease_functions(by: str) -> str:
+    """The shell's function `lease`, which takes the device's lease or asks again, and sets `said` to how it stands.
+
+    That is "held", "busy WHO" or "fail WHY". `folder` is that of the leases. It is the lease of `gnomon.devices.lease`:
+    under a lock on the folder, whoever has the least ticket is next; `by` is told to those that wait. Without flock a
+    folder is the lock, and nobody waits in turn.
+    """
+    return _LEASE % {"by": quoted(by)}
+
+
+_GUARD = """
 umask 077
 say() { printf '\\036%%s\\036\\n' "$*"; }
 lacking=
 for n in %(needed)s; do command -v "$n" >/dev/null || lacking="$lacking $n"; done
 [ -z "$lacking" ] || { say "lacks$lacking"; exit 1; }
-base=${TMPDIR:-/tmp}/gnomon-%(token)s held=
+base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
 told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
 clean() {
   for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   rm -rf "$base"
   [ -z "$held" ] || rm -rf "$held"
+  [ -z "$ticket" ] || rm -f "$ticket"
 } 2>/dev/null
 trap '' USR1 TERM  # until the watcher, which they would end, has its own
 ( n=0 s=; trap 'n=-1' USR1; trap 'kill "$s"; exit' TERM
@@ -130,31 +198,13 @@ w=$!
 leave() { clean; kill "$w"; } 2>/dev/null
 trap 'leave; exit 1' HUP TERM INT
 folder=${GNOMON_LEASES:-/tmp/gnomon-leases-$(id -u)}
-lock=$folder/lease-local.lock
-owner() { o=; read -r o <"$1"; [ -n "$o" ]; } 2>/dev/null
-keeps() { c=; owner "$1" && read -r c <"/proc/$o/cmdline"; case $c in *given*) true;; *) false;; esac; } 2>/dev/null
-made() { mkdir "$1" && echo $$ >"$1/pid"; } 2>/dev/null
-lease() {
-  told=$(mkdir -p "$folder" 2>&1 && : 2>&1 >>"$lock") || { say "fail $told"; return; }
-  [ -O "$folder" ] && [ ! -L "$folder" ] || { say "fail $folder: Permission denied (it is another user's)"; return; }
-  if command -v flock >/dev/null; then
-    exec 9>>"$lock"
-    if flock -n 9; then echo $$ >"$lock"; say held; else owner "$lock"; say "busy ${o:-unknown}"; fi
-    return
-  fi
-  dir=$lock.held c=
-  if made "$dir"; then held=$dir; say held; return; fi
-  if keeps "$dir/pid"; then say "busy $o"; return; fi
-  sleep 1
-  if keeps "$dir/pid"; then say "busy $o"; return; fi
-  rm -rf "$dir"
-  say "busy nobody"
-}
-say "base $base"
+%(lease)ssay "base $base"
 while IFS= read -r what; do
   kill -USR1 "$w" 2>/dev/null
   case $what in
-    lease) lease;;
+    lease) lease; say "$said";;
+    ping) say pong;;
+    alive) say alive;;
     end) break;;
   esac
 done
@@ -163,13 +213,18 @@ say bye
 """
 
 
-def keeper_script(*, token: str, silence_s: float) -> str:
+def guard_script(*, token: str, silence_s: float, by: str) -> str:
     """What the connection's own session runs: it makes the private folder, takes the lease, and removes all at its end.
 
     Its end is a line `end`, the end of its input, or silence: a watcher beside it wants a line every few seconds, and
-    cleans up also when the keeper itself was killed.
+    cleans up also when the guard itself was killed.
     """
-    return _KEEPER % {"needed": " ".join(NEEDED), "token": token, "tick": max(1, round(silence_s / 6))}
+    return _GUARD % {
+        "needed": " ".join(NEEDED),
+        "token": token,
+        "tick": max(1, round(silence_s / 6)),
+        "lease": lease_functions(by),
+    }
 
 
 _FIND_PYTHON = """
@@ -199,36 +254,57 @@ def python_script(given: str | None) -> str:
     return f"set -- {words}{_FIND_PYTHON}"
 
 
-def has_script(place: str, digest: str, name: str) -> str:
-    """Status 0 if it was pushed before, which then counts as used now."""
-    there = quoted(f"{place}/{digest}/{name}")
-    return f"[ -e {there} ] && touch -c {quoted(f'{place}/{digest}')}"
+def has_script(place: str, digest: str, name: str, size_bytes: int | None) -> str:
+    """Status 0 if it was pushed before and nothing in it changed since, which then counts as used now.
+
+    What was pushed under another name has both then. `size_bytes` is that of a file.
+    """
+    size = "true" if size_bytes is None else f'[ -f "$f" ] && [ $(($(wc -c <"$f"))) -eq {size_bytes} ]'
+    to = quoted(name)
+    return (
+        f'cd {quoted(f"{place}/{digest}")} 2>/dev/null && IFS= read -r f <{SEAL} && f=./$f && [ -e "$f" ] || exit 1\n'
+        f'{size} && [ -z "$(find "$f" -newer {SEAL} 2>&1)" ] || exit 1\n'
+        f'[ -e ./{to} ] || ln -s "$f" ./{to} || exit 1; touch -c .'
+    )
 
 
-def stage_script(stage: str, folders: Sequence[str]) -> str:
-    """An empty folder for what is being pushed, and the folders in it."""
+def room_script(place: str, size_bytes: int) -> str:
+    """Removes what was left half pushed; status 3 if so much more has no room there, where `df` can tell."""
+    return (
+        f"cd {quoted(place)} || exit 1; rm -rf .new-*\n"
+        "command -v df >/dev/null || exit 0\n"
+        "df -Pk . 2>/dev/null | { read -r _; read -r _ _ _ k _; "
+        f"case $k in ''|*[!0-9]*) exit 0;; esac; [ \"$k\" -ge {(size_bytes + 1023) // 1024} ] || exit 3; }}"
+    )
+
+
+def stage_script(base: str, stage: str, folders: Sequence[str]) -> str:
+    """An empty folder for what is being pushed, and the folders in it. It goes with the private folder `base`."""
     made = " ".join(quoted(folder) for folder in (stage, *folders))
-    return f"umask 077; rm -rf {quoted(stage)}; mkdir -p {made}"
+    return f"umask 077; echo {quoted(stage)} >{quoted(base)}/stage; rm -rf {quoted(stage)}; mkdir -p {made}"
 
 
 def file_script(path: str, size_bytes: int, digest: str, *, program: bool) -> str:
     """Takes a file from standard input; status 3 if it is not as it was sent."""
     to, mode = quoted(path), "500" if program else "400"
+    # What is large is written now, and not beside a measurement.
+    synced = f"{{ sync {to} || sync; }} 2>/dev/null\n" if size_bytes >= _SYNCED_BYTES else ""
     return (
         f"umask 077; cat >{to} && chmod {mode} {to} || exit 1\n"
+        f"{synced}"
         f"n=$(wc -c <{to}); [ $((n)) -eq {size_bytes} ] || exit 3\n"
         f'if command -v sha256sum >/dev/null; then d=$(sha256sum <{to}); [ "${{d%% *}}" = {digest} ] || exit 3; fi'
     )
 
 
 def commit_script(stage: str, place: str, digest: str, name: str) -> str:
-    """Gives what was pushed its final name: what has one is whole."""
-    to = f"{place}/{digest}"
-    return (
-        f"if [ -d {quoted(to)} ]; then mv {quoted(f'{stage}/{name}')} {quoted(to)}/ && rm -rf {quoted(stage)}; "
-        f"else mv {quoted(stage)} {quoted(to)}; fi"
-    )
+    """Seals what was pushed, and gives it its final name: what has one is whole."""
+    to, seal = quoted(f"{place}/{digest}"), quoted(f"{stage}/{SEAL}")
+    return f"printf '%s\\n' {quoted(name)} >{seal} && rm -rf {to} && mv {quoted(stage)} {to}"
 
+
+SEAL = ".gnomon-pushed"
+"""The file beside what was pushed that has its name. It is younger than all of that, as long as nobody touches it."""
 
 UPLOADED = "[0-9a-f]" * 64
 """The shell pattern of the names that pushed files have in the cache: their digests."""

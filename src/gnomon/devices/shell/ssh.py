@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import secrets
 import select
 import shutil
@@ -17,22 +18,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.devices.base import INHERITED
+from gnomon.devices.lease import command_line
 from gnomon.devices.pushed import Part, contents
-from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, take_lease
+from gnomon.devices.shell.device import ShellDevice, not_arrived, refusal, senseless, take_lease
 from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCall, ShellCommand, ShellLink, Take
 from gnomon.devices.shell.scripts import (
     REMOTE,
     file_script,
-    keeper_script,
+    guard_script,
     line,
     marked,
     python_script,
     quoted,
     run_script,
 )
-from gnomon.devices.shell.ssh_client import NoPythonError, SshSettings, lost, no_python, not_connected
+from gnomon.devices.shell.ssh_client import (
+    NoPythonError,
+    SshSettings,
+    client_argv,
+    lost,
+    no_python,
+    not_connected,
+)
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard
+from gnomon.system.stopping import look_up
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
@@ -48,10 +58,10 @@ def nothing() -> Iterator[bytes]:
     return iter(())
 
 
-class PlainCall(ShellCall):
+class SshCall(ShellCall):
     """A command over a session of its own."""
 
-    def __init__(self, link: PlainLink, session: Session) -> None:
+    def __init__(self, link: SshLink, session: Session) -> None:
         self._link, self._session = link, session
         self._code: int | None = None
 
@@ -78,10 +88,11 @@ class PlainCall(ShellCall):
         return self._link.lost(self._code, self._session.said)
 
 
-class PlainLink(ShellLink):
+class SshLink(ShellLink):
     """One control connection, and sessions over it. `start` it, `close` it in any case.
 
-    The client's own session runs the keeper, whose lines keep coming here: `ask` is answered by one.
+    The client's own session runs the guard, which answers the pings of a thread here: where either hears nothing of the
+    other for too long, it ends everything that belongs to this visit. `ask` is answered by a line.
     """
 
     def __init__(self, settings: SshSettings) -> None:
@@ -90,10 +101,13 @@ class PlainLink(ShellLink):
         self._folder = _scratch()
         self._guard = Guard(Path(self._folder))
         self._process: subprocess.Popen[bytes] | None = None
-        self._received = bytearray()
         self._errors = Path(self._folder) / "errors"
         self._sending = threading.Lock()
-        self._stop_pings = threading.Event()
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._noise = b""
+        self._silent = False
+        self._ending = False
+        self._thread: threading.Thread | None = None
 
     def start(self) -> str:
         """Connect; the private folder's path there. DeviceError, with what to do, where there is no way."""
@@ -115,17 +129,20 @@ class PlainLink(ShellLink):
                 hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
             ) from error
         self._guard.add(process.pid)
-        keeper = keeper_script(token=secrets.token_hex(8), silence_s=settings.silence_s)
-        self._send(line(keeper))
+        guard = guard_script(token=secrets.token_hex(8), silence_s=settings.silence_s, by=command_line())
+        self._send(line(guard))
+        self._thread = threading.Thread(target=self._listen, args=(process,), name="gnomon-ssh", daemon=True)
+        self._thread.start()
         answer = self._answer(settings.connect_timeout_s + settings.silence_s)
         if answer is None:
-            printed = self._received.decode(errors="replace")
-            raise not_connected(settings, process.poll(), self._said(), printed)
-        threading.Thread(target=self._ping, name="gnomon-ssh-ping", daemon=True).start()
+            code, printed = process.poll(), self._noise
+            if code is None and printed.strip():
+                raise senseless(settings, printed)
+            raise not_connected(settings, code, self._said(), printed)
         return answer
 
     def ask(self, what: str) -> str:
-        """The keeper's answer to a line. DeviceError if the connection is gone."""
+        """The guard's answer to a line. DeviceError if the connection is gone."""
         self._send(what.encode() + b"\n")
         answer = self._answer(self._settings.silence_s)
         if answer is None:
@@ -165,7 +182,7 @@ class PlainLink(ShellLink):
         )
         return bytes(printed)
 
-    def command(self, command: ShellCommand, run: Running) -> PlainCall:
+    def command(self, command: ShellCommand, run: Running) -> SshCall:
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
@@ -180,7 +197,7 @@ class PlainLink(ShellLink):
             inherited=inherited,
         )
         data = iter((command.stdin,))
-        return PlainCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
+        return SshCall(self, self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add))
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
         """See `ShellLink.arrive`: each file is a session's standard input."""
@@ -226,12 +243,16 @@ class PlainLink(ShellLink):
 
     def lost(self, code: int | None, said: str = "") -> DeviceError:
         """The error of a session that ended, or fell silent, without its last marks."""
-        gone = self._process is None or self._process.poll() is not None
-        return lost(self._settings, 255 if gone or code is not None else None, f"{said}\n{self._said()}")
+        gone = code is not None or self._process is None or self._process.poll() is not None
+        return lost(self._settings, 255 if gone and not self._silent else None, f"{said}\n{self._said()}")
+
+    def check(self) -> None:
+        """See `ShellLink.check`."""
+        self.ask("alive")
 
     def close(self) -> None:
-        """End the connection, once the keeper has cleaned up, unless that takes too long."""
-        self._stop_pings.set()
+        """End the connection, once the guard has cleaned up, unless that takes too long."""
+        self._ending = True
         process, self._process = self._process, None
         if process is not None:
             self._send(b"end\n", process)
@@ -244,37 +265,21 @@ class PlainLink(ShellLink):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if self._thread is not None:
+                self._thread.join()
             if process.stdout:
                 process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._guard.close()
 
     def _argv(self, *, master: bool) -> list[str]:
-        settings = self._settings
-        options = [
-            "BatchMode=yes",
-            *settings.ssh_options,
-            f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
-            "ServerAliveInterval=5",
-            "ServerAliveCountMax=3",
-            # What the user's configuration opens for people at a terminal is not the device's to use, and a port that
-            # another connection has taken must not end this one.
-            "ForwardAgent=no",
-            "ForwardX11=no",
-            "ClearAllForwardings=yes",
-            "LogLevel=ERROR",
+        shared = [
             f"ControlPath={self._folder}/c",
             "ControlPersist=no",
             f"ControlMaster={'yes' if master else 'no'}",
         ]
-        if not master:  # once the control connection is gone, none is made in its place behind gnomon's back
-            options.insert(0, "ProxyCommand=false")
-        argv = [settings.program, "-T", *(word for option in options for word in ("-o", option))]
-        if settings.user is not None:
-            argv += ["-l", settings.user]
-        if settings.port is not None:
-            argv += ["-p", str(settings.port)]
-        return argv
+        # Once the control connection is gone, none is made in its place behind gnomon's back.
+        return client_argv(self._settings, first=() if master else ("ProxyCommand=false",), last=shared)
 
     def _said(self) -> str:
         with contextlib.suppress(OSError):
@@ -288,33 +293,53 @@ class PlainLink(ShellLink):
         with contextlib.suppress(OSError), self._sending:  # how it ended is told by its output
             process.stdin.write(data)
 
-    def _ping(self) -> None:
-        every_s = min(5.0, self._settings.silence_s / 6)
-        while not self._stop_pings.wait(every_s):
-            self._send(b"ping\n")
-
     def _answer(self, within_s: float) -> str | None:
-        """The next answer of the keeper; None if there is none in time, or the connection ended."""
-        process = self._process
-        if process is None or process.stdout is None:
-            return None
+        """The next answer of the guard; None if there is none in time, or the connection ended."""
         deadline_s = time.monotonic() + within_s
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            look_up()
+            with contextlib.suppress(queue.Empty):
+                answer = self._answers.get(timeout=min(left_s, 1.0))
+                if answer is None:
+                    self._answers.put(None)  # for whoever asks next
+                return answer
+        return None
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Ping the guard and take what it says, until the connection ends; one that falls silent is ended here."""
+        assert process.stdout is not None  # noqa: S101
+        silence_s = self._settings.silence_s
+        every_s = min(5.0, silence_s / 6)
+        received = bytearray()
+        met, heard_s, pinged_s = False, time.monotonic(), time.monotonic()
         while True:
-            _, found, rest = bytes(self._received).partition(b"\x1e")
-            text, whole, left = rest.partition(b"\x1e")
-            if found and whole:
-                self._received[:] = left
-                return text.decode(errors="replace")
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or len(self._received) > _NOISE_BYTES:
-                return None
-            ready, _, _ = select.select([process.stdout], [], [], left_s)
-            chunk = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
-            if ready and not chunk:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(5.0)
-                return None
-            self._received += chunk
+            ready, _, _ = select.select([process.stdout], [], [], every_s)
+            now_s = time.monotonic()
+            if ready:
+                chunk = os.read(process.stdout.fileno(), _NOISE_BYTES)
+                received += chunk
+                if not chunk or len(received) > _NOISE_BYTES:
+                    break
+                heard_s = now_s
+                while (parts := bytes(received).split(b"\x1e", 2)) and len(parts) == 3:
+                    received[:] = parts[2]
+                    answer = parts[1].decode(errors="replace")
+                    met = True
+                    if answer != "pong":
+                        self._answers.put(answer)
+                self._noise = bytes(received)
+            elif met and now_s - heard_s > silence_s and not self._ending:
+                self._silent = True
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            if now_s - pinged_s >= every_s:
+                self._send(b"ping\n")
+                pinged_s = now_s
+        self._noise = bytes(received)
+        if not received:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5.0)
+        self._answers.put(None)
 
 
 def _scratch() -> str:
@@ -330,7 +355,7 @@ def _scratch() -> str:
         ) from error
 
 
-class PlainSshDevice(ShellDevice):
+class SshDevice(ShellDevice):
     """A machine behind SSH; see `ShellDevice`. The `python` of its `describe` is empty where it has none.
 
     DeviceError for a Python that is too old, or is not there under the name that was given.
@@ -345,8 +370,8 @@ class PlainSshDevice(ShellDevice):
     def _settings(self) -> SshSettings:
         return self._config
 
-    def _reach(self) -> PlainLink:
-        link = PlainLink(self._config)
+    def _reach(self) -> SshLink:
+        link = SshLink(self._config)
         try:
             kind, _, rest = link.start().partition(" ")
             if kind == "lacks":
@@ -354,8 +379,10 @@ class PlainSshDevice(ShellDevice):
                     f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",
                     hint="Install these (coreutils, or busybox) there, and see that they are on its PATH.",
                 )
-            if kind != "base":
+            if kind == "fail":
                 raise refusal(self._config, rest, "the temporary folder")
+            if kind != "base" or not rest.startswith("/") or not rest.isprintable():
+                raise senseless(self._config, f"{kind} {rest}".encode())
             link.base = rest
             self._python = self._found_python(link)
             if self._held:
@@ -378,5 +405,5 @@ class PlainSshDevice(ShellDevice):
 
 if TYPE_CHECKING:
 
-    def _conforms(device: PlainSshDevice) -> Device:
+    def _conforms(device: SshDevice) -> Device:
         return device

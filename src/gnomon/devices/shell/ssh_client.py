@@ -1,61 +1,14 @@
-"""How the OpenSSH client is started, and what it starts on the device: a shell's one line, then the keeper.
-
-What went wrong on the way to a device or on it, told apart by the texts of the OpenSSH client and of the keeper.
-"""
+"""How the OpenSSH client is started, and what went wrong on the way to a device, told apart by the client's texts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
+from gnomon.devices.shell.link import last
 from gnomon.errors import DeviceError, UsageError
 
-PYTHON_MARK = "GNOMON-PYTHON"
 OLDEST_PYTHON = "3.10"
-_KEEPER_FILES = ("keeper_files", "keeper_place", "keeper_run", "keeper")
-
-# Whatever the login shell of the device's user is, it hands this on to sh as it stands: between single quotes there is
-# nothing that sh, csh, fish or the like would touch (no quote, backslash, newline or exclamation mark). All that may
-# hold such things, names and the program itself, comes as lines of standard input. sh reads no byte too many of it.
-_SHELL_LINE = (
-    "IFS= read -r given && IFS= read -r code || exit 96; "
-    'case "$given" in '
-    '"") set -- python3.13 python3.12 python3.11 python3.10 python3;; '
-    '"~/"*) set -- "$HOME/${given#??}";; '
-    '*) set -- "$given";; esac; '
-    "for name; do "
-    'path=$(command -v "$name") || continue; '
-    'version=$("$path" -E -S -c "import sys; print(sys.version.split()[0]); sys.exit(sys.version_info < (3, 10))" '
-    "</dev/null 2>/dev/null) "
-    '&& exec "$path" -I -S -X utf8 -c "$code" "$path"; '
-    'seen="$seen $path=$version"; done; '
-    f'echo; echo "{PYTHON_MARK}$seen"; exit 97'
-)
-
-# The keeper's files import each other as siblings of one package, here and there. Written for any Python 3.
-_STARTER = """
-import json, os, sys, types
-def take(count):
-    data = b""
-    while len(data) < count:
-        more = os.read(0, count - len(data))
-        if not more:
-            sys.exit(95)
-        data += more
-    return data
-package = types.ModuleType("gnomon_keeper")
-package.__path__ = []
-sys.modules["gnomon_keeper"] = package
-for name, source in json.loads(take(int(take(10))).decode()):
-    module = types.ModuleType("gnomon_keeper." + name)
-    module.__package__ = "gnomon_keeper"
-    sys.modules[module.__name__] = module
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-module.main()
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,30 +66,27 @@ class SshSettings:
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
 
-def ssh_argv(settings: SshSettings) -> list[str]:
-    """The command that connects and starts the shell's line there."""
-    return [*_client(settings), "--", settings.host, f"sh -c '{_SHELL_LINE}'"]
-
-
 def forward_argv(settings: SshSettings, port: int) -> list[str]:
     """The command whose standard input and output are a connection to a port of loopback there."""
-    return [*_client(settings), "-W", f"127.0.0.1:{port}", "--", settings.host]
+    return [*client_argv(settings, last=("ControlMaster=no",)), "-W", f"127.0.0.1:{port}", "--", settings.host]
 
 
-def _client(settings: SshSettings) -> list[str]:
+def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Sequence[str] = ()) -> list[str]:
+    """The client and its options, but for the host. Of an option that is given twice the first counts."""
     options = [
         "BatchMode=yes",  # nobody is there to answer: unknown keys and passwords are errors
+        *first,
         *settings.ssh_options,
         f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
         "ServerAliveInterval=5",
         "ServerAliveCountMax=3",
-        "ControlMaster=no",  # a connection of the user's may be used, but none is left behind
         # What the user's configuration opens for people at a terminal is not the device's to use, and a port that
         # another connection has taken must not end this one.
         "ForwardAgent=no",
         "ForwardX11=no",
         "ClearAllForwardings=yes",
         "LogLevel=ERROR",
+        *last,
     ]
     argv = [settings.program, "-T", *(word for option in options for word in ("-o", option))]
     if settings.user is not None:
@@ -146,21 +96,11 @@ def _client(settings: SshSettings) -> list[str]:
     return argv
 
 
-def opening(settings: SshSettings) -> bytes:
-    """What the shell's line reads: the Python to use, the starter, and the keeper's files."""
-    here = Path(__file__).parents[1] / "keeper"
-    sources = [(name, (here / f"{name}.py").read_text(encoding="utf-8")) for name in _KEEPER_FILES]
-    data = json.dumps(sources).encode()
-    lines = f"{settings.python or ''}\nexec({_STARTER!r})\n"
-    return lines.encode("utf-8", "surrogateescape") + b"%10d" % len(data) + data
-
-
 class NoPythonError(DeviceError):
     """The device was reached and has a shell, but no Python of any kind."""
 
 
 _SSH_FAILED = 255
-_SHOWN = 300
 
 # What the client says (OpenSSH 7 to 10; it speaks English only), what it means, what helps, whether waiting can help.
 _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
@@ -216,12 +156,10 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
 _UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host is down", "Network is down")
 
 
-def not_connected(settings: SshSettings, returncode: int | None, stderr: str, stdout: str) -> DeviceError:
-    """Why there is no keeper, from how the client ended (None: it had not) and what it and the device printed."""
-    said = _last(stderr) or _last(stdout)
+def not_connected(settings: SshSettings, returncode: int | None, stderr: str, printed: bytes) -> DeviceError:
+    """Why there is no guard, from how the client ended (None: it had not) and what it and the device printed."""
+    said = last(stderr) or last(printed.decode(errors="replace"))
     places = _places(settings, said)
-    if PYTHON_MARK in stdout:
-        return no_python(settings, stdout.rpartition(PYTHON_MARK)[2].splitlines()[0].split())
     if returncode is None:
         return DeviceError(
             f"{settings.destination} is connected but stays silent",
@@ -275,68 +213,12 @@ def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceEr
             f"the SSH server of {settings.destination} allows too few sessions over one connection",
             hint="Set MaxSessions in its sshd_config to 10, its default, and start it again.",
         )
-    said = _last(stderr)
+    said = last(stderr)
     return DeviceError(
         f"the connection to {settings.destination} was lost{f': {said}' if said else ''}",
         hint="See whether the device and its network are up, then start again: what was measured is kept.",
         transient=True,
     )
-
-
-def overdue(settings: SshSettings, timeout_s: float) -> DeviceError:
-    """The device neither ended a command at its time limit nor fell silent."""
-    return DeviceError(
-        f"{settings.destination} did not end a command after {timeout_s:g} s, as it was told",
-        hint="See what keeps the device from it (top, dmesg), or restart it.",
-        transient=True,
-    )
-
-
-def senseless(settings: SshSettings, told: bytes) -> DeviceError:
-    """The device answered what no keeper says."""
-    return DeviceError(
-        f"{settings.destination} answers what gnomon does not understand: {told!r}",
-        hint="See what else writes to the connection there, then open the device again.",
-        transient=True,
-    )
-
-
-def refused(settings: SshSettings, answer: Mapping[str, Any]) -> DeviceError:
-    """What the keeper said that it could not do."""
-    kind, what, reason = str(answer["error"]), str(answer.get("what", "")), str(answer.get("reason", ""))
-    where = f"{what} on {settings.destination}"
-    if kind == "busy":
-        return DeviceError(
-            f"device {settings.name!r} is in use by process {reason} there",
-            hint="Wait for it to end, or end it: the lease goes with its process.",
-            transient=True,
-        )
-    if kind == "start":
-        return DeviceError(
-            f"the program cannot be started on {settings.destination}: {reason}",
-            hint="Check that the program is installed on the device, executable, and on its PATH.",
-        )
-    if kind == "stuck":
-        return DeviceError(
-            f"process {where} does not end though it was killed: it hangs in a driver",
-            hint="Restart the device, and leave out the backend that hung.",
-        )
-    if kind == "full":
-        return DeviceError(
-            f"the disk is full: {where}: {reason}",
-            hint="Free space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
-        )
-    if kind == "permission":
-        return DeviceError(
-            f"no permission to write: {where}: {reason}",
-            hint="Name a folder that its user may write: folder = ... of the device; TMPDIR or GNOMON_LEASES there.",
-        )
-    return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
-
-
-def _last(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "".join(c if c.isprintable() else " " for c in lines[-1][:_SHOWN]) if lines else ""
 
 
 def _places(settings: SshSettings, said: str) -> dict[str, str]:

@@ -175,7 +175,7 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
             link.hold()
         probes, missing = probe_runtimes(link, wanted)
         info = link.info
-        closely = replace(look_closely(device, info.python), energy=look_for_energy(link)) if deep else None
+        closely = replace(look_closely(device), energy=look_for_energy(link)) if deep else None
     lacking = {m.name: m for m in missing}
     rows = [_runtime(r, probes.get(r.name), lacking.get(r.name), config, info.fingerprint) for r in wanted]
     return DeviceRow(

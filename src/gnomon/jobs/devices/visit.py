@@ -7,7 +7,6 @@ What is done on an open device without Python to look at it closely, and to clea
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import statistics
@@ -19,7 +18,6 @@ from typing import Any, Literal
 from gnomon.core.brief import brief
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
-from gnomon.devices.keeper.keeper_files import OURS
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
 from gnomon.errors import DeviceError
 from gnomon.measure.energy import LEAVE, find_counters
@@ -121,11 +119,11 @@ class Cleaned:
     jobs: tuple[str, ...] = ()
 
 
-PUSHED = "pushed-plain"
+PUSHED = "pushed"
 """The folder of pushed files on such a device."""
 
-_DEVICE_SHELL_TIMEOUT_S = 600.0
-_DEVICE_SHELL_CLEAN = f"""
+_SHELL_TIMEOUT_S = 600.0
+_CLEAN = f"""
 [ ! -L "$1" ] && cd "$1" && {OWN_FOLDER} || {{ echo "it is a link, or belongs to somebody else" >&2; exit 1; }}
 n=$(ls -d {UPLOADED} 2>/dev/null | wc -l); k=$(du -sk . 2>/dev/null)
 for d in {UPLOADED} .new-*; do rm -rf "./$d"; done
@@ -133,29 +131,30 @@ echo "$((n)) ${{k%%[!0-9]*}}"
 """
 
 
-def written_by_shell(device: Device) -> dict[str, Any]:
+def _written(device: Device) -> dict[str, Any]:
     """Write, read and remove a file: whether it read the `same`, the temporary `folder`, and the `free` bytes there."""
     data = secrets.token_hex(1 << 18)
     done = device.run(
         ["sh", "-c", "cat >written && cat written; s=$?; rm -f written; exit $s"],
         env={},
         stdin=data.encode(),
-        timeout_s=_DEVICE_SHELL_TIMEOUT_S,
+        timeout_s=_SHELL_TIMEOUT_S,
     )
     if not done.ok:
         raise _failed("a file cannot be written in the private folder", done.stderr)
-    told = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_DEVICE_SHELL_TIMEOUT_S)
+    told = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_SHELL_TIMEOUT_S)
     lines = told.stdout.splitlines()
     fields = lines[-1].split() if len(lines) > 2 else []
     free_kib = next((int(f) for f in fields[3:4] if re.fullmatch("[0-9]{1,15}", f)), 0)
-    # The private folder is one of two in gnomon's own, which is in the temporary one.
-    folder = PurePosixPath(lines[0]).parent.parent if lines else PurePosixPath("/")
+    private = PurePosixPath(lines[0]) if lines else PurePosixPath("/")
+    own = next((path for path in reversed(private.parents) if path.name.startswith("gnomon-")), private)
+    folder = own.parent
     return {"same": done.stdout == data, "folder": str(folder), "free": free_kib * 1024}
 
 
-def cleaned_by_shell(device: Device, cache: PurePosixPath) -> dict[str, Any]:
+def _emptied(device: Device, cache: PurePosixPath) -> dict[str, Any]:
     """Remove everything from the folder of pushed files: how many `entries` there were, and their `size` in bytes."""
-    done = device.run(["sh", "-c", _DEVICE_SHELL_CLEAN, "sh", str(cache)], env={}, timeout_s=_DEVICE_SHELL_TIMEOUT_S)
+    done = device.run(["sh", "-c", _CLEAN, "sh", str(cache)], env={}, timeout_s=_SHELL_TIMEOUT_S)
     found = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
     if not done.ok or found is None:
         raise _failed(f"{cache} cannot be cleaned", done.stderr)
@@ -170,49 +169,9 @@ def _failed(what: str, stderr: str) -> DeviceError:
 _COMMANDS = 21
 _TIMEOUT_S = 60.0
 
-_WRITE = r"""
-import json, os, shutil
-data = os.urandom(1 << 20)
-with open("written", "wb") as file:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-with open("written", "rb") as file:
-    same = file.read() == data
-os.remove("written")
-folder = os.getcwd()
-print(json.dumps({"same": same, "folder": os.path.dirname(folder), "free": shutil.disk_usage(folder).free}))
-"""
 
-_CLEAN = r"""
-import json, os, re, shutil, sys
-root = sys.argv[1]
-entries = size = 0
-for name in os.listdir(root):
-    path = os.path.join(root, name)
-    if not re.fullmatch(sys.argv[2], name):
-        continue
-    if os.path.isdir(path) and not os.path.islink(path):
-        for folder, _, files in os.walk(path):
-            try:
-                os.chmod(folder, 0o700)
-                size += sum(os.lstat(os.path.join(folder, file)).st_size for file in files)
-            except OSError:
-                pass
-        shutil.rmtree(path)
-        entries += 1
-    else:
-        size += os.lstat(path).st_size
-        os.remove(path)
-print(json.dumps({"entries": entries, "size": size}))
-"""
-
-
-def look_closely(device: Device, python: str) -> CloseLook:
-    """Measure the overhead of a command, and write, read and remove a file. DeviceError if that does not work.
-
-    `python` is empty where the device has none.
-    """
+def look_closely(device: Device) -> CloseLook:
+    """Measure the overhead of a command, and write, read and remove a file. DeviceError if that does not work."""
     overheads = []
     for _ in range(_COMMANDS):
         done = device.run(["true"], env={}, timeout_s=_TIMEOUT_S)
@@ -222,10 +181,7 @@ def look_closely(device: Device, python: str) -> CloseLook:
                 hint="See whether `true` is on the PATH of the device.",
             )
         overheads.append(done.duration_s)
-    if python:
-        found = _asked(device, [python, "-I", "-c", _WRITE], "a file cannot be written in the private folder")
-    else:
-        found = written_by_shell(device)
+    found = _written(device)
     if found.get("same") is not True:
         raise DeviceError(
             "a file that was written on the device reads otherwise", hint="Look at the health of its disk (dmesg)."
@@ -262,13 +218,9 @@ def clean_cache(device: Device, name: str) -> Cleaned:
         probe.write_bytes(b"")
         placed = PurePosixPath(device.push(probe, probe.name))
     cache = placed.parent.parent  # pushed/<digest>/<name>
-    if cache.name not in ("pushed", PUSHED) or not cache.is_absolute():
+    if cache.name != PUSHED or not cache.is_absolute():
         return Cleaned(name=name, folder=None, entries=0, size_bytes=0)
-    if cache.name == PUSHED:
-        found = cleaned_by_shell(device, cache)
-    else:
-        python = device.describe().python
-        found = _asked(device, [python, "-I", "-c", _CLEAN, str(cache), OURS], f"{cache} cannot be cleaned")
+    found = _emptied(device, cache)
     # The file that showed where the cache is does not count.
     return Cleaned(
         name=name,
@@ -276,15 +228,3 @@ def clean_cache(device: Device, name: str) -> Cleaned:
         entries=max(0, int(found["entries"]) - 1),
         size_bytes=int(found["size"]),
     )
-
-
-def _asked(device: Device, argv: list[str], what: str) -> dict[str, Any]:
-    done = device.run(argv, env={}, timeout_s=10 * _TIMEOUT_S)
-    try:
-        found = json.loads(done.stdout) if done.ok else None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        last = done.stderr.strip().splitlines()[-1:] or ["it did not answer"]
-        raise DeviceError(f"{what}: {last[0][:300]}", hint="Look at its free space and at who may write there.")
-    return found

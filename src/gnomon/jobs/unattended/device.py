@@ -27,7 +27,6 @@ from gnomon.core.sample import Campaign, Event
 from gnomon.devices import unattended as unattended_program
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
-from gnomon.devices.keeper.keeper_files import plain
 from gnomon.devices.opening import resolve, visited
 from gnomon.errors import DeviceError, PackageError, UsageError
 from gnomon.jobs.unattended.command import Fetched, Job, job_of
@@ -233,7 +232,7 @@ def _checked(listed: object, job: Job) -> list[PurePosixPath]:
     try:
         assert isinstance(listed, list) and len(listed) <= _MOST_FILES  # noqa: S101 - as any other nonsense
         paths = [PurePosixPath(str(name)) for name, _ in listed]
-        if all(path.parts and all(plain(part) for part in path.parts) for path in paths):
+        if all(path.parts and path.root == "" and ".." not in path.parts and "\0" not in str(path) for path in paths):
             return paths
     except (AssertionError, TypeError, ValueError):
         pass

@@ -1,1 +1,0 @@
-"""Devices over SSH that have Python: a program there keeps and ends what gnomon starts."""
