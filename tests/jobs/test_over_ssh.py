@@ -71,10 +71,9 @@ def saved(folder: Path, data: bytes, name: str = "m.onnx") -> Path:
     return folder / name
 
 
-def kept(board: Board) -> dict[str, tuple[int, int]]:
-    """What is in the board's cache of pushed things: by digest, which folder it is and when it was written."""
-    found = {p.name: p.stat() for p in board.cache.iterdir() if p.is_dir()}
-    return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
+def kept(board: Board) -> dict[str, int]:
+    """What is in the board's cache of pushed things: by digest, which folder it is; what is sent again has a new one."""
+    return {p.name: p.stat().st_ino for p in board.cache.iterdir() if p.is_dir()}
 
 
 def placed_there(found: Placement, record: Path) -> None:

@@ -247,6 +247,32 @@ def test_a_damaged_entry_is_sent_again(device: SshDevice, tmp_path: Path, harm: 
     assert Path(device.push(tmp_path / "m", "m")).read_bytes() == content
 
 
+@pytest.mark.parametrize("harm", ["cut", "added", "removed", "compiled"])
+def test_a_damaged_folder_is_sent_again(device: SshDevice, tmp_path: Path, harm: str) -> None:
+    """What Python compiles beside its sources is no damage."""
+    source = tmp_path / "package"
+    (source / "below" / "__pycache__").mkdir(parents=True)
+    content = os.urandom(1000).hex()
+    (source / "below" / "m.py").write_text(content)
+    (source / "below" / "__pycache__" / "own.pyc").write_text("own")
+    first = Path(device.push(source, "package"))
+    inode = first.stat().st_ino
+    time.sleep(0.02)
+    if harm == "cut":
+        (first / "below" / "m.py").chmod(0o600)
+        (first / "below" / "m.py").write_text("")
+    elif harm == "added":
+        (first / "below" / "n.py").write_text("evil")
+    elif harm == "removed":
+        (first / "below" / "m.py").unlink()
+    else:
+        (first / "below" / "__pycache__" / "m.pyc").write_text("compiled")
+    again = Path(device.push(source, "package"))
+    assert [p.name for p in (again / "below").glob("*.py")] == ["m.py"]
+    assert (again / "below" / "m.py").read_text() == content
+    assert (again.stat().st_ino == inode) == (harm == "compiled")
+
+
 def test_nothing_stays_if_so_wished(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(os.urandom(100))
     before = pushed(server)

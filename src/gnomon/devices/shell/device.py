@@ -243,7 +243,9 @@ class ShellDevice(ABC):
         manifest = self._digests.manifest(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"
         size_bytes = None if manifest.parts[0].kind == "d" else manifest.size_bytes
-        if link.do(has_script(self._place, manifest.digest, name, size_bytes))[0] == "0":
+        files = sum(part.kind != "d" and "__pycache__" not in part.path.split("/") for part in manifest.parts)
+        has = has_script(self._place, manifest.digest, name, files=files, size_bytes=size_bytes)
+        if link.do(has)[0] == "0":
             return path
         status, said = link.do(room_script(self._place, manifest.size_bytes))
         if status != "0":

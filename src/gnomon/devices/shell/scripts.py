@@ -254,16 +254,19 @@ def python_script(given: str | None) -> str:
     return f"set -- {words}{_FIND_PYTHON}"
 
 
-def has_script(place: str, digest: str, name: str, size_bytes: int | None) -> str:
+def has_script(place: str, digest: str, name: str, *, files: int, size_bytes: int | None) -> str:
     """Status 0 if it was pushed before and nothing in it changed since, which then counts as used now.
 
-    What was pushed under another name has both then. `size_bytes` is that of a file.
+    What was pushed under another name has both then. It has so many `files`, those not counted that lie in a folder
+    `__pycache__`, where Python writes; `size_bytes` is that of a single one.
     """
-    size = "true" if size_bytes is None else f'[ -f "$f" ] && [ $(($(wc -c <"$f"))) -eq {size_bytes} ]'
+    size = "true" if size_bytes is None else f'[ $(($(wc -c <"$f"))) -eq {size_bytes} ]'
+    found = 'find "$f" -name __pycache__ -prune -o -type f'
     to = quoted(name)
     return (
         f'cd {quoted(f"{place}/{digest}")} 2>/dev/null && IFS= read -r f <{SEAL} && f=./$f && [ -e "$f" ] || exit 1\n'
-        f'{size} && [ -z "$(find "$f" -newer {SEAL} 2>&1)" ] || exit 1\n'
+        f"{size} && [ $(($({found} -print | wc -l))) -eq {files} ] || exit 1\n"
+        f'[ -z "$({found} -newer {SEAL} -print 2>&1)" ] || exit 1\n'
         f'[ -e ./{to} ] || ln -s "$f" ./{to} || exit 1; touch -c .'
     )
 
