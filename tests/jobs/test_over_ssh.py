@@ -72,7 +72,7 @@ def saved(folder: Path, data: bytes, name: str = "m.onnx") -> Path:
 
 
 def kept(board: Board) -> dict[str, int]:
-    """What is in the board's cache of pushed things: by digest, which folder it is; what is sent again has a new one."""
+    """What is in the board's cache of pushed things: by digest, which folder it is; what is sent again is a new one."""
     return {p.name: p.stat().st_ino for p in board.cache.iterdir() if p.is_dir()}
 
 
