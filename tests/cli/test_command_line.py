@@ -288,7 +288,7 @@ def test_solve_tells_bad_problems() -> None:
 
 def test_an_empty_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs"]) == 0
-    assert "The record is empty" in capsys.readouterr().out
+    assert "The results database is empty" in capsys.readouterr().out
     assert run(["runs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["campaigns"] == []
     assert run(["runs", "show", "last"]) == 8

@@ -82,7 +82,7 @@ def test_it_goes_on_from_the_record_and_says_so(world: World) -> None:
     assert world.run([vanished(), "done"], request(fresh=True)) == ("done", [True, False])
     assert world.told == [
         "the connection to board was lost; waiting up to 100 s for it to come back",
-        "board is back: going on from the record",
+        "board is back: going on from the results database",
     ]
     assert world.opened_at_s == [1.0, 3.0, 7.0]  # less and less often
 

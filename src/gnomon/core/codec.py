@@ -22,7 +22,7 @@ from gnomon.errors import RecordError
 T = TypeVar("T")
 
 _BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
-_BAD_RECORD_HINT = "If that is in the record, it was damaged or written by another program: restore it from a copy."
+_BAD_RECORD_HINT = "If that is in the results database, it was damaged or written by another program: use a copy."
 
 
 def to_json(value: Any, path: str = "$") -> Any:

@@ -24,7 +24,7 @@ def load(path: str | Path, limits: Limits | None = None) -> Model:
         source = Path(path)
         if not is_text(str(source)):
             raise ModelError(
-                f"the path {str(source)!a} is not UTF-8 text, which the record and reports are",
+                f"the path {str(source)!a} is not UTF-8 text, which the results database and reports are",
                 hint="Rename it, or make a link to it: ln -s -- FILE model" + source.suffix,
             )
         if not source.is_dir():

@@ -123,7 +123,7 @@ def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
     page.path("record", document["record"])
     where = f" --record {shlex.quote(document['record'])}" if own_record else ""
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
-    known = "what the record held" if document["format"] == "gnomon-pareto" else "an interrupted run"
+    known = "what the results database held" if document["format"] == "gnomon-pareto" else "an interrupted run"
     went_on = f", resumed from {known}" if document["resumed"] else ""
     waited_s = document.get("waited_s", 0.0)
     waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""

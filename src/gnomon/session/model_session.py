@@ -155,7 +155,7 @@ def open_lab(
                 raise
             raise MeasurementError(
                 f"--max-time was over before there was an answer: {error.message}",
-                hint="Start the same command again: it goes on from the record. Or give it more time.",
+                hint="Start the same command again: it goes on from the results database. Or give it more time.",
             ) from error
 
 
@@ -284,7 +284,7 @@ def stopped_doubts(request: Request, stopped: str, unmeasured: Sequence[str] = (
         return []
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
     message = f"stopped by --max-time after {request.used_s:.0f} s, in or before the stage {stopped!r}{lacking}"
-    hint = "Start the same command again: it goes on from the record. More time gives a surer answer."
+    hint = "Start the same command again: it goes on from the results database. More time gives a surer answer."
     return [Doubt(kind="stopped", message=message, hint=hint)]
 
 

@@ -115,7 +115,7 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
 def energy_source(counters: Mapping[str, Any] | None) -> str:
     """What the energy of a call is made of, for people."""
     if not counters:
-        return "the energy of a call by counters of the device that the record does not name"
+        return "the energy of a call by counters of the device that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
     told = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
     return (

@@ -43,7 +43,7 @@ class Recalled:
         """What was found of a runtime's backends. MeasurementError where that was never asked."""
         if key not in self.supports:
             raise MeasurementError(
-                f"the record does not have what {key} takes: it was measured by another version of gnomon",
+                f"the results database does not have what {key} takes: it was measured by another version of gnomon",
                 hint="Leave out --no-profile to measure it.",
             )
         return self.supports[key]
@@ -139,8 +139,8 @@ def latest(store: Store, request: Request, kind: str, digest: str, options: Mapp
             others.add(f"{data['device']} with other options")
     told = f"; it was measured on {', '.join(sorted(others))}" if others else ""
     raise MeasurementError(
-        f"the record holds no measurement of this model on {request.device.name} with these options{told}",
-        hint="Leave out --no-profile to measure it; `gnomon runs` shows what the record holds.",
+        f"the results database holds no measurement of this model on {request.device.name} with these options{told}",
+        hint="Leave out --no-profile to measure it; `gnomon runs` shows what the results database holds.",
     )
 
 

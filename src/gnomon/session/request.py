@@ -146,7 +146,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Callable[
             _wait_for(request, error, say)
             if request.time is not None:
                 request.time.waited_s += time.monotonic() - began_s
-            say(f"{request.device.name} is back: going on from the record")
+            say(f"{request.device.name} is back: going on from the results database")
             request = replace(request, fresh=False)
     return job(request)
 

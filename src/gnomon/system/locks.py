@@ -76,7 +76,7 @@ class HeldCampaigns:
                 self.give_up(campaign)
             raise RecordError(
                 f"the lock of a campaign cannot be made: {path}: {error.strerror}",
-                hint="Free space there, or make the folder of the record writable.",
+                hint="Free space there, or make the folder of the results database writable.",
             ) from error
         if first:
             self._sweep()

@@ -44,7 +44,7 @@ def test_there_are_two_pictures_of_a_layer_each_as_svg_and_png(tmp_path: Path) -
     assert [Path(path).name for path in made] == [f"layer.conv.{kind}" for kind in kinds]
     assert Path(made[1]).read_bytes().startswith(b"\x89PNG")
     told = " ".join(words_in(made[0]))
-    assert "conv: the choice is number 2 of 40 on device0, 28.6 % behind the best; on device1 it is" in told
+    assert "conv: the choice is number 2 of 40 on device0, 28.6 % slower than the best; on device1 it is" in told
     assert "chosen: 0000000000000005, found on device1" in told
     assert "configurations, the fastest on device0 first" in told
     assert "on device0, us" in told

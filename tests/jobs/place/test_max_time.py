@@ -56,7 +56,7 @@ def test_nothing_measured_is_an_error_that_says_how_to_go_on(
         over_from("profile", patched)
         with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
             api.place(model, out=tmp_path / "out", **how(tmp_path))
-    assert "goes on from the record" in told.value.hint
+    assert "goes on from the results database" in told.value.hint
     assert not (tmp_path / "out").exists()
     over_from("proof", monkeypatch)  # what follows is looked at below
     assert api.place(model, out=tmp_path / "out", **how(tmp_path)).resumed

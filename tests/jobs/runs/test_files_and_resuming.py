@@ -177,7 +177,7 @@ def test_another_record_is_not_gone_on_with(
         note_command(store, "a1")
         ARGUMENTS.reset(words)
     assert run(["runs", "--record", "copy.sqlite", "resume", "a1"]) == RecordError.exit_code
-    assert "is not the record" in capsys.readouterr().err
+    assert "is not the results database" in capsys.readouterr().err
 
 
 def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
@@ -189,7 +189,7 @@ def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("tune", False, False)
     assert (listed["campaign"]["context"]["model_name"], listed["runs"]) == ("net", 2)
     with RecordFile(path, EMPTY) as file:
-        file.add(RECORDS.trials[2:3])  # killed before the record had it
+        file.add(RECORDS.trials[2:3])  # killed before the results database had it
     with RecordFile(path, EMPTY) as file, Recorded(file, seed=0) as recorded:
         file.add(RECORDS.trials[3:])
         recorded.finish("all")

@@ -63,7 +63,7 @@ def test_each_state_in_words(state: str) -> None:
     assert STATES[state][:20] in listed
     fetched = {"job": job, "files": ["a", "p/x", "p/y"], "folder": "f", "record": "r", "runs": 1, "document": None}
     page = text(fetched_report, fetched)
-    assert "1 run is new in the record." in page
+    assert "1 run is new in the results database." in page
     assert "a, p\n" in page
     assert "no result yet" in page
 

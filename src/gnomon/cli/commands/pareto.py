@@ -129,7 +129,7 @@ _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), requir
     is_flag=True,
     default=True,
     flag_value=False,
-    help="Measure nothing: search what the record holds of this model on this device.",
+    help="Measure nothing: search what the results database holds of this model on this device.",
 )
 @click.option("--codes", metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first.")
 @click.option(

@@ -28,7 +28,7 @@ from gnomon.cli.options import measuring_options, options_of
     is_flag=True,
     default=True,
     flag_value=False,
-    help="Measure nothing: decide again from what the record holds of this model on this device.",
+    help="Measure nothing: decide again from what the results database holds of this model on this device.",
 )
 @click.option("--no-picture", "picture", is_flag=True, default=True, flag_value=False, help="Draw no picture.")
 def place(

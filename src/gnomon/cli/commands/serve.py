@@ -78,7 +78,7 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
             say("there is no token: whoever reaches this address can have models measured here")
 
     number = serving(settings, begun=begun, tell=(lambda line: None) if quiet else say)
-    say("ended: nothing is left behind, and what was measured is in the record")
+    say("ended: nothing is left behind, and what was measured is in the results database")
     return 128 + number
 
 

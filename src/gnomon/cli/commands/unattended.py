@@ -87,7 +87,7 @@ def status(job: str, device: str, as_json: bool) -> int:
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The record that its runs are added to.  [default: the user's own]",
+    help="The results database that its runs are added to.  [default: the user's own]",
 )
 @_JSON
 @click.option("--quiet", is_flag=True, help="No messages.")

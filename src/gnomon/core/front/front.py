@@ -35,8 +35,8 @@ class FrontPoint:
 class Certificate:
     """What is proved about a front.
 
-    "exact": for each allowed assignment, a point is nowhere dearer (and no point is dominated). "epsilon": a point
-    is nowhere dearer than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
+    "exact": for each allowed assignment, a point is nowhere worse (and no point is dominated). "epsilon": a point
+    is nowhere worse than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
     the noise of a run lets it. "heuristic": nothing, but that no point dominates another.
     """
 

@@ -1,12 +1,12 @@
 """Label sets along a plan: for each state of a bucket, the cost vectors of what is decided that may still matter.
 
-A label is dropped where another of its state is nowhere dearer, and where a screen proves that whatever completes it
+A label is dropped where another of its state is nowhere worse, and where a screen proves that whatever completes it
 was found before. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds from
 completions: Mandow and Perez de la Cruz, "Multiobjective A* search with consistent heuristics", 2010.)
 
 Thinning of large label sets, with an account of the error.
 
-A label stands for others of its state where it is nowhere dearer but in one objective, and there by at most a factor f
+A label stands for others of its state where it is nowhere worse but in one objective, and there by at most a factor f
 of the others' least total: their own cost and the least completion of the state. Whatever completes them, the total
 is then at most f times as dear, as completions cost at least the least one (docs/jobs/front.md has the proof). Factors
 multiply over all thinnings of a pass, so that their logarithms add up to what is spent.
@@ -294,7 +294,7 @@ class LabelPass:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Runs of labels of one group each: `corners` (objectives, B) are nowhere dearer than any label of theirs."""
+    """Runs of labels of one group each: `corners` (objectives, B) are nowhere worse than any label of theirs."""
 
     groups: Ints
     starts: Ints
@@ -319,7 +319,7 @@ def _joined_up(pieces: Sequence[_Part]) -> _Part:
 
 
 def _undominated(part: _Part, group: int, stop: Stop) -> _Part:
-    """The labels that no other of their group of rows is nowhere dearer than, by group and then by first cost."""
+    """The labels that no other of their group of rows is nowhere worse than, by group and then by first cost."""
     if not len(part.rows):
         return part
     groups = part.rows // group
@@ -351,7 +351,7 @@ def _order_two(groups: Ints, costs: Floats) -> Ints:
     keep = begin
     keep[1:] |= y[1:] < y[latest[:-1]]
     kept = np.flatnonzero(keep)
-    # Of labels equal in the first cost the sort may have put a dearer one first: the next one kept shows that.
+    # Of labels equal in the first cost the sort may have put a worse one first: the next one kept shows that.
     tied = np.zeros(len(kept), dtype=bool)
     tied[:-1] = (x[kept[1:]] == x[kept[:-1]]) & (keys[kept[1:]] == keys[kept[:-1]])
     return np.asarray(order[kept[~tied]])

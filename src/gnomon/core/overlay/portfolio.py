@@ -339,7 +339,7 @@ def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool, n
 
 
 def _tamed(costs: Floats) -> Floats:
-    """The same with finite entries from 0 to 1, and infinite ones dearer than all of those together."""
+    """The same with finite entries from 0 to 1, and infinite ones worse than all of those together."""
     finite = np.where(np.isfinite(costs), costs, 0.0)
     return np.where(np.isfinite(costs), finite / (float(finite.max()) or 1.0), 2.0 * costs.shape[1])
 

@@ -248,7 +248,7 @@ def minimise_milp(
         found = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
         if total(found) < best_value:
             best, best_value = found, total(found)
-    # Cutting off all that is dearer than the incumbent may leave nothing: then the incumbent is optimal.
+    # Cutting off all that is worse than the incumbent may leave nothing: then the incumbent is optimal.
     bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
     if best is None:
         return MilpResult(assignment=None, bound=bound, optimal=False)

@@ -1,7 +1,7 @@
 """Choices that some optimal assignment can do without.
 
 A choice goes if it is impossible, if some neighbour has no choice left that fits it (arc consistency; Mackworth,
-"Consistency in networks of relations", 1977), or if another choice of its slot is never dearer whatever the
+"Consistency in networks of relations", 1977), or if another choice of its slot is never worse whatever the
 neighbours take (dead-end elimination; Goldstein, "Efficient rotamer elimination", 1994).
 
 Why a problem has no allowed assignment.

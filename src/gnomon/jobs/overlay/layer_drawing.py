@@ -165,7 +165,7 @@ def times_title(series: LayerSeries, order: NDArray[np.intp]) -> str:
 
 
 def _behind(lost: float) -> str:
-    return "the best there is" if lost <= 0 else f"{loss(lost)} behind the best"
+    return "the best there is" if lost <= 0 else f"{loss(lost)} slower than the best"
 
 
 def _elsewhere(series: LayerSeries, lost: Array) -> str:

@@ -249,7 +249,7 @@ def _spent(document: dict[str, Any], page: Page) -> None:
         _compared(document["searches"], page)
     else:
         failed = f", {search['failed']} failed" if search["failed"] else ""
-        known = f", {search['replayed']} known from the record" if search["replayed"] else ""
+        known = f", {search['replayed']} known from the results database" if search["replayed"] else ""
         told = f"{search['name']}, seed {search['seed']}: {_evaluations(search['evaluations'])}{failed}{known}"
         page.line(f"{told}, in {units.duration(search['seconds'])}.")
     page.line(_certificate(document))

@@ -122,7 +122,7 @@ def find_campaign(store: Store, prefix: str) -> Campaign:
     if prefix == "last":
         newest = next(store.query(CampaignQuery()), None)
         if newest is None:
-            raise RecordError("the record is empty", hint="Measure something first.")
+            raise RecordError("the results database is empty", hint="Measure something first.")
         return newest
     if exact := next(store.query(CampaignQuery(id=prefix)), None):
         return exact
@@ -135,7 +135,7 @@ def find_campaign(store: Store, prefix: str) -> Campaign:
     known = [c.id for _, c in zip(range(5), store.query(CampaignQuery()), strict=False)]
     raise RecordError(
         f"no campaign begins with {prefix!r}",
-        hint=f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first.",
+        hint=f"The newest are: {', '.join(known)}." if known else "Measure something first.",
     )
 
 
@@ -193,7 +193,7 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
     noted = (last_note(store, campaign.id, FILES) or {}).get("files", [])
     if not noted:
         raise RecordError(
-            f"the campaign {campaign.id} names no files", hint="--format jsonl writes all that the record has of it."
+            f"the campaign {campaign.id} names no files", hint="--format jsonl writes all that is known of it."
         )
     contents = [(Path(file["path"]).name, _content(file)) for file in noted]
     try:
@@ -212,11 +212,11 @@ def _content(file: Mapping[str, Any]) -> bytes:
         content = Path(file["path"]).read_bytes()[: file.get("bytes")]
     except OSError as error:
         raise RecordError(
-            f"{file['path']} cannot be read: {error.strerror}", hint="Put it back where it was; the record names it."
+            f"{file['path']} cannot be read: {error.strerror}", hint="Put it back where it was."
         ) from error
     if "sha256" in file and hashlib.sha256(content).hexdigest() != file["sha256"]:
         raise RecordError(
-            f"{file['path']} was changed since", hint="--format jsonl writes what the record itself holds."
+            f"{file['path']} was changed since", hint="--format jsonl writes what the results database itself holds."
         )
     return content
 
@@ -234,14 +234,14 @@ def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...],
     asked = last_note(store, campaign.id, COMMAND)
     if asked is None:
         raise RecordError(
-            f"the record does not say which command asked for the campaign {campaign.id}",
+            f"the results database does not say which command asked for the campaign {campaign.id}",
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
     words = tuple(word for word in asked["arguments"] if word != "--fresh")  # which would begin again
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and store.path.resolve() != default_path().resolve():
         raise RecordError(
-            f"{store.path} is not the record that the command would go on with",
+            f"{store.path} is not the results database that the command would go on with",
             hint=f"Set GNOMON_HOME to {store.path.resolve().parent}, as it was when the command was given.",
         )
     return words, Path(asked["folder"])

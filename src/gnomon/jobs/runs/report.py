@@ -14,7 +14,7 @@ def runs_report(document: dict[str, Any], page: Page) -> None:
     """The campaigns, the newest first."""
     campaigns = document["campaigns"]
     if not campaigns:
-        page.line("The record is empty. Measure something: gnomon place MODEL")
+        page.line("The results database is empty. Measure something: gnomon place MODEL")
     else:
         heads = [
             Column(title="id", number=False),

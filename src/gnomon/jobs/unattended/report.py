@@ -62,7 +62,7 @@ def fetched_report(document: dict[str, Any], page: Page) -> None:
     if document["document"] is None:
         page.line("There is no result yet; what it has run is here.")
     count = document["runs"]
-    page.line(f"{count} run{'' if count == 1 else 's'} {'is' if count == 1 else 'are'} new in the record.")
+    page.line(f"{count} run{'' if count == 1 else 's'} {'is' if count == 1 else 'are'} new in the results database.")
     page.path("folder", document["folder"])
     tops = dict.fromkeys(name.partition("/")[0] for name in files)
     page.path("files", ", ".join(tops) or "none")
