@@ -30,7 +30,7 @@ GOLDEN = Path(__file__).parents[1] / "tests" / "formats" / "golden"
 
 def golden(*names: str) -> Callable[[], list[bytes]]:
     """The golden files of these names."""
-    return lambda: [(GOLDEN / name).read_bytes() for name in names]
+    return lambda: [next(GOLDEN.glob(f"**/{name}")).read_bytes() for name in names]
 
 
 def texts(*parts: str) -> Callable[[], list[bytes]]:
@@ -106,7 +106,7 @@ def scores() -> list[bytes]:
 
 def study() -> Study:
     """The study of the golden config."""
-    return open_study((GOLDEN / "aw-nas-space.yaml").read_text(encoding="utf-8"), (3, 32, 32))
+    return open_study(golden("aw-nas-space.yaml")()[0].decode(), (3, 32, 32))
 
 
 def profile(folder: Path) -> None:

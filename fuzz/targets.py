@@ -632,7 +632,7 @@ _TELLS = Told(key="k", model="m")
 
 def _database(kind: int) -> Callable[[bytes], object]:
     def read(data: bytes) -> object:
-        both = [(good.GOLDEN / "metaschedule" / name).read_bytes() for name in (WORKLOADS, RECORDS)]
+        both = [(good.GOLDEN / "tuning" / "metaschedule" / name).read_bytes() for name in (WORKLOADS, RECORDS)]
         both[kind] = data
         return read_metaschedule_database(*both, key="k", model=MODEL)
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import click
 import pytest
-from tests.cli.test_stab_command import keep
-from tests.cli.test_tune_commands import logs
+from tests.cli.commands.test_stab_command import keep
+from tests.cli.commands.test_tune_commands import logs
 from tests.jobs.estimator.estimator_kit import kit, measured, save
 from tests.jobs.solve.test_front_job import PROBLEM
-from tests.jobs.space.studykit import LAYERS, study, synthetic
+from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 from tests.jobs.space.test_space_select import accuracy, latency
 from tests.spaces.test_latency_table import failed, row, table
 
@@ -159,8 +159,8 @@ def inputs(zoo_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest
     Path("malformed.json").write_text("{", encoding="utf-8")
     golden = TESTS / "formats" / "golden"
     for source, name in (
-        (golden / "pareto-brute-force.json", "dump.json"),
-        (golden / "snpe-table.csv", "snpe.csv"),
+        (golden / "pareto" / "pareto-brute-force.json", "dump.json"),
+        (golden / "snpe" / "snpe-table.csv", "snpe.csv"),
         (golden / "block-table-block.yaml", "blocks.yaml"),
         (zoo_model("mix.circle"), "mix.circle"),
         (TESTS / "store" / "data" / "record_v1.sqlite", "record.sqlite"),

@@ -20,7 +20,7 @@ from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.formats.snpe.bench import RUNTIMES, read_bench_result
 from gnomon.runtimes.snpe import Benched, BenchOrder, Snpe, benched, find_sdk
 
-GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "snpe-bench-result.json"
+GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "snpe" / "snpe-bench-result.json"
 QUICK = BenchOrder(backends=("CPU", "GPU"), runs=2, inputs=2, timeout_s=60.0)
 
 

@@ -15,7 +15,7 @@ from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
 from tests.jobs.place.test_fleet_text import EARLY, LATE, fleet
-from tests.jobs.space.studykit import LAYERS, study, synthetic
+from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
 from tests.jobs.space.test_space_select import accuracy, latency
 
 import gnomon

@@ -17,7 +17,7 @@ from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig, Profile
 from gnomon.spaces.cells.primitives import NUMBERINGS as SPACE_NUMBERINGS
 from gnomon.training.recipe import AUGMENTS as TRAINING_AUGMENTS
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "aw_nas"
 SMALL = """\
 search_space_cfg:
   num_cell_groups: 2

@@ -16,7 +16,7 @@ from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
 from gnomon.errors import ProblemError
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "onert"
 
 
 def golden(name: str) -> Trace:

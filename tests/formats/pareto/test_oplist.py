@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gnomon.errors import ProblemError
 from gnomon.formats.pareto.oplist import MOST_SLOTS, OpList, read_oplist, write_oplist
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "pareto"
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True)
 
 

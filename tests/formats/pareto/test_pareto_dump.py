@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gnomon.errors import ProblemError
 from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "pareto"
 ALL = ("cpu", "acl_cl", "acl_neon")
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 

@@ -22,7 +22,7 @@ from gnomon.formats.snpe.bench import (
 from gnomon.formats.snpe.meta import SnpeMeta, write_snpe_meta
 from gnomon.formats.snpe.table import SnpeTable, write_snpe_csv
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 RESULT: dict[str, Any] = json.loads((GOLDEN / "snpe-bench-result.json").read_text())
 CONFIG: dict[str, Any] = {
     "name": "unit",

@@ -29,7 +29,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_json,
 )
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 CONV = (
     "Conv[in_channels=192,out_channels=192,kernel=[5,5],stride=[1,1],pad=[2,2],dilation=None,base_axis=1,group=192,"
     "with_bias=False,fix_parameters=False,channel_last=False][[1,192,16,16]]"

@@ -15,7 +15,7 @@ from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.tuning.logs import read_ansor_log
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "ansor-log.json"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "ansor-log.json"
 STATE = [[], [["SP", 2, 0, 1, [1, 1], 1]]]
 
 

@@ -15,7 +15,7 @@ from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.tuning.logs import read_autotvm_log, read_target
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "autotvm-log.json"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "autotvm-log.json"
 MODEL = TunedModel(name="mobile", dtype="float16")
 ENTITY = [["tile_ic", "sp", [-1, 16]], ["unroll_kw", "ot", True]]
 

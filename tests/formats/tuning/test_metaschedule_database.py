@@ -29,7 +29,7 @@ from gnomon.formats.tuning.metaschedule import (
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
 
 # Written by apache-tvm 0.27.0.post1: two workloads and four records of each, the sixth of which failed.
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "metaschedule"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "metaschedule"
 MODEL = TunedModel(name="net")
 GRAPH = b'{"nodes": [], "metadata": {"tvm_version": "0.27.0"}}'
 FUNCTION = base64.b64encode(len(GRAPH).to_bytes(8, "little") + GRAPH).decode()

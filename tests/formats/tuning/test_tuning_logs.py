@@ -16,7 +16,7 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, Told, read_tuning_log, repl
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS
 from gnomon.formats.tuning.records import header_line, layer_line, trial_line
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 OURS = (GOLDEN / "tuning-records.json").read_bytes()
 AUTOTVM = (GOLDEN / "autotvm-log.json").read_bytes()
 ANSOR = (GOLDEN / "ansor-log.json").read_bytes()

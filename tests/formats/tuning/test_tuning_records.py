@@ -26,7 +26,7 @@ from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.json_lines import MOST_OF_A_LINE, is_cut_off
 from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning-records.json"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "tuning-records.json"
 
 NAMES = st.text(string.ascii_letters + string.digits + "._- é", min_size=1, max_size=12)
 JSON: st.SearchStrategy[Any] = st.recursive(

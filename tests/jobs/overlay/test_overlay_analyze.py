@@ -28,7 +28,7 @@ from gnomon.jobs.overlay.report import analyze_report
 from gnomon.jobs.tune.records import write_records
 from gnomon.report.page import Page
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 CRASH = Failure(stage="run", kind="crash", transient=False, message="signal 11")
 
 Times = Mapping[int | None, Sequence[float | None]]

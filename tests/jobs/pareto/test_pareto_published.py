@@ -22,7 +22,7 @@ from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import Plan
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "pareto"
 BRUTE, SAMPLER = GOLDEN / "pareto-published-brute-force.json", GOLDEN / "pareto-published-sampler.json"
 CONV = 3
 """The digit of Conv2D in the brute force's codes."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.spacekit import write_config, write_images
+from tests.jobs.space.kits.spacekit import write_config, write_images
 from tests.jobs.table.table_kit import space_file
 from tests.jobs.tune.test_record_file import EMPTY, RECORDS
 from tests.jobs.tune.tunekit import tiny_net

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.jobs.space.daskkit import dask_cluster
-from tests.jobs.space.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.daskkit import dask_cluster
+from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 
 from gnomon.api import space as api
 from gnomon.jobs.space.folder import AccuracyRow, read_accuracy

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.space.spacekit import CONFIG
-from tests.jobs.space.studykit import study, trained
+from tests.jobs.space.kits.spacekit import CONFIG
+from tests.jobs.space.kits.studykit import study, trained
 
 from gnomon.errors import UsageError
 from gnomon.jobs.space.estimates import accuracy_effects, method_of, ranking, seen_networks, training_noise

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.jobs.space.spacekit import CONFIG
-from tests.jobs.space.studykit import made, study, synthetic, timed, trained
+from tests.jobs.space.kits.spacekit import CONFIG
+from tests.jobs.space.kits.studykit import made, study, synthetic, timed, trained
 
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.space.folder import (

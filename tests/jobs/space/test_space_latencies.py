@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.jobs.space.studykit import made, study, timed, trained
+from tests.jobs.space.kits.studykit import made, study, timed, trained
 
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.jobs.space.spacekit import CONFIG, write_images
-from tests.jobs.space.studykit import made, study
+from tests.jobs.space.kits.spacekit import CONFIG, write_images
+from tests.jobs.space.kits.studykit import made, study
 
 from gnomon.jobs.space.folder import AccuracyRow
 from gnomon.jobs.space.methods import Budget, Plan, plan, recipes

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.space.spacekit import CONFIG, write_config, write_images
-from tests.jobs.space.studykit import study, timed
+from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.studykit import study, timed
 from tests.serving.servekit import Server, served
 
 from gnomon.api import space as api

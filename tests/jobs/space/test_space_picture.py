@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
 
-from tests.jobs.space.space_kit import hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import hostile, network, profile, published, selection, validation
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.look import looked_files

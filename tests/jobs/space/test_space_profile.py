@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 
 from gnomon.api import space as api
 from gnomon.errors import UsageError

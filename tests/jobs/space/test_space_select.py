@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.jobs.space.spacekit import CONFIG
-from tests.jobs.space.studykit import LAYERS, made, study, synthetic, timed, trained
+from tests.jobs.space.kits.spacekit import CONFIG
+from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed, trained
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config

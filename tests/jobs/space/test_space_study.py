@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.jobs.space.spacekit import CONFIG, write_config, write_images
-from tests.jobs.space.studykit import SHAPE, study, synthetic, timed, trained
+from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.studykit import SHAPE, study, synthetic, timed, trained
 
 from gnomon.api import space as api
 from gnomon.errors import ProblemError, UsageError

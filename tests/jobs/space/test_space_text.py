@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.space_kit import HOSTILE, hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import HOSTILE, hostile, network, profile, published, selection, validation
 
 from gnomon.jobs.space.report import (
     primitives_report,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.daskkit import ROOT, dask_cluster, until
-from tests.jobs.space.space_worker_kit import square
+from tests.jobs.space.kits.daskkit import ROOT, dask_cluster, until
+from tests.jobs.space.kits.space_worker_kit import square
 
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
@@ -67,7 +67,7 @@ def test_what_work_raises_reaches_the_caller(tmp_path: Path) -> None:
 def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     program = (
         "from gnomon.jobs.space.training import Workers\n"
-        "from tests.jobs.space.space_worker_kit import square\n"
+        "from tests.jobs.space.kits.space_worker_kit import square\n"
         "if __name__ == '__main__':\n"
         "    with Workers(2, None) as workers:\n"
         f"        list(workers.run_all(square, {{str(n): (n, 'slow', {str(tmp_path)!r}) for n in range(2)}}))\n"
@@ -134,7 +134,7 @@ def test_a_script_without_a_guard_is_told_so_at_once(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(
         "from gnomon.jobs.space.training import Workers\n"
-        "from tests.jobs.space.space_worker_kit import square\n"
+        "from tests.jobs.space.kits.space_worker_kit import square\n"
         "with Workers(2, None) as workers:\n"
         f"    list(workers.run_all(square, {{'1': (1, '', {str(tmp_path)!r})}}))\n"
     )

@@ -28,7 +28,7 @@ from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import load_space
 from gnomon.spaces.uid import unit_of_uid
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 SPACE = "mobilenetv2-cifar10"
 RELU = "ReLU6[][[1,32,16,16]]"
 TIMES = {"Layers Time": {"Min_Time": 30, "Avg_Time": 37, "Max_Time": 41}}

@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 
 Found = TypeVar("Found")
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.jobs.space.spacekit import CONFIG
+from tests.jobs.space.kits.spacekit import CONFIG
 
 from gnomon.jobs.space.folder import AccuracyRow, LatencyRow, ProfileFolder
 from gnomon.jobs.space.study import Network, Study, open_study

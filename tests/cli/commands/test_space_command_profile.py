@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.spacekit import CONFIG, write_images
+from tests.jobs.space.kits.spacekit import CONFIG, write_images
 
 from gnomon.api import space as api
 from gnomon.cli.main import run
@@ -24,7 +24,7 @@ pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[spac
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TINY = CONFIG.replace("VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_1, VGGblock_2, VGGblock_3")
 MEASURING = ("--quiet",)
 

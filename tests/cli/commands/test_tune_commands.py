@@ -17,7 +17,7 @@ from gnomon.api import tune as api_tuning
 from gnomon.cli.main import run
 from gnomon.jobs.tune.records import write_records
 
-GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 COMMANDS = [["tune"], ["exec"], ["view"], ["overlay", "collect"], ["overlay", "analyze"]]
 
 

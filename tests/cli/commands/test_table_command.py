@@ -15,7 +15,7 @@ from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table.folder import write_table
 from gnomon.spaces.latency_table import Row
 
-GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 SPACE = "mobilenetv2-cifar10"
 
 
