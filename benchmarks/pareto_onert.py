@@ -95,7 +95,13 @@ def once(name: str, record: Path) -> Pareto:
             print(f"{name}: {progress.done} of {progress.total}", file=sys.stderr, flush=True)
 
     return pareto(
-        model_path(name), runtimes=["onert"], by="type", tunings=TUNINGS, search="brute", record=record, watch=watch
+        model_path(name),
+        runtimes=["onert"],
+        by="type",
+        tunings=TUNINGS,
+        search="brute",
+        record=record,
+        on_progress=watch,
     )
 
 

@@ -58,7 +58,7 @@ def parameters(function: Any) -> set[str]:
             names |= {**vars(place), **vars(space), **vars(tune)}[name].__annotations__.keys()
         else:
             names.add(parameter.name)
-    return names - {"watch", "tell"}
+    return names - {"on_progress", "on_message"}
 
 
 def command(name: str) -> click.Command:

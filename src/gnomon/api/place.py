@@ -169,8 +169,8 @@ def place(
     out: PathLike | None = None,
     overwrite: bool = False,
     measure: bool = True,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
@@ -182,7 +182,7 @@ def place(
 
     destination = package_path(model) if out is None else Path(out)
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
-    return place_job(request, destination, overwrite=overwrite, watch=watch, tell=tell)
+    return place_job(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
 
 
 def place_on(
@@ -192,8 +192,8 @@ def place_on(
     out: PathLike | None = None,
     overwrite: bool = False,
     measure: bool = True,
-    watch: WatchOf | None = None,
-    tell: TellOf | None = None,
+    on_progress: WatchOf | None = None,
+    on_message: TellOf | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
     """Place a model on several devices side by side, and find and measure the plan that is best for all of them.
@@ -209,8 +209,8 @@ def place_on(
     )
     requests = {request.device.name: timed(replace(request, measure=measure)) for request in made}
     destination = package_path(model) if out is None else Path(out)
-    found = place_fleet(requests, destination, overwrite=overwrite, watch=watch, tell=tell)
-    return prove_best(requests, found, watch=watch, tell=tell) if measure else found
+    found = place_fleet(requests, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
+    return prove_best(requests, found, watch=on_progress, tell=on_message) if measure else found
 
 
 class ParetoOptions(Options, total=False):
@@ -246,8 +246,8 @@ def pareto(
     out: PathLike | None = None,
     overwrite: bool = False,
     measure: bool = True,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> Pareto:
     """Find the front of several objectives over assignments, prove it, and deploy the point that is picked.
@@ -257,7 +257,7 @@ def pareto(
     from gnomon.jobs.pareto.job import pareto as pareto_job
 
     asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    return pareto_job(asked, watch=watch, tell=tell)
+    return pareto_job(asked, watch=on_progress, tell=on_message)
 
 
 def pareto_unattended(
@@ -267,7 +267,7 @@ def pareto_unattended(
     overwrite: bool = False,
     measure: bool = True,
     picture: PathLike | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> Carried:
     """Carry such a search to a device that ssh reaches, start it there and leave it: see `unattended_jobs`.
@@ -277,7 +277,7 @@ def pareto_unattended(
     from gnomon.jobs.unattended.job import carry_pareto
 
     asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    return carry_pareto(asked, picture=None if picture is None else Path(picture), tell=tell)
+    return carry_pareto(asked, picture=None if picture is None else Path(picture), tell=on_message)
 
 
 def objectives() -> Mapping[str, str]:
@@ -307,8 +307,8 @@ def stab(
     measure: bool = True,
     compat: bool = False,
     overwrite: bool = False,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     step: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Scheduled:
@@ -328,7 +328,7 @@ def stab(
         compat=compat,
         overwrite=overwrite,
     )
-    return stab_job(request, watch=watch, tell=tell, step=step)
+    return stab_job(request, watch=on_progress, tell=on_message, step=step)
 
 
 def pareto_request(
@@ -376,8 +376,8 @@ def pareto_request(
 def profile(
     model: PathLike,
     *,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Profile:
     """Measure a model whole on every runtime and backend that takes it, end to end and per operator.
@@ -386,7 +386,7 @@ def profile(
     """
     from gnomon.jobs.place.job import profile as profile_job
 
-    return profile_job(request_of(model, options, sweeps=True, limited=True), watch=watch, tell=tell)
+    return profile_job(request_of(model, options, sweeps=True, limited=True), watch=on_progress, tell=on_message)
 
 
 def solve(
@@ -411,16 +411,16 @@ def front(
     *,
     epsilon: float = 0.0,
     time_limit_s: float | None = 60.0,
-    watch: Callable[[Front], None] | None = None,
+    on_progress: Callable[[Front], None] | None = None,
 ) -> FrontReport:
-    """Find the Pareto front of a problem, given as to `solve`; `watch` gets each front on the way.
+    """Find the Pareto front of a problem, given as to `solve`; `on_progress` gets each front on the way.
 
     A point may be at most the share `epsilon` more expensive than one that is not in the front. Raises ProblemError for
     a malformed problem and InfeasibleError where no assignment is allowed.
     """
     from gnomon.jobs.solve.job import front_problem
 
-    return front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
+    return front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=on_progress)
 
 
 def _problem_text(problem: str | bytes | Path | Mapping[str, Any]) -> str | bytes:
@@ -527,11 +527,11 @@ def remove_device(name: str) -> Path:
     return remove(name)
 
 
-def clean_device(name: str, *, tell: Callable[[str], None] | None = None) -> Cleaned:
-    """Remove what gnomon keeps on a device between commands; `tell` hears who is waited for. Raises GnomonError."""
+def clean_device(name: str, *, on_message: Callable[[str], None] | None = None) -> Cleaned:
+    """Remove what gnomon keeps on a device between commands; `on_message` hears who is waited for. GnomonError."""
     from gnomon.jobs.devices.job import clean_device as clean
 
-    return clean(name, on_wait=tell)
+    return clean(name, on_wait=on_message)
 
 
 def list_runtimes() -> dict[str, Any]:

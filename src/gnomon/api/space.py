@@ -31,8 +31,8 @@ class Hooks:
     """The server that measures what toolchains make for HTTP, who sees the progress, and who is told sentences."""
 
     server: DpuServer | None = None
-    watch: Watch | None = None
-    tell: Callable[[str], None] = _silent
+    on_progress: Watch | None = None
+    on_message: Callable[[str], None] = _silent
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -101,7 +101,7 @@ def profile_space(
         **{name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()},  # type: ignore[arg-type]
         **trained,  # type: ignore[arg-type]
     )
-    return profile_job(asked, watch=hooked.watch, tell=hooked.tell)
+    return profile_job(asked, watch=hooked.on_progress, tell=hooked.on_message)
 
 
 def select_primitives(
@@ -187,4 +187,4 @@ def validate_selection(
         download=None if download is None else Path(str(download)),
         **own,  # type: ignore[arg-type]
     )
-    return validate_job(asked, server=hooked.server, watch=hooked.watch, tell=hooked.tell)
+    return validate_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)

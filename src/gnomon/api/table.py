@@ -30,8 +30,8 @@ def build_table(
     fuse: Sequence[str] | None = None,
     again: bool = False,
     settings: Mapping[str, str] | None = None,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Built:
     """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
@@ -58,13 +58,13 @@ def build_table(
     )
     tool = tool_of(asked.request)
     if tool is not None:
-        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings or {}, tell))
+        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings or {}, on_message))
     elif settings:
         known = ", ".join(bench_tools())
         raise UsageError(
             f"{', '.join(settings)}: only tools that measure by themselves have settings", hint=f"Tools: {known}."
         )
-    return build_job(asked, watch=watch, tell=tell)
+    return build_job(asked, watch=on_progress, tell=on_message)
 
 
 def suggest_nets(
@@ -113,8 +113,8 @@ def measure_nets(
     table: PathLike,
     space: str | None = None,
     out: PathLike | None = None,
-    watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> tuple[Described, NetsMeasured]:
     """Measure the nets of a csv as the table was measured; `out` is a csv that gets them with their latencies.
@@ -135,7 +135,7 @@ def measure_nets(
         request = replace(request, runtimes=(named,))
     chosen = [row.assignment for row in rows]
     tool = tool_of(request)
-    made = measure_job(request, found.space, found.table, chosen, tool=tool, watch=watch, tell=tell)
+    made = measure_job(request, found.space, found.table, chosen, tool=tool, watch=on_progress, tell=on_message)
     if out is not None:
         save_nets(made.rows, found.space.space, Path(out), measured=True)
     return found, made

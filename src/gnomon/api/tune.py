@@ -28,8 +28,8 @@ class TuneOptions(TypedDict, total=False):
     "tvm://HOST:PORT/KEY" behind a tracker. `target` and `linker` say what is compiled for it, `threads` what a function
     may use there, `wait_s` how long to wait for it; `fetch` lets pip bring TVM to a device that has none. `processes`,
     `repeat`, `min_repeat_ms`, `timeout_s`, `build_timeout_s` and `seed` are as the command's options. `out` is the
-    folder of models, records and libraries (None: the user's own). `watch` is told how far it is, `tell` a sentence
-    where there is something to say, such as for whom is waited.
+    folder of models, records and libraries (None: the user's own). `on_progress` is told how far it is, `on_message` a
+    sentence where there is something to say, such as for whom is waited.
     """
 
     device: str
@@ -45,8 +45,8 @@ class TuneOptions(TypedDict, total=False):
     build_timeout_s: float
     seed: int
     out: PathLike | None
-    watch: Watch | None
-    tell: Tell
+    on_progress: Watch | None
+    on_message: Tell
 
 
 _WISH = ("target", "linker", "threads", "wait_s")
@@ -87,7 +87,7 @@ def tune(
         fresh=fresh,
         **wanted,
     )
-    return tune_job(asked, watch=options.get("watch"), tell=_tell(options))
+    return tune_job(asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
 def execute(
@@ -114,7 +114,7 @@ def execute(
         care=_care(options),
         out=_out(options),
     )
-    return execute_job(asked, watch=options.get("watch"), tell=_tell(options))
+    return execute_job(asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
 def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def overlay_collect(
         out=_out(options),
         fresh=fresh,
     )
-    return collect_job(asked, watch=options.get("watch"), tell=_tell(options))
+    return collect_job(asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
 def overlay_analyze(
@@ -159,7 +159,7 @@ def overlay_analyze(
     resamples: int = 1000,
     seed: int = 0,
     log_device: str = "",
-    watch: Watch | None = None,
+    on_progress: Watch | None = None,
 ) -> Analysis:
     """Choose for each layer the configuration of least M from the records of several devices; nothing is measured.
 
@@ -178,7 +178,7 @@ def overlay_analyze(
         seed=seed,
         told=Told(key=log_device),
     )
-    return analyze_job(asked, watch=watch)
+    return analyze_job(asked, watch=on_progress)
 
 
 def overlay_deploy(
@@ -208,7 +208,7 @@ def overlay_deploy(
         care=_care(options),
         out=_out(options),
     )
-    return deploy_job(analysis, asked, watch=options.get("watch"), tell=_tell(options))
+    return deploy_job(analysis, asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
 def _names(layers: Sequence[str]) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _names(layers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tell(options: TuneOptions) -> Tell:
-    return options.get("tell") or (lambda sentence: None)
+    return options.get("on_message") or (lambda sentence: None)
 
 
 def _wish(options: TuneOptions) -> DeviceWish:

@@ -215,7 +215,7 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
         *("--seed", "9", "--out", "there"),
     )
     assert asked.pop("given") == (Path("m.onnx"),)
-    assert callable(asked.pop("watch")) and callable(asked.pop("tell"))
+    assert callable(asked.pop("on_progress")) and callable(asked.pop("on_message"))
     assert asked.pop("search") == {
         "strategy": "random",
         "per_round": 3,

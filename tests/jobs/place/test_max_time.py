@@ -167,7 +167,7 @@ def test_waiting_for_the_device_is_neither_counted_nor_limited(model: Path, tmp_
         released.set()
 
     began_s = time.monotonic()
-    found = api.profile(model, tell=tell, **how(tmp_path))
+    found = api.profile(model, on_message=tell, **how(tmp_path))
     whole_s = time.monotonic() - began_s
     holder.join()
     assert any("waiting for it to end" in sentence for sentence in told)

@@ -58,7 +58,7 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
             space={"mixed": mixed},
             training={"data": source, "method": None},
             toolchains={"vitis": {"arch": str(arch), "quantize": "none"}},
-            hooks=api.Hooks(server=server, watch=watch),
+            hooks=api.Hooks(server=server, on_progress=watch),
         )
         return list(read_latency(tmp_path / "out"))
 

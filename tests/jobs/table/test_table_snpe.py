@@ -150,8 +150,8 @@ def test_a_phone_that_leaves_in_the_middle_is_waited_for(space: str, mobile: Pho
         out="t",
         fuse=[],
         settings=options,
-        watch=watch,
-        tell=tell,
+        on_progress=watch,
+        on_message=tell,
         device=f"adb://{mobile.serial}",
         runtimes=["snpe"],
     )

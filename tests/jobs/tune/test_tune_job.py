@@ -117,7 +117,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     said: list[str] = []
     path = Path(first["records"])
     before = path.read_bytes()
-    api.tune(model, trials=5, search=REPLAY, out=first["out"], tell=said.append, **QUICK)
+    api.tune(model, trials=5, search=REPLAY, out=first["out"], on_message=said.append, **QUICK)
     assert path.read_bytes() == before
     assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
     stages: list[Progress] = []

@@ -139,7 +139,7 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
     from gnomon.cli.progress import Show
 
     with Show(quiet=False) as show:
-        found = asdict(clean_device(name, tell=show.tell))
+        found = asdict(clean_device(name, on_message=show.tell))
     if as_json or above["json"]:
         write_json(found)
         return

@@ -72,7 +72,7 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     with Show(quiet=quiet) as show:
         _, told = api.measure_nets(
-            nets, table=table, space=space, out=out, watch=show.watch, tell=show.tell, **options_of(values)
+            nets, table=table, space=space, out=out, on_progress=show.watch, on_message=show.tell, **options_of(values)
         )
     document = {"file": str(out), **told.document()}
     if as_json:

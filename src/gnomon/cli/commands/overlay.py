@@ -40,7 +40,7 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options |= {"watch": show.watch, "tell": show.tell}
+        options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
         for device in devices:
             options["device"] = device
@@ -90,7 +90,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             logs,
             portfolio=values.pop("portfolio") or 0,
             seed=values["seed"],
-            watch=show.watch,
+            on_progress=show.watch,
             **chosen,
         )
         document = dict(analysis.document)
@@ -98,7 +98,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
         parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
         if write:
             options = tune_options(values)
-            options |= {"watch": show.watch, "tell": show.tell}
+            options |= {"on_progress": show.watch, "on_message": show.tell}
             parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
     document |= {**parts, "notes": [*document["notes"], *parts["notes"]]}
     if plot is not None:

@@ -162,12 +162,12 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
 
         with Show(quiet=quiet) as show:
             carried = api.pareto_unattended(
-                model, out=out, overwrite=overwrite, measure=measure, picture=picture, tell=show.tell, **asked
+                model, out=out, overwrite=overwrite, measure=measure, picture=picture, on_message=show.tell, **asked
             )
         return show_carried(carried, as_json=as_json)
     with Show(quiet=quiet) as show:
         found = api.pareto(
-            model, out=out, overwrite=overwrite, measure=measure, watch=show.watch, tell=show.tell, **asked
+            model, out=out, overwrite=overwrite, measure=measure, on_progress=show.watch, on_message=show.tell, **asked
         )
         document = pareto_document(found, record)
         to = picture or (found.package / "front" if found.package else None)

@@ -60,7 +60,13 @@ def place(
     with Show(quiet=quiet) as show:
         options = options_of(values)
         found = api.place(
-            model, out=out, overwrite=overwrite, measure=measure, watch=show.watch, tell=show.tell, **options
+            model,
+            out=out,
+            overwrite=overwrite,
+            measure=measure,
+            on_progress=show.watch,
+            on_message=show.tell,
+            **options,
         )
         document = place_document(found, values["record"] or default_path())
         if picture:
@@ -104,8 +110,8 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
             out=asked.out,
             overwrite=asked.overwrite,
             measure=asked.measure,
-            watch=show.watch_of,
-            tell=show.tell,
+            on_progress=show.watch_of,
+            on_message=show.tell,
             **options_of(values, names[0]),
         )
         document = fleet_document(found, record)
@@ -135,7 +141,7 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     from gnomon.store.sqlite import default_path
 
     with Show(quiet=quiet) as show:
-        found = api.profile(model, watch=show.watch, tell=show.tell, **options_of(values))
+        found = api.profile(model, on_progress=show.watch, on_message=show.tell, **options_of(values))
     document = profile_document(found, values["record"] or default_path())
     if as_json:
         write_json(document)

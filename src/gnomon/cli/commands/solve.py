@@ -74,7 +74,7 @@ def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> N
     from gnomon.api import place as api
 
     watch = _shown() if sys.stderr.isatty() else None
-    report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
+    report = api.front(read_problem_bytes(problem), epsilon=epsilon, time_limit_s=time_limit_s, on_progress=watch)
     if as_json:
         write_json(report.document())
     else:

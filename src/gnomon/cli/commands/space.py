@@ -95,7 +95,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
             space=space_part,  # type: ignore[arg-type]  # by name
             training=training,  # type: ignore[arg-type]  # by name
             toolchains=made,
-            hooks=api.Hooks(server=server, watch=show.watch, tell=show.tell),
+            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
             **options_of(values),
         )
     _told(done.document(), as_json)
@@ -213,7 +213,7 @@ def validate(profile_dir: Path, **values: Any) -> None:
             networks=networks,
             blocks=blocks,
             training=training,  # type: ignore[arg-type]  # by name
-            hooks=api.Hooks(server=server, watch=show.watch, tell=show.tell),
+            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
             **options_of(values),
         )
     if as_json:

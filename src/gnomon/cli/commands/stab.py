@@ -95,7 +95,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
     values["device"] = _device(ip, user, port, device, measure)
     with Show(quiet=quiet) as show:
         found = api.stab(
-            measure=measure, watch=show.watch, tell=show.tell, step=show.tell if verbose else None, **values
+            measure=measure, on_progress=show.watch, on_message=show.tell, step=show.tell if verbose else None, **values
         )
         document = stab_document(found, record)
     if as_json:

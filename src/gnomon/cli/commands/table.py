@@ -70,8 +70,8 @@ def build(
             fuse=fuse,
             again=again,
             settings=dict(settings),
-            watch=show.watch,
-            tell=show.tell,
+            on_progress=show.watch,
+            on_message=show.tell,
             **options_of(values),
         )
     _told(built.document(), as_json)

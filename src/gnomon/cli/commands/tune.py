@@ -59,7 +59,7 @@ def tune(model: Path, **values: Any) -> None:
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options |= {"watch": show.watch, "tell": show.tell}
+        options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
         for device in devices:
             options["device"] = device
@@ -92,7 +92,7 @@ def exec_(source: Path, **values: Any) -> None:
     shapes = dict(values.pop("shapes"))
     with Show(quiet=quiet) as show:
         options = tune_options(values)
-        options |= {"device": device, "watch": show.watch, "tell": show.tell}
+        options |= {"device": device, "on_progress": show.watch, "on_message": show.tell}
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
     if as_json:
         write_json(document)
