@@ -89,3 +89,9 @@ def test_whatever_the_file_is_only_known_errors_come(data: bytes) -> None:
         read_nets(b"first,second,latency_s\n" + data, SPACE)
     except GnomonError as error:
         assert error.hint
+
+
+@pytest.mark.parametrize("name", ["latency", "latency_msec", "latency_"])
+def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
+    with pytest.raises(ProblemError, match=f"the column '{name}' of the nets does not say its unit"):
+        read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))

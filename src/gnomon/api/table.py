@@ -80,18 +80,21 @@ def suggest_nets(
     work: str | None = None,
     seed: int = 0,
     out: PathLike | None = None,
+    overwrite: bool = False,
 ) -> tuple[Described, tuple[tuple[int, ...], ...]]:
     """The nets that tell an estimator the most, as assignments, and the space that they are of.
 
     Half of them near `bound_s` by the estimator of the file `near`. `pool` is a csv of nets to choose from, `given` of
     those that are measured already, `others` of what other devices took, and `out` is one that gets the chosen ones.
-    `work` is a function of a unit, as FILE.py:FUNCTION (see docs/jobs/estimator.md). Raises GnomonError.
+    `work` is a function of a unit, as FILE.py:FUNCTION (see docs/jobs/estimator.md). A file at `out` is an error unless
+    it may be overwritten. Raises GnomonError.
     """
     from gnomon.estimate.design import Bound
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.estimator.job import described, load_estimator, read_samples, save_nets
     from gnomon.jobs.estimator.job import suggest_nets as suggest_job
 
+    _unused(out, overwrite=overwrite)
     found = described(_path(table), space, work=work)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
@@ -150,15 +153,18 @@ def fit_document(
     coverage: float = 0.9,
     work: str | None = None,
     out: PathLike | None = None,
+    overwrite: bool = False,
 ) -> tuple[SpaceEstimator, Evaluation | None, dict[str, Any]]:
     """Fit an estimator; returns it, how good it is on nets held out (None: fewer than 4), and both as JSON values.
 
-    `out` is the file that gets it. `work` is a function of a unit, as FILE.py:FUNCTION. Raises GnomonError.
+    `out` is the file that gets it, which must not be there unless it may be overwritten. `work` is a function of a
+    unit, as FILE.py:FUNCTION. Raises GnomonError.
     """
     from gnomon.estimate.columns import FitOptions
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
     from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator, sources_of
 
+    _unused(out, overwrite=overwrite)
     found = described(_path(table), space, work=work)
     options = FitOptions(coverage=coverage)
     rows = read_samples(Path(samples), found, measured=True) if samples is not None else ()
@@ -314,12 +320,13 @@ def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
     return load(Path(path), space)
 
 
-def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike) -> None:
+def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike, overwrite: bool = False) -> None:
     """Write an estimator's file as one Python file that needs numpy alone. Raises GnomonError."""
     from gnomon.estimate.export import export_estimator as exported
     from gnomon.jobs.estimator.job import load_estimator
     from gnomon.system.files import save_text
 
+    _unused(out, overwrite=overwrite)
     save_text(exported(load_estimator(Path(path), space).estimator), Path(out))
 
 
@@ -408,6 +415,12 @@ def _search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> d
             for net in found.nets
         ],
     }
+
+
+def _unused(out: PathLike | None, *, overwrite: bool) -> None:
+    """UsageError where a file would be replaced that may not be."""
+    if out is not None and not overwrite and Path(out).exists():
+        raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
 
 
 def _path(path: PathLike | None) -> Path | None:

@@ -132,7 +132,7 @@ class Seconds(click.ParamType[float]):
 
 
 class Latency(click.ParamType[float]):
-    """A latency: a number above 0 with its unit; without one it is seconds."""
+    """A latency: a number above 0 with its unit. Without one it is an error: 2 would be seconds, and is meant as ms."""
 
     name = "2ms"
 
@@ -140,7 +140,7 @@ class Latency(click.ParamType[float]):
         """The number of seconds."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns|)\s*", str(value))
+        match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", str(value))
         try:
             number = float(match["number"]) * _UNITS[match["unit"]] if match else math.nan
         except ValueError:

@@ -1,8 +1,8 @@
 """Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
 
 The first line names the columns. Columns that are no slot, `latency_*`, `low_*` or `high_*` are passed over, so that
-accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns. An empty latency is
-a net that was not measured, or failed; it is never 0. The low end of an interval may be.
+accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns; one without is an
+error. An empty latency is a net that was not measured, or failed; it is never 0. The low end of an interval may be.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def _columns(header: Sequence[str], space: Space) -> _Columns:
             if what in times:
                 raise ProblemError(f"there are two columns of {what}", hint=_HINT)
             times[what] = (index, _SCALES[unit])
+        elif "latency" in (name, what):
+            raise ProblemError(f"the column {name!r} of the nets does not say its unit", hint=_HINT)
     return _Columns(slots=tuple(header.index(slot.name) for slot in space.slots), times=times)
 
 

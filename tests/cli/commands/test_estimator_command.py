@@ -18,6 +18,11 @@ from gnomon.jobs.estimator.job import Described
 
 
 def run(*words: object) -> Result:
+    """A command, whose files may be replaced."""
+    return run_plainly(*words, *(["--overwrite"] if words[0] in ("fit", "suggest", "export") else []))
+
+
+def run_plainly(*words: object) -> Result:
     return CliRunner().invoke(estimator, [str(word) for word in words], catch_exceptions=False)
 
 
@@ -94,6 +99,21 @@ def test_fit_says_how_good_it_is_on_nets_held_out(bench: Bench) -> None:
     assert "measurement-noise limit" in text
 
 
+@pytest.mark.parametrize("command", ["fit", "suggest", "export"])
+def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> None:
+    bench.fit()
+    out = bench.folder / "out"
+    out.write_text("mine")
+    words: tuple[object, ...] = (command, "--table", bench.table) if command != "export" else (command, bench.estimator)
+    words += ("--space", bench.space, "--out", out)
+    with pytest.raises(UsageError, match="out is there already") as refused:
+        run_plainly(*words)
+    assert "--overwrite" in refused.value.hint
+    assert out.read_text() == "mine"
+    assert run_plainly(*words, "--overwrite").exit_code == 0
+    assert out.read_text() != "mine"
+
+
 def test_a_table_of_another_device_is_suspected(bench: Bench) -> None:
     assert 0.8 < bench.fit()["sum_over_measured"] < 1.0
     slow = save(measured(bench.found, 14, scale=7.0), bench.found, bench.folder / "slow.csv")
@@ -138,7 +158,7 @@ def test_eval_compares_with_nets_held_out(bench: Bench) -> None:
 
 def test_eval_with_the_nets_that_were_fitted_to_is_refused(bench: Bench) -> None:
     bench.fit()
-    with pytest.raises(UsageError, match="14 of the nets were fitted to as well"):
+    with pytest.raises(UsageError, match="all 14 nets were fitted to"):
         run("eval", bench.estimator, bench.samples, "--space", bench.space)
 
 
@@ -224,7 +244,7 @@ def test_search_finds_nets_and_writes_them(bench: Bench) -> None:
         run(*words[:-1], "1us", "--score", bench.folder / "s.json")
 
 
-@pytest.mark.parametrize("bound", ["2xs", "0", "-1ms", "nan", "ms", "1 m s", ""])
+@pytest.mark.parametrize("bound", ["2", "0.002", "2xs", "0", "-1ms", "nan", "ms", "1 m s", ""])
 def test_a_bound_that_is_none(bench: Bench, bound: str) -> None:
     result = run("predict", bench.estimator, bench.held, "--bound", bound)
     assert result.exit_code == 2

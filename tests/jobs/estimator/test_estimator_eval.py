@@ -72,8 +72,12 @@ def test_nets_held_out_are_compared_with_what_was_measured(tmp_path: Path) -> No
 def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
     found, _, _ = kit(tmp_path)
     rows = measured(found, 10)
-    with pytest.raises(UsageError, match="3 of the nets were fitted to as well"):
-        evaluate(fit_estimator(found, rows[:6]), rows[3:])
+    made = fit_estimator(found, rows[:6])
+    some = evaluate(made, rows[3:])
+    assert (some.scores.nets, some.how) == (4, "4 nets held out; 3 left out, which were fitted to")
+    assert list(some.measured_s) == [row.latency_s for row in rows[6:]]
+    with pytest.raises(UsageError, match="all 3 nets were fitted to"):
+        evaluate(made, rows[3:6])
 
 
 def test_each_net_is_held_out_once_and_no_fit_sees_it(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) 
     table, left_out = import_table(source, tmp_path / "t", space=SPACE, runtime="DSP")
     assert [(row.unit, row.reason) for row in table.failed] == [(unit_of_uid(other), "the file has no DSP of it")]
     assert set(table.times_s) == {unit_of_uid(RELU)}
-    assert len(left_out) == 1
+    assert len(left_out) == 2
+    assert "does not have them" in left_out[1]
     files, lost = export_table(tmp_path / "t", tmp_path / "out.csv")
     assert len(lost) == 1
     assert "no DSP" in lost[0]
@@ -157,12 +158,24 @@ def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
         import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path, space=SPACE)
 
 
-@pytest.mark.parametrize("unit", [RELU, "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"])
-def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, unit: str) -> None:
-    (tmp_path / "t.csv").write_text(write_nnabla_csv(NnablaTable(entries={unit: {"cpu:float": 1.5}})), newline="")
+BATCH_NORM = "BatchNormalization[n_features=4,fix_parameters=False][[1,4,2,2]]"
+
+
+@pytest.mark.parametrize("units", [[RELU], [RELU, BATCH_NORM]])
+def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, units: list[str]) -> None:
+    entries = {unit: {"cpu:float": 1.5} for unit in units}
+    (tmp_path / "t.csv").write_text(write_nnabla_csv(NnablaTable(entries=entries)), newline="")
     table, left_out = import_table(tmp_path / "t.csv", tmp_path / "t", space=SPACE)
-    assert left_out == ()
-    assert list(table.times_s.values()) == [pytest.approx(1.5e-3)]
+    assert list(table.times_s.values()) == [pytest.approx(1.5e-3)] * len(units)
+    foreign = [f"1 of 2 units: the space {SPACE} does not have them: {unit_of_uid(BATCH_NORM).label}"]
+    assert list(left_out) == foreign[: len(units) - 1]
+
+
+def test_a_table_of_another_space_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units of .*, such as Batch") as refused:
+        import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t", space=SPACE)
+    assert "--space" in refused.value.hint
+    assert not (tmp_path / "t").exists()
 
 
 def own(folder: Path, *rows: Row) -> Path:
@@ -184,6 +197,9 @@ def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(
     assert found["onnxruntime"]["Total Inference Time"] == {"Min_Time": 10.0, "Avg_Time": 11.0, "Max_Time": 12.0}
     assert "ro.product.model:a" in meta.read_text()
     assert len(lost) == 1
+    told = json.loads(file.read_text())
+    told[RELU] = next(iter(told.values()))
+    file.write_text(json.dumps(told))
     again, _ = import_table(file, tmp_path / "back", space=SPACE)
     assert again.times_s[relu(8)] == pytest.approx(10e-6)
     assert read_table(tmp_path / "back") == again

@@ -27,6 +27,7 @@ _OTHER = click.option(
     metavar="CSV",
     help="Measured nets of another device. May be repeated.",
 )
+_OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 _SEED = click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, metavar="N")
 
 
@@ -47,6 +48,7 @@ def estimator() -> None:
 @click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Half of the nets are taken near this latency.")
 @_SEED
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
+@_OVERWRITE
 @_JSON
 def suggest_(out: Path, as_json: bool, **values: Any) -> None:
     """Choose the nets that an estimator learns the most from, and write them as csv."""
@@ -92,6 +94,7 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
 @_WORK
 @click.option("--coverage", type=click.FloatRange(0.5, 0.999), default=0.9, show_default=True, help="Of intervals.")
 @click.option("--out", "-o", type=_PATH, default=Path("estimator.json"), show_default=True, metavar="JSON")
+@_OVERWRITE
 @click.option(
     "--picture", type=_PATH, metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."
 )
@@ -228,12 +231,13 @@ def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
 @click.argument("path", type=_PATH, metavar="ESTIMATOR")
 @_SPACE
 @click.option("--out", "-o", type=_PATH, default=Path("estimator.py"), show_default=True, metavar="FILE")
+@_OVERWRITE
 @_JSON
-def export_(path: Path, space: str | None, out: Path, as_json: bool) -> None:
+def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: bool) -> None:
     """Write ESTIMATOR as one Python file that needs numpy alone. A net is there a map of unit ids to counts."""
     from gnomon.api import table as api
 
-    api.export_estimator(path, space=space, out=out)
+    api.export_estimator(path, space=space, out=out, overwrite=overwrite)
     _files(out, as_json, {}, "")
 
 

@@ -123,16 +123,19 @@ class Evaluation:
 
 
 def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
-    """Compare with nets that were not fitted to. UsageError where one of them was."""
-    both = set(made.fitted) & {tuple(r.assignment) for r in held_out}
-    if both:
+    """Compare with the nets that were not fitted to; the others are left out. UsageError where there is no such net."""
+    fitted = set(made.fitted)
+    given, held_out = held_out, [row for row in held_out if tuple(row.assignment) not in fitted]
+    left_out = len(given) - len(held_out)
+    if not held_out:
         raise UsageError(
-            f"{len(both)} of the nets were fitted to as well",
+            f"all {left_out} nets were fitted to",
             hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
         )
+    how = f"{len(held_out)} nets held out" + (f"; {left_out} left out, which were fitted to" if left_out else "")
     found = made.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
     parts = (found.mean_s, found.low_s, found.high_s)
-    return _evaluation(made.described, held_out, parts, made.estimator.noise.coverage, f"{len(held_out)} nets held out")
+    return _evaluation(made.described, held_out, parts, made.estimator.noise.coverage, how)
 
 
 def cross_validate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,15 @@ from gnomon.formats.snpe.table import (
     write_snpe_json,
 )
 from gnomon.jobs.table.folder import context_document, read_table, write_table
+from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.spaces.loading import load_space, space_of
+from gnomon.spaces.loading import SearchSpace, load_space, space_of
 from gnomon.spaces.uid import uid, unit_of_uid
 from gnomon.spaces.unit import Unit
 from gnomon.system.files import save_text
 
 _US, _MS = 1e-6, 1e-3
+_MOST_SHOWN = 5
 _STATISTICS = ("Min_Time", "Avg_Time", "Max_Time")
 
 
@@ -62,10 +64,12 @@ def import_table(
     if not rows:
         complaints.raise_any()
         raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
+    known = load_space(space)
+    _tell_foreign(rows, known, complaints, file)
     meta = file.with_suffix(".meta")
     lines = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
     manifest = Manifest(
-        space=load_space(space).name,
+        space=known.name,
         context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": lines}),
         clock="wall",
         overhead_s=0.0,
@@ -76,6 +80,20 @@ def import_table(
     table = Table(manifest=manifest, rows=tuple(rows))
     write_table(table, out)
     return table, tuple(complaints.told)
+
+
+def _tell_foreign(rows: Sequence[Row], space: SearchSpace, complaints: Complaints, file: Path) -> None:
+    """Name the rows whose units the space does not have. UsageError where it has none of them."""
+    own = set(space.tables(UNFUSED).units)
+    foreign = [row.unit.label for row in rows if row.unit not in own]
+    if len(foreign) == len(rows):
+        raise UsageError(
+            f"the space {space.name} has none of the {len(rows)} units of {file}, such as {foreign[0]}",
+            hint="Name the space that the file is of: --space.",
+        )
+    if foreign:
+        told = f"{', '.join(foreign[:_MOST_SHOWN])}{', ..' if len(foreign) > _MOST_SHOWN else ''}"
+        complaints.tell(f"{len(foreign)} of {len(rows)} units", f"the space {space.name} does not have them: {told}")
 
 
 def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -228,7 +246,6 @@ def _uids(space: str) -> Any:
     """What spells a unit's UID: as the tool's own space has it, where it is that."""
     if space == "mobilenetv2-cifar10":
         from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
-        from gnomon.spaces.fuse import UNFUSED
 
         own = {unit: text for text, unit in module_uids(load_space(space).tables(UNFUSED).units).items()}
         return lambda unit: own.get(unit) or uid(unit)

@@ -47,6 +47,8 @@ EFFORT = Effort(
 """What a unit is worth: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
 many where that is not enough."""
 
+_MOST_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
@@ -123,6 +125,13 @@ def _build(asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Calla
             set() if known is None or asked.again else {row.unit for row in known.rows if not _wants_more(bench, row)}
         )
         todo = [unit for unit in units if unit not in have]
+        fused = sorted({unit.chain for unit in todo if len(unit.layers) > 1})
+        if fused and told[1] is not None:
+            shown = f"{', '.join(fused[:_MOST_SHOWN])}{', ..' if len(fused) > _MOST_SHOWN else ''}"
+            told[1](
+                f"what {bench.runtime.name} fuses is measured as one unit ({shown}); for gnomon table export, which"
+                " knows single operators only, build with --fuse none"
+            )
         files = asked.out / MANIFEST, asked.out / ROWS
         if todo or known is None:
             # Tables of tools had an anchor of a single operator once, also where that runs within a chain.
