@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.estimate.nets import columns, counts, measured
 
-from gnomon.estimate.columns import FitOptions
+from gnomon.estimate.columns import Columns, FitOptions
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import factor, fit, smooth_quantile
 
@@ -58,7 +58,7 @@ def test_the_factor_follows_many_scores_and_doubts_few() -> None:
     assert many == pytest.approx(3 * 1.645, rel=0.05)
     scores = rng.standard_normal(12)
     assert factor(scores, 0.9, 3) > factor(scores, 0.9, 10) > 1
-    assert factor(np.zeros(0), 0.9, 0) > 1.645
+    assert factor(np.zeros(0), 0.9, 0) == pytest.approx(1.645, rel=1e-3)
     assert factor(np.zeros(5), 0.9, 3) > 1.645
 
 
@@ -79,3 +79,22 @@ def test_ranks_agree_with_scipy() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 9, 50).astype(float), rng.standard_normal(50)
     assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+
+
+@pytest.mark.parametrize("overhead_s", [0.0, 5e-5])
+@pytest.mark.parametrize("unit_s", [1e-7, 1e-4, 0.1])
+def test_a_table_alone_is_as_sure_as_tables_are_with_and_without_an_overhead(overhead_s: float, unit_s: float) -> None:
+    """A price of 0 for what each call costs says nothing of how long a net takes."""
+    prices = np.array([overhead_s * unit_s / 1e-4, *(unit_s * np.arange(1, 9))])
+    table = Columns(names=("overhead", *(f"u{i}" for i in range(8))), kinds=("overhead", *["conv"] * 8), prior_s=prices)
+    nets = np.concatenate([np.ones((50, 1)), np.random.default_rng(0).integers(0, 4, (50, 8))], axis=1)
+    estimator = fit(table, np.zeros((0, 9)), [])
+    told = estimator.predict(nets)
+    assert told.mean_s == pytest.approx(nets @ prices)
+    half = (told.high_s - told.low_s) / 2 / told.mean_s
+    assert half.min() > 0.15
+    assert half.max() < 0.3
+    bound_s = float(np.median(told.mean_s))
+    below = estimator.probability(nets, bound_s)
+    assert below[told.mean_s < 0.7 * bound_s].min() > 0.9
+    assert below[told.mean_s > 1.4 * bound_s].max() < 0.1

@@ -99,7 +99,6 @@ def source_of_table(name: str, columns: Columns, rows: ArrayLike) -> Source:
 
 _TRUST = 20.0  # with so many samples, half of the trust is in the scores
 _HEAVY = 1.05  # errors with heavy tails against normal ones
-_NONE_SEEN = 2.0
 _GRID = 4000
 
 
@@ -111,7 +110,7 @@ def factor(scores: Floats, coverage: float, freedom: float) -> float:
     count = len(scores)
     normal = NormalDist().inv_cdf((1 + coverage) / 2)
     if count == 0:
-        return normal * _NONE_SEEN
+        return normal
     assumed = normal * _HEAVY * (1 + 0.8 / max(freedom, 1.0))
     seen = smooth_quantile(np.abs(scores), coverage) * (1 + 4.0 / max(freedom, 1.0))
     if not seen > 0:
@@ -134,7 +133,7 @@ def smooth_quantile(values: Floats, share: float) -> float:
 
 
 MOST_SAMPLES = 20_000
-_NOTHING_SEEN_NOISE = 0.1
+_NOTHING_SEEN_NOISE = 0.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,8 @@ def fit(
 ) -> Estimator:
     """The estimator of a device from whole nets: one row a net (nets, columns), one time a net in seconds.
 
-    Without samples it needs a table (prices in `columns`) and is their sum, with an interval as wide as ignorance.
+    Without samples it needs a table (prices in `columns`) and is their sum; its interval is as wide as tables were seen
+    to be wrong.
     `sources` are other devices' coefficients on the same columns. Deterministic. Raises UsageError for what does not
     fit together, and for neither samples nor prices.
     """
