@@ -323,11 +323,12 @@ def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
 def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike, overwrite: bool = False) -> None:
     """Write an estimator's file as one Python file that needs numpy alone. Raises GnomonError."""
     from gnomon.estimate.export import export_estimator as exported
-    from gnomon.jobs.estimator.job import load_estimator
+    from gnomon.jobs.estimator.job import load_estimator, space_document
     from gnomon.system.files import save_text
 
     _unused(out, overwrite=overwrite)
-    save_text(exported(load_estimator(Path(path), space).estimator), Path(out))
+    made = load_estimator(Path(path), space)
+    save_text(exported(made.estimator, space_document(made.described)), Path(out))
 
 
 def check_table(path: PathLike, *, space: str | None = None) -> dict[str, Any]:

@@ -9,8 +9,9 @@ time is exact and its gradient is constant: what one choice costs.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +23,9 @@ from gnomon.estimate.estimator import Estimator
 
 _TEMPLATE = '''"""A latency estimator, written by gnomon. Needs numpy alone; times are in seconds.
 
-    python estimator.py < nets.json     prints [expected, low, high] of each net: a list of {unit: how often}
+    python estimator.py < nets.json     prints [expected, low, high] of each net of a list
+
+A net is {slot: choice} by the names of its search space, or {unit: how often} by ids, labels or UIDs of units.
 """
 
 import json
@@ -34,9 +37,16 @@ import numpy as np
 MODEL = json.loads(r"""
 @MODEL@
 """)
+SPACE = json.loads(r"""
+@SPACE@
+""")
 NAMES = MODEL["columns"]["names"]
 COVERAGE = MODEL["noise"]["coverage"]
 _INDEX = {name: i for i, name in enumerate(NAMES)}
+LABELS = SPACE["labels"] if SPACE else {}
+UIDS = SPACE["uids"] if SPACE else {}
+_INDEX.update({other: _INDEX[name] for names in (LABELS, UIDS) for name, other in names.items() if other not in _INDEX})
+SLOTS = {slot["name"]: slot["choices"] for slot in SPACE["slots"]} if SPACE else {}
 _MEAN = np.array([MODEL["bias_s"], *MODEL["coefficients_s"]])
 _OWN = np.array(MODEL["covariance"]["own"])
 _MORE = np.array(MODEL["covariance"]["more"], dtype=float).reshape(-1, len(_MEAN))
@@ -45,14 +55,35 @@ _KNOWN = np.array(MODEL["known"])
 _NOISE = MODEL["noise"]
 
 
+def count(net):
+    """How often each unit occurs in a net {slot: choice}: {unit: how often}. KeyError for other slots and choices."""
+    for name in [name for name in SLOTS if name not in net] + [name for name in net if name not in SLOTS]:
+        raise KeyError(f"the net {'has no' if name in SLOTS else 'has the unknown'} slot {name!r}")
+    for name, choice in net.items():
+        if choice not in SLOTS[name]:
+            raise KeyError(f"the slot {name!r} has no choice {choice!r}")
+    chosen = [choices.index(net[name]) for name, choices in SLOTS.items()]
+    found = dict(SPACE["always"])
+    state = 0
+    for step in SPACE["steps"]:
+        index = 0
+        for slot in reversed(step["slots"]):
+            index = index * len(SPACE["slots"][slot]["choices"]) + chosen[slot]
+        for unit, often in SPACE["rows"][step["row"][state][index]]:
+            found[NAMES[unit]] = found.get(NAMES[unit], 0) + often
+        state = step["next"][state][index]
+    return found
+
+
 def matrix(nets):
-    """The rows of nets, each {unit: how often}; a unit that the estimator has never heard of raises KeyError."""
+    """The rows of nets; a unit, slot or choice that the estimator has never heard of raises KeyError."""
     rows = np.zeros((len(nets), len(NAMES)))
     for row, net in zip(rows, nets):
-        for name, often in net.items():
+        units = count(net) if SLOTS and any(isinstance(choice, str) for choice in net.values()) else net
+        for name, often in units.items():
             if name not in _INDEX:
                 raise KeyError(f"the estimator does not know the unit {name!r}")
-            row[_INDEX[name]] = often
+            row[_INDEX[name]] += often
     return rows
 
 
@@ -82,7 +113,7 @@ def predict(rows, widen=False):
 
 
 def get_estimation(net, widen=False):
-    """The expected time of one net, {unit: how often}, in seconds."""
+    """The expected time of one net, {slot: choice} or {unit: how often}, in seconds."""
     return float(predict(matrix([net]), widen)[0][0])
 
 
@@ -106,11 +137,17 @@ if __name__ == "__main__":
 '''
 
 
-def export_estimator(estimator: Estimator) -> str:
-    """The text of `estimator.py`: the model as JSON in it, `get_estimation`, `get_interval` and `predict`."""
+def export_estimator(estimator: Estimator, space: Mapping[str, Any] | None = None) -> str:
+    """The text of `estimator.py`: the model as JSON in it, `get_estimation`, `get_interval`, `predict` and `count`.
+
+    `space` says how a net's units are counted; without it nets are counts of units alone. Its keys: `slots` (`name`,
+    `choices`), `always` {column: how often}, `rows` of [number of the column, how often], `steps` (`slots` by number,
+    and for each state and choice the number of the `row` and the `next` state), `labels` and `uids` {column: name}.
+    """
     # In JSON no three quotes ever stand in a row, and with ASCII escapes no encoding changes a name.
     model = json.dumps(estimator_document(estimator), ensure_ascii=True, allow_nan=False)
-    return _TEMPLATE.replace("@MODEL@", model)
+    counted = json.dumps(space, ensure_ascii=True, allow_nan=False)
+    return _TEMPLATE.replace("@SPACE@", counted).replace("@MODEL@", model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

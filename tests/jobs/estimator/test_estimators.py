@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +28,11 @@ from gnomon.jobs.estimator.job import (
     load_estimator,
     read_samples,
     save_estimator,
+    space_document,
     suggest_nets,
 )
 from gnomon.jobs.table.folder import write_table
+from gnomon.spaces import known_spaces
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.loading import draw
 
@@ -163,12 +167,12 @@ def test_what_is_exported_says_the_same_with_numpy_alone(tmp_path: Path) -> None
     made = fitted(tmp_path)
     (tmp_path / "alone").mkdir()
     file = tmp_path / "alone" / "estimator.py"
-    file.write_text(export_estimator(made.estimator), encoding="utf-8")
+    file.write_text(export_estimator(made.estimator, space_document(made.described)), encoding="utf-8")
     nets = draw(made.described.tables, 12, seed=6)
     given_ = [
         {name: count for name, count in zip(made.estimator.columns.names, row.tolist(), strict=True) if count}
-        for row in made.described.rows(nets)
-    ]
+        for row in made.described.rows(nets[:6])
+    ] + [names_of(made, net) for net in nets[6:].tolist()]
     # -S leaves the site's packages out: numpy alone is put on the path, and gnomon cannot be imported.
     code = (
         "import sys, runpy; sys.path.append(sys.argv[1]);"
@@ -187,6 +191,57 @@ def test_what_is_exported_says_the_same_with_numpy_alone(tmp_path: Path) -> None
     np.testing.assert_allclose(
         np.array(json.loads(told.stdout)), np.stack([found.mean_s, found.low_s, found.high_s], axis=1), rtol=1e-9
     )
+
+
+def names_of(made: SpaceEstimator, net: list[int]) -> dict[str, str]:
+    space = made.described.space.space
+    return dict(zip((slot.name for slot in space.slots), space.names(net), strict=True))
+
+
+def exported(made: SpaceEstimator) -> dict[str, Any]:
+    found: dict[str, Any] = {"__name__": "exported"}
+    exec(export_estimator(made.estimator, space_document(made.described)), found)  # noqa: S102 - what is tested
+    return found
+
+
+@pytest.mark.parametrize("space", sorted(known_spaces()))
+def test_what_is_exported_counts_the_nets_of_any_shipped_space(space: str) -> None:
+    found = described(None, space)
+    nets = draw(found.tables, 40, seed=0)
+    rows = found.rows(nets)
+    samples = [
+        NetRow(assignment=tuple(n), latency_s=1e-5 * float(r.sum())) for n, r in zip(nets.tolist(), rows, strict=True)
+    ]
+    made = fit_estimator(found, samples)
+    alone = exported(made)
+    for net, row in zip(nets.tolist(), rows, strict=True):
+        given_ = names_of(made, net)
+        assert alone["count"](given_) == {n: c for n, c in zip(found.columns.names, row.tolist(), strict=True) if c}
+        assert alone["get_estimation"](given_) == pytest.approx(made(given_), rel=1e-9)
+    net = names_of(made, nets[0].tolist())
+    first = next(iter(net))
+    for wrong, told in (
+        ({**net, first: "other"}, f"the slot {first!r} has no choice 'other'"),
+        ({**net, "more": "x"}, "unknown slot 'more'"),
+        ({name: choice for name, choice in net.items() if name != first}, f"no slot {first!r}"),
+    ):
+        with pytest.raises(KeyError, match=re.escape(told)):
+            alone["get_estimation"](wrong)
+
+
+def test_what_is_exported_knows_units_by_label_and_by_the_replaced_tools_uid() -> None:
+    found = described(None, "mobilenetv2-cifar10")
+    nets = draw(found.tables, 40, seed=0)
+    times = 1e-5 * found.rows(nets).sum(axis=1)
+    samples = [NetRow(assignment=tuple(n), latency_s=float(t)) for n, t in zip(nets.tolist(), times, strict=True)]
+    made = fit_estimator(found, samples)
+    alone = exported(made)
+    by_id = alone["count"](names_of(made, nets[0].tolist()))
+    for names in (alone["LABELS"], alone["UIDS"]):
+        other = {names.get(unit, unit): often for unit, often in by_id.items()}
+        assert other != by_id
+        assert alone["get_estimation"](other) == pytest.approx(made(nets[0]), rel=1e-9)
+    assert "ReLU6[][[1,32,16,16]]" in alone["UIDS"].values()
 
 
 def test_suggestions_are_nets_that_are_not_given_and_the_same_each_time(tmp_path: Path) -> None:

@@ -234,7 +234,10 @@ def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
 @_OVERWRITE
 @_JSON
 def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: bool) -> None:
-    """Write ESTIMATOR as one Python file that needs numpy alone. A net is there a map of unit ids to counts."""
+    """Write ESTIMATOR as one Python file that needs numpy alone.
+
+    Its get_estimation takes a net as {slot: choice}, or as {unit: how often} by ids, labels or UIDs.
+    """
     from gnomon.api import table as api
 
     api.export_estimator(path, space=space, out=out, overwrite=overwrite)

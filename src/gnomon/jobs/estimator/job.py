@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,29 @@ class Described:
     def label(self, column: str) -> str:
         """The unit of a column in words."""
         return next((unit.label for unit in self.tables.units if unit.id == column), column)
+
+
+def space_document(found: Described) -> dict[str, Any]:
+    """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it."""
+    from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
+
+    tables = found.tables
+    names = uids_of(found.space.name)
+    uids = {}
+    for unit in tables.units:
+        with suppress(ProblemError):  # chains, and kinds without a module there
+            uids[unit.id] = names(unit)
+    return {
+        "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in tables.space.slots],
+        "always": {found.columns.names[0]: 1},
+        "rows": [[[1 + int(c), float(row[c])] for c in np.flatnonzero(row)] for row in tables.rows],
+        "steps": [
+            {"slots": list(step.slots), "row": step.row.tolist(), "next": step.next_state.tolist()}
+            for step in tables.steps
+        ],
+        "labels": {unit.id: unit.label for unit in tables.units},
+        "uids": uids,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import gnomon
 from gnomon.core.strict_json import Complaints
@@ -27,10 +26,11 @@ from gnomon.formats.snpe.table import (
     write_snpe_json,
 )
 from gnomon.jobs.table.folder import context_document, read_table, write_table
+from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import SearchSpace, load_space, space_of
-from gnomon.spaces.uid import uid, unit_of_uid
+from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import Unit
 from gnomon.system.files import save_text
 
@@ -108,7 +108,7 @@ def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple
     _unfused(table)
     if space is not None:
         space_of(path, table.manifest.space, space)
-    names = _uids(table.manifest.space)
+    names = uids_of(table.manifest.space)
     runtime = _runtime_of(table)
     entries = {names(row.unit): {runtime: _statistics(row, table)} for row in table.rows if row.status != "failed"}
     if not entries:
@@ -240,16 +240,6 @@ def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
         "Total Inference Time": whole,
         "Layers Time": {s: round(one / _US, 3) for s, one in zip(_STATISTICS, own, strict=True)},
     }
-
-
-def _uids(space: str) -> Any:
-    """What spells a unit's UID: as the tool's own space has it, where it is that."""
-    if space == "mobilenetv2-cifar10":
-        from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
-
-        own = {unit: text for text, unit in module_uids(load_space(space).tables(UNFUSED).units).items()}
-        return lambda unit: own.get(unit) or uid(unit)
-    return uid
 
 
 def _meta(table: Table) -> dict[str, str]:

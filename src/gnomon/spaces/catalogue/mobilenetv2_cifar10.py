@@ -6,13 +6,15 @@ blocks, six inverted residuals each and, where the shape is kept, skip. About 10
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gnomon.spaces.blocks import BlockSpace, Choice, skip
 from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.uid import uid
 from gnomon.spaces.unit import Unit
 
+NAME = "mobilenetv2-cifar10"
 SETTINGS = ((24, 4, 1), (32, 4, 1), (64, 4, 2), (96, 4, 1), (160, 4, 2), (320, 1, 1))
 """Channels, number of blocks, stride of the first of them."""
 
@@ -25,7 +27,7 @@ CLASSES = 10
 def mobilenetv2_cifar10() -> BlockSpace:
     """The space, its choices named as the tool names its candidates."""
     return BlockSpace(
-        name="mobilenetv2-cifar10",
+        name=NAME,
         inputs=((1, 3, 32, 32),),
         parts=(
             ConvBlock(channels=32, kernel=3, stride=2),
@@ -44,6 +46,14 @@ def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
     that widen, and all others, stand within and have one.
     """
     return {uid(unit, bare_pad=_narrows(unit)): unit for unit in units}
+
+
+def uids_of(space: str) -> Callable[[Unit], str]:
+    """What spells the UID of a unit of a space: as the tool has it in this one. ProblemError for what has none."""
+    if space != NAME:
+        return uid
+    own = {unit: text for text, unit in module_uids(mobilenetv2_cifar10().tables(UNFUSED).units).items()}
+    return lambda unit: own.get(unit) or uid(unit)
 
 
 def _narrows(unit: Unit) -> bool:
