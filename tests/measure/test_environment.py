@@ -76,6 +76,12 @@ def test_counters_of_thousands_of_digits_are_left_out(tmp_path: Path) -> None:
     assert snapshot(root).keys() == {"monotonic_s", "pid", "cores", "own_cpu_s"}
 
 
+def test_a_group_whose_name_cannot_be_a_path_is_passed_over(tmp_path: Path) -> None:
+    seen = snapshot(build(tmp_path, {**MACHINE, "proc/self/cgroup": "0::/sli\0ce\n4:cpu,cpuacct:/a\0\n"}))
+    assert "cgroup_throttled" not in seen
+    assert seen["cores"] >= 1
+
+
 @given(st.dictionaries(st.sampled_from(sorted(MACHINE)), st.text(st.characters(exclude_categories=["Cs"])), max_size=6))
 def test_nonsense_is_survived(files: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:

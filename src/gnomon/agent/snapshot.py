@@ -53,7 +53,7 @@ def _read(path: Path) -> str:
     try:
         with path.open(errors="replace") as file:
             return file.read(1 << 20).strip()
-    except OSError:
+    except (OSError, ValueError):  # a path that was read may hold a zero byte
         return ""
 
 
