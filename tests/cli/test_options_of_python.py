@@ -117,3 +117,11 @@ def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[
 def test_python_refuses_a_seed_that_the_command_refuses(seed: int) -> None:
     with pytest.raises(UsageError, match=f"seed is {seed}"):
         gnomon.profile("m.tflite", seed=seed)
+
+
+@pytest.mark.parametrize("call", ["tune", "execute", "overlay_collect", "overlay_deploy"])
+def test_an_option_that_tuning_does_not_have_is_refused(call: str) -> None:
+    first: Any = [] if call == "overlay_collect" else "none.onnx"
+    with pytest.raises(UsageError, match="there is no option 'watch'") as refused:
+        getattr(tune, call)(first, watch=print)
+    assert "on_progress" in refused.value.hint

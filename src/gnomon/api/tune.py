@@ -72,6 +72,7 @@ def tune(
     from gnomon.jobs.tune.job import tune as tune_job
     from gnomon.jobs.tune.request import TuneRequest
 
+    _check(options)
     wanted = dict(search or {})
     if unknown := sorted(set(wanted) - set(_SEARCH)):
         raise UsageError(f"a search has no {unknown[0]!r}", hint=f"Give some of {', '.join(_SEARCH)}.")
@@ -105,6 +106,7 @@ def execute(
     from gnomon.jobs.tune.execute import ExecRequest
     from gnomon.jobs.tune.execute import execute as execute_job
 
+    _check(options)
     asked = ExecRequest(
         source=Path(source),
         device=_wish(options),
@@ -139,6 +141,7 @@ def overlay_collect(
     from gnomon.jobs.overlay.collect import CollectRequest
     from gnomon.jobs.overlay.collect import collect as collect_job
 
+    _check(options)
     asked = CollectRequest(
         logs=tuple(Path(log) for log in logs),
         device=_wish(options),
@@ -199,6 +202,7 @@ def overlay_deploy(
     from gnomon.jobs.overlay.deploy import DeployRequest
     from gnomon.jobs.overlay.deploy import deploy as deploy_job
 
+    _check(options)
     asked = DeployRequest(
         compile=compile,
         prove=prove,
@@ -209,6 +213,13 @@ def overlay_deploy(
         out=_out(options),
     )
     return deploy_job(analysis, asked, watch=options.get("on_progress"), tell=_tell(options))
+
+
+def _check(options: TuneOptions) -> None:
+    if unknown := sorted(set(options) - set(TuneOptions.__annotations__)):
+        raise UsageError(
+            f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(TuneOptions.__annotations__)}."
+        )
 
 
 def _names(layers: Sequence[str]) -> tuple[str, ...]:

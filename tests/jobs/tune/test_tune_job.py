@@ -121,7 +121,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     assert path.read_bytes() == before
     assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
     stages: list[Progress] = []
-    document = tune(model, first["out"], 7, watch=stages.append)
+    document = tune(model, first["out"], 7, on_progress=stages.append)
     assert path.read_bytes().startswith(before)
     lines = trials_of(path)
     assert len(lines) == len({(line["layer"], line["trial"]) for line in lines}) == 7
@@ -300,7 +300,7 @@ def test_this_machine_is_waited_for(model: Path, tmp_path: Path, monkeypatch: py
         raise Waited
 
     with lease(lease_folder(), "local"), pytest.raises(Waited):
-        tune(model, tmp_path, tell=tell)
+        tune(model, tmp_path, on_message=tell)
     assert "another gnomon" in said[0]
 
 
@@ -425,7 +425,7 @@ def test_a_server_that_dies_and_comes_back_costs_a_moment(
     rpc_devices: Tracked,  # noqa: F811
 ) -> None:
     watch, done = killer(rpc_devices, "narrow", back=True)
-    found = tune(model, tmp_path, 4, watch=watch, **rpc(rpc_devices))
+    found = tune(model, tmp_path, 4, on_progress=watch, **rpc(rpc_devices))
     done[0].join()
     assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": 0}
     assert found["network"]["failure"] is None
@@ -440,7 +440,7 @@ def test_a_server_that_dies_for_good_is_an_error_and_what_was_measured_is_kept(
     watch, _ = killer(rpc_devices, "narrow", back=False)
     try:
         with pytest.raises(DeviceError) as raised:
-            tune(model, tmp_path, 4, watch=watch, wait_s=1.0, **rpc(rpc_devices))
+            tune(model, tmp_path, 4, on_progress=watch, wait_s=1.0, **rpc(rpc_devices))
         assert raised.value.hint and "narrow" in raised.value.message
     finally:
         rpc_devices.revive()
