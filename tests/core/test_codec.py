@@ -70,7 +70,29 @@ def test_foreign_json_is_a_record_error_or_a_run(value: Any) -> None:
         assert error.hint
 
 
-@given(st.binary(max_size=40))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e999",
+        b"-1E+0400",
+        "[1.5, 2e308]",
+        b'{"a": 1e99999}',
+        "9" * 400 + ".5",
+        "9" * 250 + "e99",
+        "1e999".encode("utf-16"),
+    ],
+)
+def test_numbers_beyond_any_float_are_refused(text: str | bytes) -> None:
+    with pytest.raises(RecordError, match="is larger than any number"):
+        loads(text)
+
+
+@pytest.mark.parametrize("text", ["1e300", "1e-999", "0.1", "[1e0005, 7]", "9" * 400])
+def test_numbers_within_are_taken(text: str) -> None:
+    assert loads(text) == json.loads(text)
+
+
+@given(st.binary(max_size=40) | st.from_regex(rb"-?[0-9]{1,3}[eE][+-]?[0-9]{1,5}", fullmatch=True))
 def test_foreign_bytes_are_a_record_error_or_json(data: bytes) -> None:
     try:
         value = loads(data)

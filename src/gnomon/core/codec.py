@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -68,9 +69,21 @@ def dumps(value: Any, path: str = "$") -> str:
 def loads(text: str | bytes, path: str = "$") -> Any:
     """JSON values of a text; RecordError if it is not JSON, is nested too deep, or holds NaN or infinity."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        # Only such numbers can be beyond a float; a look at each would make reading records slow.
+        known = text.decode(json.detect_encoding(text), "replace") if isinstance(text, bytes) else str(text)
+        refuse = _finite if _BEYOND.search(known) else None
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=refuse)
     except (ValueError, TypeError, RecursionError) as error:  # what is no text is in a damaged record
         raise RecordError(f"{path} is not JSON: {error}", hint=_BAD_RECORD_HINT) from error
+
+
+_BEYOND = re.compile("[eE][+]?0*[0-9]{3}|[0-9]{200}")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:40]} is larger than any number")
+    return number
 
 
 def _refuse_constant(name: str) -> Any:
