@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from gnomon.errors import ProblemError
+
+if TYPE_CHECKING:  # who reads a model makes spaces, and does without numpy
+    import numpy as np
+    import numpy.typing as npt
 
 _TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
 _MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
@@ -33,6 +35,37 @@ class Slot:
             raise ProblemError(f"slot '{self.name}' names a choice twice", hint="name each choice once")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Runs:
+    """Runs of slots whose codes fit into 64 bits: each slot's size and weight within its run, where runs begin, and
+    how many codes each has."""
+
+    sizes: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.int64]
+    starts: tuple[int, ...]
+    radices: tuple[int, ...]
+
+
+def _runs_of(sizes: list[int]) -> _Runs:
+    import numpy as np
+
+    starts: list[int] = []
+    weights: list[int] = []
+    radices: list[int] = []
+    for slot, size in enumerate(sizes):
+        if not radices or radices[-1] * size > _MOST_RUN:
+            starts.append(slot)
+            radices.append(1)
+        weights.append(radices[-1])
+        radices[-1] *= size
+    return _Runs(
+        sizes=np.array(sizes, dtype=np.int64),
+        weights=np.array(weights, dtype=np.int64),
+        starts=tuple(starts),
+        radices=tuple(radices),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """All assignments of a choice to each slot.
@@ -44,11 +77,7 @@ class Space:
 
     slots: tuple[Slot, ...]
     size: int = field(init=False)
-    # Runs of slots whose codes fit into 64 bits: a slot's weight within its run, where runs begin, and their sizes.
-    _sizes: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    _weights: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    _radices: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _runs: _Runs | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slots", tuple(self.slots))
@@ -56,30 +85,18 @@ class Space:
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in set(names[:i]))
             raise ProblemError(f"two slots are named '{twice}'", hint="give each slot its own name")
-        sizes = [len(slot.choices) for slot in self.slots]
-        starts: list[int] = []
-        weights: list[int] = []
-        radices: list[int] = []
-        for slot, size in enumerate(sizes):
-            if not radices or radices[-1] * size > _MOST_RUN:
-                starts.append(slot)
-                radices.append(1)
-            weights.append(radices[-1])
-            radices[-1] *= size
-        object.__setattr__(self, "_sizes", np.array(sizes, dtype=np.int64))
-        object.__setattr__(self, "_weights", np.array(weights, dtype=np.int64))
-        object.__setattr__(self, "_starts", tuple(starts))
-        object.__setattr__(self, "_radices", tuple(radices))
-        object.__setattr__(self, "size", _product(sizes))
+        object.__setattr__(self, "size", _product([len(slot.choices) for slot in self.slots]))
 
     def encode(self, assignment: Sequence[int]) -> int:
         """The code of an assignment. Raises ProblemError for a wrong length or an index out of range."""
-        indices = self._checked(assignment)
+        indices, runs = self._checked(assignment)
         if not self.slots:
             return 0
+        import numpy as np
+
         # The codes of runs are joined pairwise: near-linear, where one sum of large numbers would be quadratic.
-        codes = np.add.reduceat(indices * self._weights, self._starts).tolist()
-        digits = list(zip(codes, self._radices, strict=True))
+        codes = np.add.reduceat(indices * runs.weights, runs.starts).tolist()
+        digits = list(zip(codes, runs.radices, strict=True))
         while len(digits) > 1:
             joined = [
                 (low + radix * high, radix * high_radix)
@@ -88,25 +105,30 @@ class Space:
             digits = joined + digits[len(joined) * 2 :]
         return int(digits[0][0])
 
-    def _checked(self, assignment: Sequence[int]) -> npt.NDArray[np.int64]:
+    def _checked(self, assignment: Sequence[int]) -> tuple[npt.NDArray[np.int64], _Runs]:
         """The indices of an assignment, each one of its slot's."""
+        import numpy as np
+
         if len(assignment) != len(self.slots):
             raise ProblemError(
                 f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
                 hint="give one choice index a slot",
             )
+        runs = self._runs
+        if runs is None:
+            object.__setattr__(self, "_runs", runs := _runs_of([len(slot.choices) for slot in self.slots]))
         try:
             indices = np.asarray(assignment, dtype=np.int64)
-            outside = (indices < 0) | (indices >= self._sizes)
+            outside = (indices < 0) | (indices >= runs.sizes)
         except OverflowError:  # numbers of more than 64 bits
-            outside = np.array([not 0 <= index < size for index, size in zip(assignment, self._sizes, strict=True)])
+            outside = np.array([not 0 <= index < size for index, size in zip(assignment, runs.sizes, strict=True)])
         if outside.any():
             wrong = int(outside.argmax())
             raise ProblemError(
                 f"choice {int(assignment[wrong])} of slot '{self.slots[wrong].name}' is out of range",
-                hint=f"use an index from 0 to {self._sizes[wrong] - 1}",
+                hint=f"use an index from 0 to {runs.sizes[wrong] - 1}",
             )
-        return indices
+        return indices, runs
 
     def decode(self, code: int) -> tuple[int, ...]:
         """The assignment of a code. Raises ProblemError for a code outside 0 .. size - 1."""
@@ -124,7 +146,7 @@ class Space:
     def names(self, assignment: Sequence[int]) -> tuple[str, ...]:
         """The choices' names of an assignment; ranges are checked as in `encode`."""
         choices = [slot.choices for slot in self.slots]
-        return tuple(map(operator.getitem, choices, self._checked(assignment).tolist()))
+        return tuple(map(operator.getitem, choices, self._checked(assignment)[0].tolist()))
 
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""
