@@ -111,6 +111,21 @@ class DeviceContract:
         (tmp_path / "package" / "sub" / "f").write_text("deep")
         assert _shell(device, 'cat "$1/sub/f"', device.push(tmp_path / "package", "other")) == "deep"
 
+    def test_a_folder_of_many_small_files_is_the_same_there(self, device: Device, tmp_path: Path) -> None:
+        folder = tmp_path / "many"
+        names = [*(f"{number % 7}/{number}" for number in range(60)), "it's $HOME", "-rf", "a\\b", "n\nl", "é " * 60]
+        for number, name in enumerate(names):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name * number)
+            (folder / name).chmod(0o644)
+        (folder / "-rf").chmod(0o755)
+        remote = device.push(folder, "many")
+        assert _shell(device, 'cd "$1" && find . -type f | wc -l', remote).strip() == str(len(names) + 1)
+        for number, name in list(enumerate(names))[-7:]:
+            assert _shell(device, 'cat "$1"', f"{remote}/{name}") == name * number
+        which = 'for f; do case $(ls -l "$f") in -??x*) echo program;; *) echo file;; esac; done'
+        assert _shell(device, which, f"{remote}/-rf", f"{remote}/a\\b").split() == ["program", "file"]
+
     @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b", "x" * 300])
     def test_names_are_plain(self, device: Device, tmp_path: Path, name: str) -> None:
         (tmp_path / "f").write_text("")

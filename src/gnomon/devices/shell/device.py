@@ -16,8 +16,9 @@ from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name
 from gnomon.devices.lease import Waiting
 from gnomon.devices.pushed import Digests, Part
+from gnomon.devices.shell.bundle import bundled, packed, unpack_script
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
-from gnomon.devices.shell.link import Running, ShellCall, ShellCommand, ShellLink, ShellSettings, last
+from gnomon.devices.shell.link import LONG_S, Running, ShellCall, ShellCommand, ShellLink, ShellSettings, last
 from gnomon.devices.shell.scripts import (
     ONLY_OWN,
     commit_script,
@@ -257,12 +258,26 @@ class ShellDevice(ABC):
 
         self._must(stage_script(link.base, stage, [at(part) for part in manifest.parts if part.kind == "d"]), stage)
         try:
-            link.arrive([(part, at(part)) for part in manifest.parts if part.kind != "d"])
+            came: set[str] = set()
+            for bundle in bundled(manifest.parts):
+                if not self._unpacked(bundle, stage, name):  # no tar there, or no room for both: each by itself
+                    came.clear()
+                    break
+                came.update(part.path for part in bundle)
+            link.arrive([(part, at(part)) for part in manifest.parts if part.kind != "d" and part.path not in came])
         except DeviceError:
             link.do(f"rm -rf {quoted(stage)}")
             raise
         self._must(commit_script(stage, self._place, manifest.digest, name), stage)
         return path
+
+    def _unpacked(self, parts: Sequence[Part], stage: str, name: str) -> bool:
+        """Send files as one archive; whether the device could unpack it."""
+        link = self._opened()
+        to = f"{stage}/.bundle"
+        with guarded_folder("gnomon-push-") as folder:
+            link.arrive([(packed(parts, folder / "files.tar"), to)])
+        return link.do(unpack_script(to, f"{stage}/{name}"), within_s=LONG_S)[0] == "0"
 
     def pull(self, remote: str, local: Path) -> None:
         """Fetch a file; see `Device.pull`."""
