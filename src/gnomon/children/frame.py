@@ -7,13 +7,14 @@ a job, answered by ``{"state": "done", "facts": {..}}`` or ``{"state": "failed",
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import json
 import os
 import resource
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ def serve(setup: Setup) -> None:
             _print_to(own_log)
             if log != own_log:
                 os.close(log)
+
+
+@contextlib.contextmanager
+def absent(package: str) -> Iterator[None]:
+    """An installed package that cannot be imported meanwhile: for what another loads, and never needs."""
+    sys.modules[package] = None  # type: ignore[assignment]  # what the import system takes for "not there"
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 def one_input(model: Any) -> tuple[str, list[Any]]:

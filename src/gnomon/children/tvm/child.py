@@ -7,17 +7,15 @@ record file in docs/jobs/tune.md.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
 import sys
 import types
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ..frame import Job, Refused, Work, serve
+from ..frame import Job, Refused, Work, absent, serve
 
 _NEEDED = ("tvm", "tvm_ffi", "numpy", "onnx")
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
@@ -28,7 +26,7 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
     if settings.get("pin"):
         os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which take it over
     told = {name: found for name in _PACKAGES if (found := _version(name))}
-    with _without_torch():
+    with absent("torch"):  # TVM imports it, for two thirds of its own start, and goes on without
         import tvm
         from tvm.s_tir import meta_schedule
 
@@ -60,16 +58,6 @@ def setup(settings: dict[str, Any]) -> tuple[Work, dict[str, str]]:
         return parts[job["do"]](job)
 
     return work, told
-
-
-@contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
-    """An installed PyTorch cannot be imported: TVM imports it, for two thirds of its own start, and goes on without."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # what the import system takes for "not there"
-    try:
-        yield
-    finally:
-        del sys.modules["torch"]
 
 
 def _version(name: str) -> str | None:

@@ -7,6 +7,7 @@ crashes there leaves the search as it is.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tvm import te
 from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
 
-from ..frame import Job, Refused, Work
+from ..frame import Job, Refused, Work, absent
 from . import workload as tvm_workload
 
 _FAILED_S = 1e10
@@ -25,10 +26,10 @@ _WARM_UP = 16
 def jobs() -> dict[str, Work]:
     """`search`: begin a layer. `ask`: its next candidates. `tell`: what became of them."""
     searches: dict[str, _Search] = {}
-    model = _cost_model()
+    model = functools.cache(_cost_model)  # one for all layers, and none in a child that compiles or measures
 
     def begin(job: Job) -> dict[str, Any]:
-        searches[job["layer"]] = _Search(job, model)
+        searches[job["layer"]] = _Search(job, model())
         return {"spaces": searches[job["layer"]].spaces}
 
     def begun(job: Job) -> _Search:
@@ -123,7 +124,8 @@ def _result(times: list[float] | None) -> Any:
 
 def _cost_model() -> Any:
     try:
-        import xgboost  # noqa: F401
+        with absent("sklearn"):  # XGBoost takes its classes for itself, for three quarters of its own start
+            import xgboost  # noqa: F401
     except ImportError:
         return ms.cost_model.RandomModel(seed=0)
     return ms.cost_model.XGBModel(num_warmup_samples=_WARM_UP, num_tuning_cores=1)
