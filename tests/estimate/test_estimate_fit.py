@@ -300,3 +300,44 @@ def test_work_that_says_nothing_is_turned_off() -> None:
 def test_what_is_in_common_is_told_for_each_column(shared: np.ndarray) -> None:
     with pytest.raises(ProblemError, match="3 rows of finite values"):
         Columns(names=("a", "b", "c"), kinds=("k",) * 3, shared=shared)
+
+
+def test_a_net_that_is_known_badly_counts_little() -> None:
+    rng = np.random.default_rng(4)
+    x = counts(60)
+    truth = 3e-3 + x @ prices()
+    shaky = np.arange(len(x)) % 2 == 0
+    errors = np.where(shaky, 0.2, 0.01) * truth
+    y = truth + errors * rng.standard_normal(len(x))
+    options = FitOptions(tail=math.inf)
+    told = fit(columns(), x, y, options=options, errors_s=errors)
+    plain = fit(columns(), x, y, options=options)
+    others = counts(300, seed=9)
+    expected = 3e-3 + others @ prices()
+    assert np.abs(told.mean_s(others) / expected - 1).mean() < np.abs(plain.mean_s(others) / expected - 1).mean() / 2
+    assert told.weights[shaky].max() < told.weights[~shaky].min()
+
+
+def test_errors_that_are_not_known_are_as_those_of_the_others() -> None:
+    x = counts(20)
+    y = measured(x)
+    usual = fit(columns(), x, y, errors_s=0.02 * y)
+    assert fit(columns(), x, y, errors_s=np.where(np.arange(20) == 3, np.nan, 0.02 * y)).mean_s(x) == pytest.approx(
+        usual.mean_s(x)
+    )
+    nothing = fit(columns(), x, y, errors_s=np.full(20, np.nan))
+    assert nothing.mean_s(x) == pytest.approx(fit(columns(), x, y).mean_s(x), rel=1e-12)
+    for wrong in (np.zeros(3), -y, np.full(20, np.inf)):
+        with pytest.raises(UsageError, match="standard errors are given for 20 times"):
+            fit(columns(), x, y, errors_s=wrong)
+
+
+@pytest.mark.parametrize("bias", [0.01, 1.0])
+def test_the_bias_is_as_large_as_is_usual(bias: float) -> None:
+    """Nets of one size say little of it: what is usual decides whether the prices or the bias are off."""
+    x = counts(6) + 20.0
+    table = prices()
+    tied = Columns(names=columns().names, kinds=columns().kinds, prior_s=table, bias=bias)
+    beside = 0.3 * (x @ table).mean()
+    small = fit(tied, x, x @ table + beside).mean_s(np.ones((1, UNITS)))
+    assert ((small[0] - table.sum()) / beside > 0.5) == (bias > 0.1)

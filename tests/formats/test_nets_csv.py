@@ -17,8 +17,8 @@ SECONDS = st.floats(1e-9, 1e3)
 @st.composite
 def nets(draw: st.DrawFn) -> NetRow:
     assignment = (draw(st.integers(0, 2)), draw(st.integers(0, 1)))
-    times = [draw(st.none() | SECONDS) for _ in range(3)]
-    return NetRow(assignment=assignment, latency_s=times[0], low_s=times[1], high_s=times[2])
+    times = [draw(st.none() | SECONDS) for _ in range(4)]
+    return NetRow(assignment=assignment, latency_s=times[0], low_s=times[1], high_s=times[2], reference_s=times[3])
 
 
 @given(rows=st.lists(nets(), max_size=5))

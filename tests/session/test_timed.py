@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.sample import Failure, Run, Samples
+from gnomon.core.stats import drift
 from gnomon.measure.campaign import Measured
-from gnomon.session.baseline import drift, levels_of, timed
+from gnomon.session.baseline import levels_of, timed
 
 SCALES = st.floats(0.1, 10)
 

@@ -6,11 +6,15 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.spaces import known_spaces, load_space, loading
+from gnomon.spaces.fuse import rules
+from gnomon.spaces.loading import draw, spread
+from gnomon.spaces.work import relative_size, work
 
 SPACE = """
 from dataclasses import dataclass
@@ -134,3 +138,24 @@ def test_what_a_users_file_raises_later_is_told_with_its_line(
     told = capsys.readouterr().err
     assert f"error: {file}, line 4: ZeroDivisionError" in told
     assert "a defect" not in told
+
+
+@pytest.mark.parametrize("name", ["fbnet", "mobilenetv2-cifar10", "nasbench201", "ofa-mobilenetv3"])
+def test_nets_are_spread_from_the_fastest_to_the_slowest(name: str) -> None:
+    tables = load_space(name).tables(rules(()))
+    values = np.concatenate([relative_size(work(tables.units)), np.zeros(len(tables.extras))])
+    usual = draw(tables, 300, seed=1)
+    found = spread(tables, usual, values, seed=2)
+    sums, drawn = tables.sums(found, values), tables.sums(usual, values)
+    assert sums[0] == sums.min() < drawn.min()
+    assert sums[-1] == sums.max() > drawn.max()
+    for end in (0, -1):  # no other choice of one slot leads further
+        for slot, one in enumerate(tables.space.slots):
+            near = np.repeat(found[end][None], len(one.choices), axis=0)
+            near[:, slot] = np.arange(len(one.choices))
+            told = tables.sums(near, values)
+            assert sums[end] <= told.min() * (1 + 1e-9) if end == 0 else sums[end] >= told.max() * (1 - 1e-9)
+    between = np.histogram(sums, bins=6)[0]
+    assert between.min() > 0
+    assert (tables.canonical(found) == found).all()
+    assert (spread(tables, usual, values, seed=2) == found).all()

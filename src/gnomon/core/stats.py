@@ -345,3 +345,35 @@ def compare(
         verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
     pairs = int(logs.size)
     return Comparison(ratio=ratio, low=low, high=high, verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed)
+
+
+_MEDIAN = math.sqrt(math.pi / 2)
+"""The standard error of a median over that of a mean, of normal values."""
+
+_UNSEEN = 0.02
+"""The relative standard error of an anchor of which one process alone is known."""
+
+_LEAST_NOISE = 0.02
+"""What else shares its process moves an anchor by as much as twice this, which is not drift."""
+
+
+def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
+    """The factor that brings times to the speed of the reference, by what the anchor took then and takes beside them.
+
+    Shrunk by the anchor's own noise, so that a machine which keeps its speed gets no noise added: a ratio within two
+    standard errors is none, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
+    """
+    if not reference_s or not beside_s:
+        return 1.0
+    then, now = np.log(reference_s), np.log(beside_s)
+    log = float(np.median(then) - np.median(now))
+    noise = max(math.hypot(_error(then), _error(now)), _LEAST_NOISE)
+    kept = max(0.0, 1 - (2 * noise / log) ** 2) if log else 0.0
+    return math.exp(kept * log)
+
+
+def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """The standard error of their median."""
+    if logs.size < 2:
+        return _UNSEEN
+    return _MEDIAN * float(logs.std(ddof=1)) / math.sqrt(logs.size)

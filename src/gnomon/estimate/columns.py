@@ -27,7 +27,8 @@ class Columns:
     unit of a column costs, in seconds (NaN: the table has no price; None: no table at all). `scale`: the typical size
     of a column (None: 1 for all), for columns of one kind that are measured in different units. `shared` (columns, k):
     what columns have in common, such as the work of units; coefficients are a common price of each, and what each
-    column has of its own (None: nothing is in common). Raises ProblemError for lengths that differ, a name twice, and
+    column has of its own (None: nothing is in common). `bias`: the usual size of what no column explains, over the
+    samples' median; only fitting asks for it. Raises ProblemError for lengths that differ, a name twice, and
     prices or sizes that no table can mean.
     """
 
@@ -36,6 +37,7 @@ class Columns:
     prior_s: Floats | None = None
     scale: Floats | None = None
     shared: Floats | None = None
+    bias: float = 1.0
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -134,14 +134,18 @@ def smooth_quantile(values: Floats, share: float) -> float:
 
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.06
+_LEAST_LOG_NOISE = math.log(1e-3)  # below it a sample's own error would be divided by nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
+    """`errors` are the variances of the samples, `usual` that share of them which any measured net has, relative."""
+
     theta: Floats
     posterior: Posterior
     errors: Floats
     weights: Floats
+    usual: float
 
 
 def fit(
@@ -151,13 +155,15 @@ def fit(
     *,
     options: FitOptions | None = None,
     sources: Sequence[Source] = (),
+    errors_s: ArrayLike | None = None,
 ) -> Estimator:
     """The estimator of a device from whole nets: one row a net (nets, columns), one time a net in seconds.
 
     Without samples it needs a table (prices in `columns`) and is their sum; its interval is as wide as tables were seen
     to be wrong.
-    `sources` are other devices' coefficients on the same columns. Deterministic. Raises UsageError for what does not
-    fit together, and for neither samples nor prices.
+    `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
+    (nets,), NaN where one is not known: a net that is known badly counts little. Deterministic. Raises UsageError for
+    what does not fit together, and for neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
@@ -169,43 +175,68 @@ def fit(
     level = float(np.median(y)) if len(x) else 1.0
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    found = _search(prior, x1, y / level, chosen)
-    return _estimator(columns, (x1, y, level), prior, found, chosen)
+    own = _own(errors_s, y) / level
+    found = _search(prior, x1, y / level, own, chosen)
+    return _estimator(columns, (x1, y, level, own), prior, found, chosen)
 
 
-def _search(prior: Prior, x1: Floats, y: Floats, options: FitOptions) -> _Found:
-    """Sizes, noise and weights in turn: weights need residuals, residuals need sizes."""
+def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
+    """The standard errors of the times in seconds; where one is not known, as that of the others is in the middle."""
+    if errors_s is None or not len(y):
+        return np.zeros(len(y))
+    given = np.asarray(errors_s, dtype=float)
+    if given.shape != y.shape or (given < 0).any() or np.isinf(given).any():
+        raise UsageError(f"{given.size} standard errors are given for {len(y)} times", hint="give one a time, or NaN")
+    known = ~np.isnan(given)
+    usual = float(np.median(given[known] / y[known])) if known.any() else 0.0
+    return np.where(known, given, usual * y)
+
+
+def _search(prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions) -> _Found:
+    """Sizes, noise and weights in turn: weights need residuals, residuals need sizes.
+
+    A sample's variance is that of all nets, times what its residual says of it, and its `own` standard error squared.
+    """
     sizes = np.array([b.size for b in prior.blocks])
     centred = y - x1 @ prior.mean
     problem = Problem(y=centred, designs=tuple(b.design(x1) for b in prior.blocks), sizes=sizes)
     if not len(y):
         start = np.append(np.log(sizes), math.log(_NOTHING_SEEN_NOISE))
-        return _Found(theta=start, posterior=posterior(problem, start, y), errors=y, weights=y)
+        told = posterior(problem, start, y)
+        return _Found(theta=start, posterior=told, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
     spread = y**2 + options.floor**2
     multiplied = np.ones(len(y))
     theta: Floats | None = None
+
+    def weights(log_noise: float) -> Floats:
+        found: Floats = multiplied * spread + own**2 * math.exp(-2 * log_noise)
+        return found
+
+    log_noise = math.log(NOISE)
     for _ in range(options.passes):
-        evidence = Evidence(problem, multiplied * spread)
+        evidence = Evidence(problem, weights(log_noise))
         first = max(starts(sizes), key=evidence) if theta is None else theta
         theta = climb(evidence, first, later=theta is not None)
-        told = posterior(problem, theta, multiplied * spread)
+        log_noise = max(float(theta[-1]), _LEAST_LOG_NOISE)
+        told = posterior(problem, theta, weights(log_noise))
         fitted = x1 @ prior.mean + problem.stacked @ told.mean
         spread = np.maximum(fitted, 0.0) ** 2 + options.floor**2
         multiplied = factors(told.loo_residual, told.loo_variance, multiplied, options.tail)
     if theta is None:
-        theta = np.append(np.log(sizes), math.log(NOISE))
-    told = posterior(problem, theta, multiplied * spread)
-    return _Found(
-        theta=theta, posterior=told, errors=math.exp(2 * theta[-1]) * multiplied * spread, weights=1 / multiplied
-    )
+        theta = np.append(np.log(sizes), log_noise)
+    final = weights(log_noise)
+    told = posterior(problem, theta, final)
+    usual = math.hypot(math.exp(float(theta[-1])), float(np.median(own / np.sqrt(spread))))
+    errors = math.exp(2 * theta[-1]) * final
+    return _Found(theta=theta, posterior=told, errors=errors, weights=usual**2 * spread / errors, usual=usual)
 
 
 def _estimator(
-    columns: Columns, samples: tuple[Floats, Floats, float], prior: Prior, found: _Found, options: FitOptions
+    columns: Columns, samples: tuple[Floats, Floats, float, Floats], prior: Prior, found: _Found, options: FitOptions
 ) -> Estimator:
-    x1, y, level = samples
+    x1, y, level, own = samples
     coefficients = _coefficients(prior, found, level)
-    noise = math.exp(float(found.theta[-1]))
+    noise = found.usual
     floor_s = options.floor * level if len(y) else 0.0
     residual_s, variance = found.posterior.loo_residual * level, found.posterior.loo_variance * level**2
     errors = found.errors * level**2
@@ -216,9 +247,11 @@ def _estimator(
         # The linear part's own doubt stays in the variance of what is left out.
         residual_s, variance = learnt.loo_residual, learnt.loo_variance + np.maximum(variance - errors, 0.0)
         errors, noise = errors * learnt.shrink**2, noise * learnt.shrink
-    # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not.
+    # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not. But where
+    # its own interval said before that it is known badly, that is no fault of the prediction.
     expected = np.maximum(y - residual_s, 0.0)
-    score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + noise**2 * (expected**2 + floor_s**2))
+    any_net = noise**2 * (expected**2 + floor_s**2)
+    score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
     if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from gnomon.estimate.columns import Columns, Floats
 
-BIAS_SIZE = 1.0
 TABLE_SIZE = 0.3
 # Tables alone were 1 to 17 % off the nets that were measured beside them: a deviation of 10 % for what all nets have in
 # common, where no net says more.
@@ -83,7 +82,7 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
     mean = np.zeros(width)
     blocks: list[Block] = []
     if len(x):
-        blocks.append(Block(name="bias", directions=np.ones(1), size=BIAS_SIZE, alone=np.zeros(1, dtype=np.intp)))
+        blocks.append(Block(name="bias", directions=np.ones(1), size=columns.bias, alone=np.zeros(1, dtype=np.intp)))
     priced = _priced(columns)
     if priced.any() and columns.prior_s is not None:
         mean[1:][priced] = columns.prior_s[priced] / level_s

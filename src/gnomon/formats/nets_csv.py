@@ -1,8 +1,9 @@
 """Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
 
-The first line names the columns. Columns that are no slot, `latency_*`, `low_*` or `high_*` are passed over, so that
-accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns; one without is an
-error. An empty latency is a net that was not measured, or failed; it is never 0. The low end of an interval may be.
+The first line names the columns. Columns that are no slot, `latency_*`, `low_*`, `high_*` or `reference_*` are passed
+over, so that accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns; one
+without is an error. An empty latency is a net that was not measured, or failed; it is never 0. The low end of an
+interval may be.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ MOST_LETTERS = 256 << 20
 _HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
 _SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _MOST_TOLD = 10
+_TIMES = ("latency", "low", "high", "reference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRow:
-    """A net, and its latency with its 95 % interval in seconds; None where it is not known."""
+    """A net, and its latency with its 95 % interval in seconds; None where it is not known.
+
+    `reference_s` is what the space's reference net took beside it: how fast the machine was then.
+    """
 
     assignment: tuple[int, ...]
     latency_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
+    reference_s: float | None = None
 
 
 def read_nets(data: bytes, space: Space) -> tuple[NetRow, ...]:
@@ -66,10 +72,12 @@ def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
     """The csv of nets: with `measured`, latencies in seconds beside them."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    names = ("latency_s", "low_s", "high_s") if measured else ()
+    rows = tuple(rows)
+    kept = _TIMES if any(row.reference_s is not None for row in rows) else _TIMES[:-1]
+    names = [f"{what}_s" for what in kept] if measured else []
     writer.writerow([*(slot.name for slot in space.slots), *names])
     for row in rows:
-        times = (row.latency_s, row.low_s, row.high_s) if measured else ()
+        times = [getattr(row, name) for name in names]
         writer.writerow([*space.names(row.assignment), *("" if t is None else repr(t) for t in times)])
     return file.getvalue()
 
@@ -93,7 +101,7 @@ def _columns(header: Sequence[str], space: Space) -> _Columns:
     times: dict[str, tuple[int, float]] = {}
     for index, name in enumerate(header):
         what, _, unit = name.rpartition("_")
-        if what in ("latency", "low", "high") and unit in _SCALES:
+        if what in _TIMES and unit in _SCALES:
             if what in times:
                 raise ProblemError(f"there are two columns of {what}", hint=_HINT)
             times[what] = (index, _SCALES[unit])
@@ -114,6 +122,4 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
         times[what] = value
-    return NetRow(
-        assignment=assignment, latency_s=times.get("latency"), low_s=times.get("low"), high_s=times.get("high")
-    )
+    return NetRow(assignment=assignment, **{f"{what}_s": value for what, value in times.items()})

@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from gnomon.core.stats import Block, median, quantile, summarise
+from gnomon.core.stats import Block, drift, median, quantile, summarise
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
@@ -27,15 +25,6 @@ QUIET = 0.1
 """The share of a process's calls that count: neighbours only ever add to a call, also to its CPU time, as they share
 caches and cores with it. The lower decile is where a call is that they left alone."""
 
-_MEDIAN = math.sqrt(math.pi / 2)
-"""The standard error of a median over that of a mean, of normal values."""
-
-_UNSEEN = 0.02
-"""The relative standard error of an anchor of which one process alone is known."""
-
-_LEAST_NOISE = 0.02
-"""What else shares its process moves an anchor by as much as twice this, which is not drift."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
@@ -43,7 +32,8 @@ class Timed:
 
     `call_s` is the median over processes of the lower decile of their calls, `low_s` and `high_s` its 95 % interval
     (None: not known), all brought to the speed of the reference by `drift`. `samples` are the raw seconds of calls by
-    process and block. `at_s` is when the last was taken, seconds since 1970.
+    process and block. `at_s` is when the last was taken, seconds since 1970. `large_s` is what the gauge's large model
+    took beside it, brought to the same speed.
     """
 
     reason: str = ""
@@ -52,6 +42,7 @@ class Timed:
     low_s: float | None = None
     high_s: float | None = None
     drift: float = 1.0
+    large_s: float | None = None
     processes: int = 0
     samples: Mapping[str, Sequence[float]]
 
@@ -86,12 +77,14 @@ def timed(
     *,
     reference_s: Sequence[float] = (),
     anchors: Iterable[Measured] = (),
+    large: Iterable[Measured] = (),
     sitting: int = 1 << 16,
 ) -> Timed:
     """What was measured of a model, at the speed at which the anchor took `reference_s` (by process).
 
     `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
-    that is nearest to it in time. Every `sitting` processes, as they follow in time, have a drift of their own. The
+    that is nearest to it in time; `large` are those of the gauge's large model. Every `sitting` processes, as they
+    follow in time, have a drift of their own. The
     interval is wider by what a tool that measures by itself rounds.
     """
     if not measured.ok:
@@ -108,37 +101,18 @@ def timed(
     call_s = median(list(brought.values()))
     known = told.low_s > 0 and math.isfinite(told.high_s)
     rounding = measured.fact("rounding_s") or 0.0
+    factor = call_s / median(list(levels.values()))
+    beside = _nearest(moments.values(), _seen(large, clock))
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
         low_s=max(0.0, min(told.low_s, call_s) - rounding) if known else None,
         high_s=max(told.high_s, call_s) + rounding if known else None,
-        drift=call_s / median(list(levels.values())),
+        drift=factor,
+        large_s=median(beside) * factor if beside else None,
         processes=len(levels),
         samples={f"{b.process}/{b.block}": b.values_s for b in blocks(measured, clock)},
     )
-
-
-def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
-    """The factor that brings times to the speed of the reference, by what the anchor took then and takes beside them.
-
-    Shrunk by the anchor's own noise, so that a machine which keeps its speed gets no noise added: a ratio within two
-    standard errors is none, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
-    """
-    if not reference_s or not beside_s:
-        return 1.0
-    then, now = np.log(reference_s), np.log(beside_s)
-    log = float(np.median(then) - np.median(now))
-    noise = max(math.hypot(_error(then), _error(now)), _LEAST_NOISE)
-    kept = max(0.0, 1 - (2 * noise / log) ** 2) if log else 0.0
-    return math.exp(kept * log)
-
-
-def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """The standard error of their median."""
-    if logs.size < 2:
-        return _UNSEEN
-    return _MEDIAN * float(logs.std(ddof=1)) / math.sqrt(logs.size)
 
 
 def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]]:
@@ -170,6 +144,8 @@ _MORE = 2
 class Gauge:
     """What all models are measured beside: the anchor, and the no-op model, whose time every call holds.
 
+    A `large` model, if there is one, is run beside them too: it feels what slows large models, and the anchor does not.
+
     `reference_s` are the anchor's calls by process at the speed to which all times are brought. `told` is what a tool
     that measures by itself told of the device and of itself meanwhile.
     """
@@ -180,6 +156,7 @@ class Gauge:
     overhead_s: float
     reference_s: tuple[float, ...]
     told: Mapping[str, str]
+    large: Candidate | None = None
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
@@ -254,7 +231,8 @@ def measure_beside_gauge(
 ) -> dict[str, Timed]:
     """Measure models beside fresh runs of the anchor; `again` takes as many processes once more.
 
-    At most `effort.together` - 1 models at once. Where the record holds all of them, nothing is measured.
+    At most `effort.together` models at once, with the anchor and the large model. Where the record holds all of them,
+    nothing is measured.
     """
     if not placed:
         return {}
@@ -266,11 +244,19 @@ def measure_beside_gauge(
     if all(_is_known(bench, p, effort) for p in placed):
         found = {p.key: bench.runner.known(p.key) for p in placed}
     else:
-        beside = _next_anchor(bench, gauge, sitting if again else 0)
-        found = bench.runner.measure(stage, [beside, *(p.candidate for p in placed)], effort)
-    anchors = [bench.runner.known(key) for key in _anchors(bench, gauge)]
+        beside = [_next(bench, one, sitting if again else 0) for one in (gauge.anchor, gauge.large) if one]
+        found = bench.runner.measure(stage, [*beside, *(p.candidate for p in placed)], effort)
+    anchors = [bench.runner.known(key) for key in _runs_of(bench, gauge.anchor)]
+    large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []
     return {
-        p.key: timed(found[p.key], gauge.clock, reference_s=gauge.reference_s, anchors=anchors, sitting=sitting)
+        p.key: timed(
+            found[p.key],
+            gauge.clock,
+            reference_s=gauge.reference_s,
+            anchors=anchors,
+            large=large,
+            sitting=sitting,
+        )
         for p in placed
     }
 
@@ -312,20 +298,20 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
     return known.failure is not None or visits.issuperset(wanted)
 
 
-def _anchors(bench: Bench, gauge: Gauge) -> Iterator[str]:
-    """The names of the anchor's runs beside others, of this time and of those that the record holds."""
-    yield gauge.anchor.key
+def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
+    """The names of an anchor's runs beside others, of this time and of those that the record holds."""
+    yield anchor.key
     number = 0
-    while bench.runner.known(f"{gauge.anchor.key}/{number}").runs:
-        yield f"{gauge.anchor.key}/{number}"
+    while bench.runner.known(f"{anchor.key}/{number}").runs:
+        yield f"{anchor.key}/{number}"
         number += 1
 
 
-def _next_anchor(bench: Bench, gauge: Gauge, processes: int) -> Candidate:
+def _next(bench: Bench, anchor: Candidate, processes: int) -> Candidate:
     """The anchor under a name of which so many processes are known: a fresh one, unless the last has exactly those."""
-    names = list(_anchors(bench, gauge))[1:]
+    names = list(_runs_of(bench, anchor))[1:]
     if names and processes:
         last = bench.runner.known(names[-1])
         if last.ok and {run.process for run in last.runs} == set(range(processes)):
-            return replace(gauge.anchor, key=names[-1])
-    return replace(gauge.anchor, key=f"{gauge.anchor.key}/{len(names)}")
+            return replace(anchor, key=names[-1])
+    return replace(anchor, key=f"{anchor.key}/{len(names)}")

@@ -14,6 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
@@ -80,6 +81,35 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
         raise ProblemError(f"{count} nets could not be drawn from this space", hint="Draw fewer.")
     everything = tables.canonical(np.array([tables.space.decode(code) for code in range(tables.space.size)]))
     return rng.permutation(np.unique(everything, axis=0))[:count]
+
+
+_SWEEPS = 3
+_STEEPEST = 30.0
+
+
+def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
+    """Assignments from the least to the largest sum of `values` (units + extras,), one from each of `starts`.
+
+    The first and the last are those from which no other choice of one slot leads further. Between them each net is
+    drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman, 1984).
+    """
+    rng = np.random.default_rng(seed)
+    nets = tables.canonical(starts).copy()
+    every = np.arange(len(nets))
+    deviation = float(tables.sums(nets, values).std()) or 1.0
+    # Steeper towards both ends, where a step in probability moves the sum less.
+    tilts = np.linspace(-1.0, 1.0, len(nets)) ** 3 * _STEEPEST / deviation
+    if len(nets) > 1:
+        tilts[[0, -1]] *= 1e6
+    for _ in range(_SWEEPS):
+        for slot in rng.permutation(len(tables.space.slots)):
+            count = len(tables.space.slots[slot].choices)
+            tried = np.repeat(nets, count, axis=0)
+            tried[:, slot] = np.tile(np.arange(count), len(nets))
+            weights = tables.sums(tried, values).reshape(len(nets), count) * tilts[:, None]
+            drawn = rng.gumbel(size=weights.shape)
+            nets[every, slot] = np.argmax(weights + drawn, axis=1)
+    return tables.canonical(nets)
 
 
 GROUP = "gnomon.spaces"

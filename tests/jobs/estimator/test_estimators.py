@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
 from gnomon.estimate.export import export_estimator
 from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator.evaluation import evaluate
 from gnomon.jobs.estimator.job import (
     OVERHEAD,
+    REFERENCE,
     SpaceEstimator,
     described,
     fit_estimator,
@@ -411,3 +414,49 @@ def test_spaces_with_the_same_name_and_other_rules_do_not_mix(tmp_path: Path) ->
     save_estimator(fit_estimator(found, ()), tmp_path / "e.json")
     again = load_estimator(tmp_path / "e.json", name)
     assert again.estimator.columns.names == found.columns.names
+
+
+def beside(rows: Sequence[NetRow], reference_s: float, slower: float = 1.0) -> list[NetRow]:
+    """The same nets, measured when the reference net took that long and all took longer."""
+    return [
+        replace(
+            row,
+            latency_s=slower * (row.latency_s or 0),
+            low_s=slower * (row.low_s or 0),
+            high_s=slower * (row.high_s or 0),
+            reference_s=reference_s * slower,
+        )
+        for row in rows
+    ]
+
+
+def test_the_speed_of_the_machine_is_told_by_the_reference_net(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = measured(found, 40, noise=0.003)
+    mixed = [*beside(rows[:14], 1e-3), *beside(rows[14:20], 1e-3, slower=1.2)]
+    made = fit_estimator(found, mixed)
+    assert made.context[REFERENCE] == pytest.approx(1e-3)
+    assert made.estimator.weights[14:].max() < made.estimator.weights[:14].min()  # what is corrected is in doubt
+    told = made.predict([row.assignment for row in rows[20:]])
+    truth = np.array([row.latency_s for row in rows[20:]])
+    error = np.abs(told.mean_s / truth - 1).mean()
+    assert error < 0.02
+    plain = fit_estimator(found, [replace(row, reference_s=None) for row in mixed])
+    assert REFERENCE not in plain.context
+    assert np.abs(plain.mean_s([row.assignment for row in rows[20:]]) / truth - 1).mean() > 1.3 * error
+
+
+def test_nets_of_a_slower_hour_are_compared_at_the_speed_of_the_fit(tmp_path: Path) -> None:
+    found, _, name = kit(tmp_path)
+    rows = measured(found, 40, noise=0.003)
+    made = fit_estimator(found, beside(rows[:20], 1e-3))
+    save_estimator(made, tmp_path / "e.json")
+    again = load_estimator(tmp_path / "e.json", name)
+    assert evaluate(again, rows[20:]).scores.mean_error < 0.02
+    later = evaluate(again, beside(rows[20:], 1e-3, slower=1.2))
+    assert later.scores.mean_error < 0.03
+    assert "the reference net took 20.0% more beside them" in later.how
+    assert "reference" not in evaluate(again, beside(rows[20:], 1e-3)).how
+    with pytest.raises(UsageError, match=r"the reference net took 0\.002 s beside these nets, and 0\.001 s") as other:
+        evaluate(again, beside(rows[20:], 1e-3, slower=2.0))
+    assert "another device" in other.value.hint

@@ -17,7 +17,9 @@ from tests.devices.shell.sshkit import missing
 from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, units_of
 
 from gnomon.errors import DeviceError, MeasurementError, ModelError
+from gnomon.jobs.estimator.job import described, fit_estimator
 from gnomon.jobs.table import job as table_build
+from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.job import Built, build_table
 from gnomon.runtimes.base import Wish
@@ -98,6 +100,24 @@ def test_what_a_table_lacks_is_added_at_the_speed_at_which_it_was_begun(
     assert row is not None and row.call_s is not None and largest.call_s is not None
     assert 300 < row.drift < 3000
     assert row.call_s / largest.call_s > 300
+
+
+def test_nets_are_measured_beside_a_reference_net(
+    built: Built, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_nets, "NET_EFFORT", replace(QUICK, together=4))
+    request = asked(home, tmp_path / "none", record=tmp_path / "nets.sqlite")
+    nets = [(0,), (1,), (2,)]
+    assert table_nets.reference_net(request.space, built.table) in [(0,), (1,)]  # and not the one that skips
+    found = table_nets.measure_nets(request.request, request.space, built.table, nets)
+    assert [row.assignment for row in found.rows] == nets
+    assert all(row.reference_s is not None and row.reference_s > 0 for row in found.rows)
+    assert found.document()["nets"][0]["reference_s"] == found.rows[0].reference_s
+    again = table_nets.measure_nets(request.request, request.space, built.table, nets)
+    assert again.rows == found.rows
+    made = fit_estimator(described(built.path, f"{space_file(home)}:space"), found.rows)
+    beside = sorted(row.reference_s or 0 for row in found.rows)
+    assert made.context["reference_s"] == beside[1]
 
 
 def test_all_is_measured_anew_if_asked_for(built: Built, home: Path, tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.job import Described, SpaceEstimator, fit_estimator
+from gnomon.jobs.estimator.job import REFERENCE, Described, Moments, SpaceEstimator, fit_estimator, reference_of
 
 _Z95 = NormalDist().inv_cdf(0.975)
 _MOST_FOLDS = 10
+_TOLD = 0.01
 _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
@@ -133,9 +134,28 @@ def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluation:
             hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
         )
     how = f"{len(held_out)} nets held out" + (f"; {left_out} left out, which were fitted to" if left_out else "")
+    speed, now = made.context.get(REFERENCE), reference_of(held_out)
+    if isinstance(speed, float) and now is not None:
+        held_out = _brought(held_out, speed)
+        if abs(now / speed - 1) >= _TOLD:
+            how += f"; the reference net took {abs(now / speed - 1):.1%} {'more' if now > speed else 'less'} beside"
+            how += " them than in the fit, and their times are brought to its speed"
     found = made.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
     parts = (found.mean_s, found.low_s, found.high_s)
     return _evaluation(made.described, held_out, parts, made.estimator.noise.coverage, how)
+
+
+def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
+    """Nets at the speed at which the reference net takes this long."""
+    factors = Moments.of(rows).at(reference_s).times_s / _measured(rows)
+
+    def times(value: float | None, factor: float) -> float | None:
+        return None if value is None else value * factor
+
+    return [
+        replace(row, latency_s=times(row.latency_s, f), low_s=times(row.low_s, f), high_s=times(row.high_s, f))
+        for row, f in zip(rows, factors.tolist(), strict=True)
+    ]
 
 
 def cross_validate(

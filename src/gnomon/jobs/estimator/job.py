@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Self
 
 import numpy as np
 
 from gnomon.core.brief import brief
 from gnomon.core.space import Space
+from gnomon.core.stats import drift
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
@@ -26,7 +29,7 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
-from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of
+from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of, spread
 from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
 from gnomon.spaces.work import work as unit_work
@@ -45,6 +48,10 @@ POOL = 2000
 """Nets that are drawn to choose from."""
 
 _LOW = 0.1
+_Z95 = NormalDist().inv_cdf(0.975)
+
+_BIAS, _BIAS_UNMEASURED = 0.1, 0.3
+"""What a net beside the units of its table costs, over the median: where the overhead was measured, and where not."""
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
 
@@ -225,6 +232,7 @@ def _priced(space: SearchSpace, table: Table) -> Described:
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *[_EXTRA] * len(tables.extras)),
         prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all that is computed
+        bias=_BIAS if table.manifest.overhead_s else _BIAS_UNMEASURED,
     )
     return Described(space=space, tables=tables, columns=columns, table=table, rules=tuple(table.manifest.rules))
 
@@ -258,7 +266,7 @@ def suggest_nets(
     given. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
     """
     if pool is None:
-        pool = draw(found.tables, min(POOL, found.tables.nets()), seed=seed)
+        pool = _pool(found, seed)
     known = {tuple(row.assignment) for row in given}
     asked = np.asarray(pool, dtype=np.int64).tolist()
     nets = np.array([net for net in asked if tuple(net) not in known], dtype=np.int64)
@@ -269,6 +277,25 @@ def suggest_nets(
     return tuple(tuple(int(c) for c in nets[index]) for index in chosen)
 
 
+def _pool(found: Described, seed: int) -> Ints:
+    """Nets to choose from: half as they come, half from the fastest to the slowest, as far as that is known before.
+
+    Searches look at the ends of a space, where uniform draws have no net.
+    """
+    tables = found.tables
+    count = min(POOL, tables.nets())
+    usual = draw(tables, count, seed=seed)
+    prices = found.columns.prior_s
+    if prices is None:
+        told = relative_size(unit_work(tables.units))
+        prices = np.concatenate([[0.0], told, np.zeros(len(tables.extras))])
+    else:
+        prices = np.where(np.isnan(prices), np.nanmean(prices[1:]), prices)
+    ends = spread(tables, usual[: count // 2], prices[1:], seed=seed)
+    _, first = np.unique(nets := np.concatenate([ends, usual]), axis=0, return_index=True)
+    return nets[np.sort(first)][:count]
+
+
 def sources_of(found: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
     """Other devices as a prior, by their names. UsageError for fewer than two samples of one."""
     return [
@@ -277,6 +304,55 @@ def sources_of(found: Described, others: Mapping[str, Sequence[NetRow] | Source]
         else source(name, found.columns, found.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
         for name, rows in (others or {}).items()
     ]
+
+
+REFERENCE = "reference_s"
+"""What an estimator's context calls the time of the reference net at the speed that predictions are of."""
+
+_ELSEWHERE = 0.3
+_UNCORRECTED = 0.5
+
+
+def reference_of(samples: Sequence[NetRow]) -> float | None:
+    """What the reference net took in the middle of them; None where it was not measured beside each."""
+    beside = [row.reference_s for row in samples]
+    return None if None in beside or not beside else float(np.median(np.array(beside, dtype=float)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Times of nets, their standard errors (NaN: not known) and what the reference net took beside each, in seconds."""
+
+    times_s: Floats
+    errors_s: Floats
+    beside_s: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[NetRow]) -> Self:
+        """As they were measured."""
+        rows = [(row.latency_s or np.nan, row.low_s, row.high_s, row.reference_s or np.nan) for row in samples]
+        y = np.array([row[0] for row in rows])
+        errors = np.array([np.nan if a is None or b is None else (b - a) / 2 / _Z95 for _, a, b, _ in rows])
+        return cls(times_s=y, errors_s=errors, beside_s=np.array([row[3] for row in rows]))
+
+    def at(self, reference_s: float) -> Self:
+        """At the speed at which the reference net takes `reference_s`.
+
+        A difference within the reference's own noise is none. Nets of another size feel another part of it: half of
+        what is corrected is in doubt. UsageError where it is so large that this is another device.
+        """
+        known = ~np.isnan(self.beside_s)
+        if known.any() and abs(float(np.log(np.median(self.beside_s[known]) / reference_s))) > math.log1p(_ELSEWHERE):
+            raise UsageError(
+                f"the reference net took {np.median(self.beside_s[known]):.3g} s beside these nets, and"
+                f" {reference_s:.3g} s beside those of the fit",
+                hint="They are of another device or setting: fit an estimator of its own to them.",
+            )
+        factor = np.ones(len(known))
+        factor[known] = [drift([reference_s], [beside]) for beside in self.beside_s[known]]
+        doubt = _UNCORRECTED * np.abs(np.log(factor)) * self.times_s
+        errors = np.where(np.isnan(self.errors_s) & (doubt > 0), doubt, np.hypot(self.errors_s * factor, doubt))
+        return type(self)(times_s=self.times_s * factor, errors_s=errors, beside_s=self.beside_s)
 
 
 def fit_estimator(
@@ -290,18 +366,23 @@ def fit_estimator(
 
     Without samples it is the table's sum. Raises UsageError where there is nothing to fit to.
     """
+    told, reference_s = Moments.of(samples), reference_of(samples)
+    if reference_s is not None:
+        told = told.at(reference_s)
     estimator = fit(
         found.columns,
         found.rows([row.assignment for row in samples]) if samples else (),
-        [row.latency_s or 0.0 for row in samples],
+        told.times_s,
         options=options,
         sources=sources_of(found, others),
+        errors_s=told.errors_s,
     )
     manifest = found.table.manifest if found.table else None
+    context = dict(manifest.context) if manifest else {}
     return SpaceEstimator(
         described=found,
         estimator=estimator,
-        context=dict(manifest.context) if manifest else {},
+        context=context | ({} if reference_s is None else {REFERENCE: reference_s}),
         rules=found.rules,
         fitted=tuple(dict.fromkeys(tuple(map(int, row.assignment)) for row in samples)),
     )

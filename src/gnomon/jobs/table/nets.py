@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from gnomon.core.brief import brief
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
@@ -25,10 +27,13 @@ from gnomon.session.request import Request, patiently
 from gnomon.session.tool import ToolRuntime, said_of, tool_runtime
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
-from gnomon.spaces.loading import SearchSpace
+from gnomon.spaces.loading import SearchSpace, draw
 
-NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=9)
-"""What a whole net is worth: an estimator rests on few of them. Eight share a process, as all lie in its memory."""
+NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=10)
+"""What a whole net is worth: an estimator rests on few of them.
+
+Eight share a process with the anchor and the reference net, as all lie in its memory.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,10 @@ class NetsMeasured:
         """What measuring nets told, as JSON values."""
         return {
             "clock": self.clock,
-            "nets": [{"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s} for r in self.rows],
+            "nets": [
+                {"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s, "reference_s": r.reference_s}
+                for r in self.rows
+            ],
             "failures": [{"net": index, "reason": reason} for index, reason in self.failures],
             "unlike": list(self.unlike),
             "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in self.doubts],
@@ -118,10 +126,13 @@ def _measure(request: Request, asked: _Asked) -> NetsMeasured:
     ) as bench:
         units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
         gauge = gauge_of(bench, tuple(units), table)
+        if asked.tool is None:
+            large = _placed(bench, space, reference_net(space, table))
+            gauge = replace(gauge, large=replace(large.candidate, key="reference"))
         steps.expect(len(nets))
         rows: dict[int, NetRow] = {}
         failures: list[tuple[int, str]] = []
-        room = max(1, bench.request.effort.together - 1)
+        room = max(1, bench.request.effort.together - (2 if gauge.large else 1))
         for first in range(0, len(nets), room):
             part = range(first, min(first + room, len(nets)))
             placed: dict[int, Placed] = {}
@@ -153,6 +164,18 @@ def _measure(request: Request, asked: _Asked) -> NetsMeasured:
         )
 
 
+_DRAWN = 64
+
+
+def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
+    """The net that others are measured beside: the slowest by the table of some that are drawn, always the same."""
+    tables = space.tables(rules(table.manifest.rules))
+    times = table.times_s
+    prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])
+    nets = draw(tables, min(_DRAWN, tables.nets()), seed=0)
+    return tuple(int(choice) for choice in nets[np.argmax(tables.sums(nets, prices))])
+
+
 def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str, Timed]:
     """What nets take; those that are not known well enough are seen in twice as many processes."""
     found = measure_beside_gauge(bench, gauge, "nets", placed)
@@ -171,7 +194,9 @@ def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
 
 
 def _row(net: tuple[int, ...], one: Timed) -> NetRow:
-    return NetRow(assignment=tuple(net), latency_s=one.call_s, low_s=one.low_s, high_s=one.high_s)
+    return NetRow(
+        assignment=tuple(net), latency_s=one.call_s, low_s=one.low_s, high_s=one.high_s, reference_s=one.large_s
+    )
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
