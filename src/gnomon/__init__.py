@@ -31,7 +31,15 @@ _PLACES = {
     **dict.fromkeys(
         (
             *("build_table", "check_table", "compare_tables", "export_table", "import_table", "merge_tables"),
-            *("export_estimator", "load_estimator", "measure_nets", "search_nets", "suggest_nets", "sum_blocks"),
+            *(
+                "export_estimator",
+                "load_estimator",
+                "measure_nets",
+                "predict_model",
+                "search_nets",
+                "suggest_nets",
+                "sum_blocks",
+            ),
         ),
         "gnomon.api.table",
     ),

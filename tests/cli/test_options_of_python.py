@@ -29,7 +29,11 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "devices clean": (gnomon.clean_device, {}, set()),
     "devices remove": (gnomon.remove_device, {}, set()),
     "runs list": (gnomon.runs, {}, set()),
-    "table build": (gnomon.build_table, {**WHERE, "chains": "fuse"}, OF_ONE_MODEL),
+    "table build": (
+        gnomon.build_table,
+        {**WHERE, "chains": "fuse", "what": "space", "from_models": "models"},
+        OF_ONE_MODEL - {"shapes"},
+    ),
     "exec": (gnomon.execute, {**WHERE, "no_layers": "layers"}, set()),
     "view": (gnomon.tuned_files, {}, set()),
     "overlay collect": (gnomon.overlay_collect, WHERE, set()),

@@ -126,6 +126,9 @@ def test_every_kind_is_written_and_computes_what_it_says() -> None:
         "Identity": x,
         "Zeros": 0 * x,
         "GlobalAveragePool": x.mean(axis=(2, 3), keepdims=True),
+        "Swish": x / (1 + np.exp(-x)),
+        "Gelu": x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+        "Softmax": np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True),
     }
     for kind, array in expected.items():
         made = run(net_of(Unit(layers=(layer(kind),), inputs=(x.shape,))))
@@ -134,6 +137,16 @@ def test_every_kind_is_written_and_computes_what_it_says() -> None:
     np.testing.assert_array_equal(shuffled, x[:, [0, 2, 1, 3]])
     mean = run(net_of(Unit(layers=(layer("AveragePool", kernel=3, pad=1),), inputs=(x.shape,))))
     np.testing.assert_allclose(mean[0, 0, 0, 0], x[0, 0, :2, :2].mean(), rtol=1e-5)
+    turned = run(net_of(Unit(layers=(layer("Transpose", perm=(0, 2, 3, 1)),), inputs=(x.shape,))))
+    np.testing.assert_array_equal(turned, x.transpose(0, 2, 3, 1))
+    seen = run(net_of(Unit(layers=(layer("Reshape", shape=(2, 72)),), inputs=(x.shape,))))
+    np.testing.assert_array_equal(seen, x.reshape(2, 72))
+    product = run(net_of(Unit(layers=(layer("MatMul"),), inputs=((2, 3, 4), (2, 4, 5)))))
+    assert product.shape == (2, 3, 5) and product.std() > 0.5
+    rows = run(net_of(Unit(layers=(layer("Embedding", rows=9, width=5),), inputs=((1, 7),))))
+    assert rows.shape == (1, 7, 5) and rows.std() > 0.3
+    mixed = run(net_of(Unit(layers=(layer("Attention", heads=2),), inputs=((1, 3, 8), (1, 5, 8), (1, 5, 8)))))
+    assert mixed.shape == (1, 3, 8) and np.isfinite(mixed).all()
     most = run(net_of(Unit(layers=(layer("MaxPool", kernel=2, stride=2),), inputs=(x.shape,))))
     np.testing.assert_array_equal(most[0, 0, 0, 0], x[0, 0, :2, :2].max())
 
@@ -174,8 +187,8 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     unit = Unit(layers=(layer("Relu"),), inputs=((1, 3, 8, 8),))
     with pytest.raises(UsageError, match="no folder"):
         write_unit(unit, tmp_path / "none" / "a.onnx")
-    job = Job(layer=Layer("Swish"), name="s", number=0, inputs=("x0",), shapes=((1, 3),), output=(1, 3))
-    with pytest.raises(ModelError, match="a Swish cannot be written"):
+    job = Job(layer=Layer("Unheard"), name="s", number=0, inputs=("x0",), shapes=((1, 3),), output=(1, 3))
+    with pytest.raises(ModelError, match="a Unheard cannot be written"):
         write_layer(Writer(onnx=onnx, dtype=np.dtype("float32"), seed=0), job)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.spaces import Unit, empty, layer, live, net_of, unit_of
-from gnomon.spaces.layers import KINDS, Shape, output_shape
+from gnomon.spaces.layers import KINDS, Shape, kind_of, output_shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace
 
 IMAGE = (1, 8, 16, 16)
@@ -141,7 +141,8 @@ def test_the_empty_graph_hands_its_input_on() -> None:
 
 
 def test_every_kind_says_its_inputs() -> None:
-    assert {kind.arity for kind in KINDS.values()} == {1, 2}
+    assert {kind.arity for kind in KINDS.values()} == {1, 2, 3}
+    assert kind_of("onnx.Where.3").arity == 3 and kind_of("onnx.Relu").arity == 1
 
 
 def test_nets_check_their_wiring() -> None:

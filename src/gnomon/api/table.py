@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import Described, SpaceEstimator
+    from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.estimator.scores import Function, Scores
     from gnomon.jobs.estimator.search import Method, Searched, Wanted
     from gnomon.jobs.table.job import Built
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def build_table(
-    space: str | SearchSpace,
+    space: str | SearchSpace | None = None,
     *,
+    models: Sequence[PathLike] = (),
     out: PathLike | None = None,
     fuse: Sequence[str] | None = None,
     again: bool = False,
@@ -36,6 +38,8 @@ def build_table(
 ) -> Built:
     """Measure every unit of a search space once, into the table at `out` (./SPACE.table).
 
+    `models` are ONNX files in the place of a space: their units are measured, into ./models.table; `shapes` fix
+    inputs that they leave open.
     `fuse` are chains of operators that run as one, such as "Conv+Relu"; None: as the runtime itself tells. The same
     call completes a table that was interrupted; `again` measures all of it again. `settings` are for a tool that
     measures by itself, such as snpe (docs/runtimes/snpe.md). Raises GnomonError.
@@ -48,7 +52,15 @@ def build_table(
     from gnomon.spaces.fuse import rules
     from gnomon.spaces.loading import load_space
 
-    found = load_space(space) if isinstance(space, str) else space
+    if (space is None) == (not models):
+        raise UsageError("a table is of a space or of models", hint="Give one of both.")
+    if space is None:
+        from gnomon.jobs.estimator.models import space_of_models
+
+        shapes = {name: tuple(shape) for name, shape in (options.get("shapes") or {}).items()}
+        found: SearchSpace = space_of_models([Path(model) for model in models], shapes)
+    else:
+        found = load_space(space) if isinstance(space, str) else space
     asked = TableRequest(
         request=request_of(os.devnull, options),
         space=found,
@@ -245,6 +257,27 @@ def predictions(
         save_nets(told, made.described.space.space, Path(out), measured=True)
         document["file"] = str(out)
     return made.described, told, document
+
+
+def predict_model(
+    model: PathLike,
+    *,
+    tables: Sequence[PathLike] = (),
+    device: str = "local",
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    coverage: float = 0.9,
+    record: PathLike | None = None,
+) -> ModelPrediction:
+    """What an ONNX model that was never measured is expected to take, with an interval that says how that is known.
+
+    Its units are priced by `tables`; none: by those that were built on `device`, as the results database (`record`)
+    knows them. `shapes` fix inputs that the file leaves open. Raises GnomonError.
+    """
+    from gnomon.jobs.estimator.models import predict_model as predict_job
+    from gnomon.jobs.estimator.models import tables_of
+
+    chosen = [Path(table) for table in tables] or tables_of(device, _path(record))
+    return predict_job(Path(model), chosen, shapes=shapes, coverage=coverage)
 
 
 def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:

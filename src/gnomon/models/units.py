@@ -9,6 +9,7 @@ Each kind of layer as ONNX operators with weights.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.errors import ModelError, UsageError
+from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.onnx.cut import save
 from gnomon.models.onnx.file import onnx_package
-from gnomon.spaces.layers import Layer, Shape, kind_of
+from gnomon.spaces.layers import GENERIC, Layer, Shape, features_of, kind_of
 from gnomon.spaces.unit import Net, Unit, layer_name, net_of, shapes
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _POOLED = 0.7  # what is left of the size of a value whose neighbours are alike 
 
 # The mean square behind an activation, for normally distributed values of mean square 1.
 _POWER = {"Relu": 0.5, "Relu6": 0.5, "HardSwish": 0.4, "HardSigmoid": 0.28, "Sigmoid": 0.29, "Tanh": 0.4}
+_POWER |= {"Swish": 0.36, "Gelu": 0.43, "Softmax": 1e-3}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class Writer:
             array = _fitting(name, self.given.pop(name), array.shape)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype)
-        self.weights.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
 
@@ -100,6 +102,8 @@ def write_layer(writer: Writer, job: Job) -> str:
         made = writer.node(_PLAIN[kind], job.name, job.inputs)
     elif kind in _WRITERS:
         made = _WRITERS[kind](writer, job)
+    elif GENERIC.fullmatch(kind):
+        made = _generic(writer, job)
     else:
         raise ModelError(
             f"a {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
@@ -114,7 +118,7 @@ def _parts(writer: Writer, job: Job) -> dict[str, float]:
     kind = job.layer.kind
     if kind == "Zeros":
         return {}
-    if kind == "Identity":
+    if kind in {"Identity", "Reshape", "Transpose"}:
         return parts[0]
     if kind == "Add":
         return {source: sum(part.get(source, 0.0) for part in parts) for source in {**parts[0], **parts[1]}}
@@ -125,8 +129,12 @@ def _parts(writer: Writer, job: Job) -> dict[str, float]:
 
 def _power(kind: str, powers: Sequence[float]) -> float:
     """About the mean square of a layer's output, from that of its inputs."""
-    if kind == "BatchNormalization":
+    if kind in {"BatchNormalization", "LayerNormalization", "Embedding"} or GENERIC.fullmatch(kind):
         return 1.0
+    if kind == "MatMul":
+        return math.prod(powers)
+    if kind == "Attention":
+        return powers[-1] * 0.1  # the mean of many values
     if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
         return _POWER[kind]
     if kind == "Mul":
@@ -167,8 +175,15 @@ def _conv(writer: Writer, job: Job) -> str:
 
 
 def _linear(writer: Writer, job: Job) -> str:
-    rng, (inputs, outputs) = _random(writer, job), (job.shapes[0][1], job.output[1])
+    rng, (inputs, outputs) = _random(writer, job), (features_of(job.shapes[0]), job.output[-1])
     value = job.inputs[0]
+    if len(job.shapes[0]) == 3:
+        matrix = writer.weight(f"{job.name}.w", rng.standard_normal((inputs, outputs)) / math.sqrt(inputs))
+        if not job.layer["bias"]:
+            return writer.node("MatMul", job.name, [value, matrix])
+        value = writer.node("MatMul", f"{job.name}.product", [value, matrix])
+        bias = writer.weight(f"{job.name}.b", rng.standard_normal(outputs) * _BIAS)
+        return writer.node("Add", job.name, [value, bias])
     if len(job.shapes[0]) > 2:
         value = writer.node("Flatten", f"{job.name}.flatten", [value], axis=1)
     weights = [writer.weight(f"{job.name}.w", rng.standard_normal((inputs, outputs)) / math.sqrt(inputs))]
@@ -230,8 +245,105 @@ def _concat(writer: Writer, job: Job) -> str:
     return writer.node("Concat", job.name, job.inputs, axis=1)
 
 
+def _swish(writer: Writer, job: Job) -> str:
+    return writer.node("Mul", job.name, [job.inputs[0], writer.node("Sigmoid", f"{job.name}.sigmoid", job.inputs)])
+
+
+def _gelu(writer: Writer, job: Job) -> str:
+    """In the operators that exporters write; runtimes join them."""
+    value = job.inputs[0]
+    root = writer.weight(f"{job.name}.root", np.array(math.sqrt(2)))
+    made = writer.node("Div", f"{job.name}.div", [value, root])
+    made = writer.node("Erf", f"{job.name}.erf", [made])
+    made = writer.node("Add", f"{job.name}.add", [made, writer.weight(f"{job.name}.one", np.array(1.0))])
+    made = writer.node("Mul", f"{job.name}.mul", [value, made])
+    return writer.node("Mul", job.name, [made, writer.weight(f"{job.name}.half", np.array(0.5))])
+
+
+def _layer_norm(writer: Writer, job: Job) -> str:
+    rng, width = _random(writer, job), job.shapes[0][-1]
+    scale = writer.weight(f"{job.name}.scale", rng.uniform(0.8, 1.2, width))
+    bias = writer.weight(f"{job.name}.bias", rng.standard_normal(width) * _BIAS)
+    return writer.node("LayerNormalization", job.name, [job.inputs[0], scale, bias], axis=-1, epsilon=1e-5)
+
+
+def _softmax(writer: Writer, job: Job) -> str:
+    return writer.node("Softmax", job.name, job.inputs, axis=-1)
+
+
+def _attention(writer: Writer, job: Job) -> str:
+    """In the operators that exporters write."""
+    heads = job.layer.integer("heads")
+    width = job.shapes[0][2] // heads
+    perms = {"query": (0, 2, 1, 3), "key": (0, 2, 3, 1), "value": (0, 2, 1, 3)}
+    split = {}
+    for (part, perm), value, shape in zip(perms.items(), job.inputs, job.shapes, strict=True):
+        to = writer.weight(f"{job.name}.{part}.heads", np.array([*shape[:2], heads, width], np.int64))
+        made = writer.node("Reshape", f"{job.name}.{part}.split", [value, to])
+        split[part] = writer.node("Transpose", f"{job.name}.{part}", [made], perm=perm)
+    scores = writer.node("MatMul", f"{job.name}.scores", [split["query"], split["key"]])
+    scale = writer.weight(f"{job.name}.root", np.array(math.sqrt(width)))
+    scores = writer.node("Div", f"{job.name}.scaled", [scores, scale])
+    shares = writer.node("Softmax", f"{job.name}.shares", [scores], axis=-1)
+    made = writer.node("MatMul", f"{job.name}.sums", [shares, split["value"]])
+    made = writer.node("Transpose", f"{job.name}.swap", [made], perm=(0, 2, 1, 3))
+    return writer.node("Reshape", job.name, [made, writer.weight(f"{job.name}.whole", np.array(job.output, np.int64))])
+
+
+def _embedding(writer: Writer, job: Job) -> str:
+    """All values of a net are of one type, so that numbers of rows come as that."""
+    rows, width = job.layer.integer("rows"), job.layer.integer("width")
+    table = writer.weight(f"{job.name}.table", _random(writer, job).standard_normal((rows, width)))
+    ones = writer.node("Clip", f"{job.name}.clip", [job.inputs[0], writer.weight(f"{job.name}.first", np.array(0.0))])
+    whole = writer.node("Cast", f"{job.name}.rows", [ones], to=writer.onnx.TensorProto.INT64)
+    last = writer.weight(f"{job.name}.last", np.array(rows - 1, np.int64))
+    whole = writer.node("Min", f"{job.name}.within", [whole, last])
+    return writer.node("Gather", job.name, [table, whole])
+
+
+def _reshape(writer: Writer, job: Job) -> str:
+    shape = writer.weight(f"{job.name}.shape", np.array(job.output, np.int64))
+    return writer.node("Reshape", job.name, [job.inputs[0], shape])
+
+
+def _transpose(writer: Writer, job: Job) -> str:
+    return writer.node("Transpose", job.name, job.inputs, perm=list(job.layer.numbers("perm")))
+
+
+def _generic(writer: Writer, job: Job) -> str:
+    """An operator as a model has it: its constants are made up, but for the few numbers that decide what it does."""
+    match = GENERIC.fullmatch(job.layer.kind)
+    assert match is not None  # noqa: S101  # who calls has seen to it
+    try:
+        operands = json.loads(str(job.layer["operands"]))
+        attributes = json.loads(str(job.layer["attributes"]))
+        waiting, rng = list(job.inputs), _random(writer, job)
+        inputs: list[str] = []
+        for place, operand in enumerate(operands):
+            if operand is None:
+                inputs.append(waiting.pop(0))
+            elif operand == {}:
+                inputs.append("")  # an input that is left out
+            else:
+                values, shape = operand.get("values"), tuple(operand["shape"])
+                if values is None:
+                    array = rng.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
+                else:
+                    array = np.array(values, operand["dtype"]).reshape(shape)
+                inputs.append(writer.weight(f"{job.name}.{place}", array))
+        return writer.node(match["name"], job.name, inputs, **attributes)
+    except GnomonError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError) as error:
+        raise ModelError(
+            f"the {match['name']} of a unit cannot be written: {type(error).__name__}: {error}",
+            hint="Units of models are written by gnomon table build --from.",
+        ) from error
+
+
 _PLAIN = {
-    name: name for name in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "GlobalAveragePool")
+    name: name
+    for name in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool")
 }
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
@@ -244,6 +356,14 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "MaxPool": _pool,
     "ChannelShuffle": _shuffle,
     "Concat": _concat,
+    "Swish": _swish,
+    "Gelu": _gelu,
+    "LayerNormalization": _layer_norm,
+    "Softmax": _softmax,
+    "Attention": _attention,
+    "Embedding": _embedding,
+    "Reshape": _reshape,
+    "Transpose": _transpose,
 }
 
 

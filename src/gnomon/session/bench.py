@@ -179,6 +179,7 @@ def open_bench(
             watch=watch,
             fresh=request.fresh,
         )
+        runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
         folder = stack.enter_context(guarded_folder("gnomon-bench-"))
         bench = Bench(
             request=request,

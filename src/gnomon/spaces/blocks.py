@@ -108,7 +108,7 @@ class _Walker:
         net = trace.net(block(x))
         _check_read(net)
         fused = fuse(net, self.rules)
-        counts = Counter(node.unit for node in fused.nodes)
+        counts = Counter(fused.counts())
         if fused.output < 0 or not self.rules.go_on(fused.nodes[fused.output].unit.kinds):
             # What cannot grow is complete, so that the state is the shape alone.
             return self.number(tuple(counts.items())), fused.shape(fused.output), None

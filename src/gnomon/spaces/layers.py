@@ -1,21 +1,31 @@
 """Layers: the operators that search spaces are made of, their attributes, and the shapes they make.
 
-The vocabulary is that of convolutional networks, named after the ONNX operators where there is one. Shapes are NCHW.
+The vocabulary is that of convolutional networks and of transformers, named after the ONNX operators where there is one.
+Images are NCHW, sequences (N, L, C). Any other ONNX operator is a kind too: "onnx.Slice", or "onnx.Where.3" with three
+inputs that are computed (see `GENERIC`).
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gnomon.errors import ProblemError
 
 Shape = tuple[int, ...]
-Value = int | bool | tuple[int, int]
+Value = int | bool | str | tuple[int, ...]
 Default = Value | None
 """The default of an attribute; None: it must be given."""
 
 _PAIRS = frozenset({"kernel", "stride", "pad", "dilation"})
+_LISTS = {"shape": 1, "perm": 0}
+"""Attributes of any number of whole numbers, and the least that each may be."""
+
+_TEXTS = frozenset({"attributes", "operands"})
+_MOST_TEXT = 1 << 16
 _POOL: dict[str, Default] = {"kernel": None, "stride": (1, 1), "pad": (0, 0)}
 _CONV: dict[str, Default] = {
     "out_channels": None,
@@ -50,12 +60,17 @@ class Layer:
     def integer(self, name: str) -> int:
         """An attribute that is one number."""
         value = self[name]
-        return value if isinstance(value, int) else value[0]
+        return value if isinstance(value, int) else int(value[0])
 
     def pair(self, name: str) -> tuple[int, int]:
         """An attribute along height and width."""
         value = self[name]
-        return value if isinstance(value, tuple) else (value, value)
+        return (value[0], value[1]) if isinstance(value, tuple) else (int(value), int(value))
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a list of numbers."""
+        value = self[name]
+        return value if isinstance(value, tuple) else (int(value),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +105,8 @@ def layer(kind: str, **attributes: Value) -> Layer:
 def kind_of(kind: str) -> Kind:
     """What is known of a kind. ProblemError for an unknown one."""
     if kind not in KINDS:
+        if (match := GENERIC.fullmatch(kind)) is not None:
+            return _generic(int(match["arity"] or 1))
         raise ProblemError(f"there is no kind of layer {kind!r}", hint=f"Known kinds: {', '.join(KINDS)}.")
     return KINDS[kind]
 
@@ -104,7 +121,17 @@ def output_shape(one: Layer, inputs: Sequence[Shape]) -> Shape:
 
 def _checked(kind: str, name: str, value: object) -> Value:
     """An attribute's value in its canonical type."""
-    if name == "bias":
+    if name in _TEXTS:
+        if isinstance(value, str) and len(value) <= _MOST_TEXT:
+            return value
+        raise ProblemError(f"the {name} of a {kind} are a text of at most {_MOST_TEXT} letters", hint="Shorten it.")
+    if name in _LISTS:
+        if isinstance(value, tuple | list) and all(type(v) is int and v >= _LISTS[name] for v in value):
+            return tuple(value)
+    elif name == "macs":
+        if type(value) is int and value >= 0:
+            return value
+    elif name == "bias":
         if isinstance(value, bool):
             return value
     elif name in _PAIRS:
@@ -182,12 +209,56 @@ def _global_pool(one: Layer, inputs: Sequence[Shape]) -> Shape:
 
 def _linear(one: Layer, inputs: Sequence[Shape]) -> Shape:
     shape = inputs[0]
-    if len(shape) != 2 and shape[2:] != (1, 1):
+    if len(shape) not in (2, 3) and shape[2:] != (1, 1):
         raise ProblemError(
-            f"a Linear needs an input of shape (N, C) or (N, C, 1, 1), not {shape}",
+            f"a Linear needs an input of shape (N, C), (N, C, 1, 1) or (N, L, C), not {shape}",
             hint="Put a GlobalAveragePool before it.",
         )
-    return (shape[0], one.integer("out_features"))
+    return (*(shape[:2] if len(shape) == 3 else shape[:1]), one.integer("out_features"))
+
+
+def features_of(shape: Shape) -> int:
+    """How many features a Linear reads of an input of this shape, at each place."""
+    return shape[2] if len(shape) == 3 else shape[1]
+
+
+def _product(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    first, second = inputs
+    if min(len(first), len(second)) < 2 or first[-1] != second[-2] or first[:-2] != second[:-2]:
+        raise ProblemError(
+            f"matrices of the shapes {first} and {second} cannot be multiplied",
+            hint="The last dimension of the first is the last but one of the second; those before are equal.",
+        )
+    return (*first[:-1], second[-1])
+
+
+def _attention(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    query, key, value = inputs
+    fits = len(query) == len(key) == 3 and key == value and query[0] == key[0] and query[2] == key[2]
+    if not fits or query[2] % one.integer("heads"):
+        raise ProblemError(
+            f"queries {query}, keys {key} and values {value} are no attention of {one['heads']} heads",
+            hint="All are (N, L, C), keys and values alike, and C is a multiple of the number of heads.",
+        )
+    return query
+
+
+def _embedding(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    return (*inputs[0], one.integer("width"))
+
+
+def _reshaped(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    shape = one.numbers("shape")
+    if math.prod(shape) != math.prod(inputs[0]):
+        raise ProblemError(f"{inputs[0]} cannot become {shape}", hint="Keep the number of elements.")
+    return shape
+
+
+def _transposed(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    perm, shape = one.numbers("perm"), inputs[0]
+    if sorted(perm) != list(range(len(shape))):
+        raise ProblemError(f"{perm} is no order of the axes of {shape}", hint="Name each axis once.")
+    return tuple(shape[axis] for axis in perm)
 
 
 def _equal(one: Layer, inputs: Sequence[Shape]) -> Shape:
@@ -218,6 +289,19 @@ def _concatenated(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return (first[0], first[1] + second[1], *first[2:])
 
 
+GENERIC = re.compile(r"onnx\.(?P<name>[A-Za-z][A-Za-z0-9]*)(\.(?P<arity>[0-9]))?")
+"""The kinds that stand for an ONNX operator as it is: its name and how many of its inputs are computed, where not 1.
+
+`shape` is what it makes, `macs` its multiply-adds, `attributes` and `operands` (its inputs in order: null for the next
+that is computed, else a constant) are JSON, as `gnomon.models.net` writes them."""
+
+
+@lru_cache(maxsize=16)
+def _generic(arity: int) -> Kind:
+    known: dict[str, Default] = {"shape": None, "macs": 0, "attributes": "{}", "operands": "[null]"}
+    return Kind(attributes=known, arity=arity, shape=lambda one, _: one.numbers("shape"))
+
+
 KINDS: dict[str, Kind] = {
     "Conv": Kind(attributes=_CONV, shape=_conv),
     "BatchNormalization": Kind(shape=_image_same),
@@ -237,6 +321,17 @@ KINDS: dict[str, Kind] = {
     "GlobalAveragePool": Kind(shape=_global_pool),
     "ChannelShuffle": Kind(attributes={"groups": None}, shape=_shuffle),
     "Linear": Kind(attributes={"out_features": None, "bias": True}, shape=_linear),
+    "Swish": Kind(shape=_same),
+    "Gelu": Kind(shape=_same),
+    "Softmax": Kind(shape=_same),
+    "LayerNormalization": Kind(shape=_same),
+    "MatMul": Kind(arity=2, shape=_product),
+    "Attention": Kind(attributes={"heads": None}, arity=3, shape=_attention),
+    "Embedding": Kind(attributes={"rows": None, "width": None}, shape=_embedding),
+    "Reshape": Kind(attributes={"shape": None}, shape=_reshaped),
+    "Transpose": Kind(attributes={"perm": None}, shape=_transposed),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
-its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean."""
+its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
+is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
+and values (N, L, C); an `Embedding` looks rows of a table up by numbers (N, L)."""

@@ -124,6 +124,7 @@ _OWN = {
     "nasbench201": "gnomon.spaces.catalogue.nasbench201:NasBench201",
     "nasbench201-live": "gnomon.spaces.catalogue.nasbench201:live_nasbench201",
     "ofa-mobilenetv3": "gnomon.spaces.catalogue.ofa_mobilenetv3:ofa_mobilenetv3",
+    "operators": "gnomon.spaces.catalogue.operators:operators",
 }
 
 

@@ -22,6 +22,8 @@ _DTYPES = ("float32", "float16")
 _LAYOUTS = ("NCHW",)
 _FIELDS = frozenset({"layers", "inputs", "dtype", "layout"})
 _ID_DIGITS = 12
+VIEWS = {"Reshape"}
+"""Kinds of layers that move nothing: the same values in another shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,9 @@ def _layer_label(one: Layer) -> str:
     group = values.get("group", 1)
     if group != 1:
         words.append("dw" if group == values["out_channels"] else f"g{group}")
-    words += [str(values[name]) for name in ("out_channels", "out_features", "groups") if name in values]
+    named = ("out_channels", "out_features", "groups", "heads", "rows", "width")
+    words += [str(values[name]) for name in named if name in values]
+    words += ["to " + _shape_label(one.numbers(name)) for name in ("shape", "perm") if name in values]
     return " ".join(words)
 
 
@@ -202,8 +206,8 @@ class Net:
         return self.nodes[ref].unit.output if ref >= 0 else self.inputs[-1 - ref]
 
     def counts(self) -> dict[Unit, int]:
-        """How often each unit occurs, in the order of its first node."""
-        return dict(Counter(node.unit for node in self.nodes))
+        """How often each unit occurs, in the order of its first node; views cost nothing in a net, and do not count."""
+        return dict(Counter(node.unit for node in self.nodes if set(node.unit.kinds) != VIEWS))
 
     def readers(self) -> list[int]:
         """How many inputs of nodes each node's output is read by; the net's output counts as one more."""
@@ -378,8 +382,44 @@ class Symbol:
         return self.layer("ChannelShuffle", groups=groups)
 
     def linear(self, features: int, *, bias: bool = True) -> Symbol:
-        """A fully connected layer, of (N, C) or (N, C, 1, 1)."""
+        """A fully connected layer, of (N, C) or (N, C, 1, 1), or of each place of (N, L, C)."""
         return self.layer("Linear", out_features=features, bias=bias)
+
+    def swish(self) -> Symbol:
+        """x times its sigmoid."""
+        return self.layer("Swish")
+
+    def gelu(self) -> Symbol:
+        """x times the share of normal values below it (Hendrycks and Gimpel, 2016)."""
+        return self.layer("Gelu")
+
+    def softmax(self) -> Symbol:
+        """Shares along the last axis."""
+        return self.layer("Softmax")
+
+    def layer_norm(self) -> Symbol:
+        """Normalisation along the last axis (Ba, Kiros and Hinton, 2016)."""
+        return self.layer("LayerNormalization")
+
+    def matmul(self, other: Symbol) -> Symbol:
+        """The product of two matrices, for each of a batch."""
+        return self.layer("MatMul", other)
+
+    def attention(self, key: Symbol, value: Symbol, *, heads: int) -> Symbol:
+        """Scaled dot-product attention of these queries (N, L, C) to keys and values (Vaswani et al., 2017)."""
+        return self.layer("Attention", key, value, heads=heads)
+
+    def embedding(self, rows: int, width: int) -> Symbol:
+        """Rows of a table, looked up by numbers (N, L)."""
+        return self.layer("Embedding", rows=rows, width=width)
+
+    def reshape(self, *shape: int) -> Symbol:
+        """The same elements in another shape."""
+        return self.layer("Reshape", shape=shape)
+
+    def transpose(self, *perm: int) -> Symbol:
+        """The axes in another order."""
+        return self.layer("Transpose", perm=perm)
 
     def concat(self, other: Symbol) -> Symbol:
         """The channels of both."""

@@ -6,6 +6,7 @@ work costs: far fewer numbers than there are units.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.spaces.layers import Shape
+from gnomon.spaces.layers import GENERIC, Layer, Shape, features_of
 from gnomon.spaces.unit import Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
@@ -70,10 +71,14 @@ def _work(unit: Unit) -> tuple[float, ...]:
             weights = _weights(unit, index, came)
             found["weights"] += weights
             # Each weight meets each place of the output once.
-            found[_sort(unit, index, came)] += weights * math.prod(shape) / shape[1]
+            found[_sort(unit, index, came)] += weights * math.prod(shape) / _outputs(one)
+        elif products := _products(unit, index, came, shape):
+            found["weights"] += _constants(one)
+            found["dense"] += products
         elif one.kind in _POOLS:
             found["pooled"] += math.prod(came)
         elif index == 0:  # what follows in a unit is done while its values are at hand
+            found["weights"] += _constants(one)
             found["plain"] += math.prod(shape)
         came = shape
     moved = sum(map(math.prod, unit.inputs)) + math.prod(made[-1]) + found["weights"]
@@ -85,8 +90,34 @@ def _work(unit: Unit) -> tuple[float, ...]:
 def _weights(unit: Unit, index: int, came: Shape) -> int:
     one = unit.layers[index]
     if one.kind == "Linear":
-        return came[1] * one.integer("out_features")
+        return features_of(came) * one.integer("out_features")
     return came[1] // one.integer("group") * one.integer("out_channels") * math.prod(one.pair("kernel"))
+
+
+def _outputs(one: Layer) -> int:
+    return one.integer("out_features" if one.kind == "Linear" else "out_channels")
+
+
+def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
+    """The multiply-adds of what multiplies computed values, and of ONNX operators that are no kind of their own."""
+    one = unit.layers[index]
+    if one.kind == "MatMul":
+        return math.prod(made) * came[-1]
+    if one.kind == "Attention":  # scores, and sums of values by them
+        return 2 * math.prod(made) * unit.inputs[-1][1]
+    return one.integer("macs") if GENERIC.fullmatch(one.kind) else 0
+
+
+@lru_cache(maxsize=1 << 14)
+def _constants(one: Layer) -> int:
+    """The numbers that an ONNX operator which is no kind of its own has as constants."""
+    if not GENERIC.fullmatch(one.kind):
+        return 0
+    try:
+        operands = json.loads(str(one["operands"]))
+        return sum(math.prod(operand["shape"]) for operand in operands if operand)
+    except (ValueError, TypeError, KeyError):
+        return 0
 
 
 def _sort(unit: Unit, index: int, came: Shape) -> str:
@@ -96,3 +127,80 @@ def _sort(unit: Unit, index: int, came: Shape) -> str:
     if one.integer("group") == came[1] > 1:
         return "depthwise"
     return "pointwise" if one.pair("kernel") == (1, 1) else "dense"
+
+
+def families(units: Sequence[Unit]) -> tuple[str, ...]:
+    """What the heaviest layer of each unit does, as "multiplies:dense" or "moves:Relu".
+
+    Units of one family are priced by each other, and by those that share what stands before the colon.
+    """
+    return tuple(_family(unit) for unit in units)
+
+
+def features(units: Sequence[Unit]) -> NDArray[np.float64]:
+    """What the time of a unit depends on, mostly as logarithms: (units, 11).
+
+    Work, elements moved, weights, channels that come and go, places of the output, kernel and stride of the heaviest
+    layer (of a transposition how many numbers stay side by side); whether channels that come and go are no multiples of
+    eight, as vectors are; how many layers run as one.
+    """
+    return np.array([_features(unit) for unit in units], dtype=np.float64).reshape(len(units), 11)
+
+
+def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
+    """The first layer that multiplies, else the first, with what comes to it and what it makes."""
+    came = unit.inputs[0]
+    for index, (one, made) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
+        if one.kind in ("Conv", "Linear") or _products(unit, index, came, made):
+            return one, came, made
+        came = made
+    return unit.layers[0], unit.inputs[0], shapes(unit)[0]
+
+
+@lru_cache(maxsize=1 << 16)
+def _family(unit: Unit) -> str:
+    one, came, _ = _heaviest(unit)
+    if one.kind != "Conv":
+        name = GENERIC.sub(r"\g<name>", one.kind)
+        return f"{'multiplies' if _work(unit)[WORK.index('dense')] else 'moves'}:{name}"
+    group = one.integer("group")
+    if group > 1:
+        return f"multiplies:{'depthwise' if group == came[1] else 'grouped'}"
+    return f"multiplies:{'pointwise' if one.pair('kernel') == (1, 1) else 'dense'}"
+
+
+def _kept(perm: Sequence[int], shape: Shape) -> int:
+    """How many numbers stay side by side in another order of the axes."""
+    kept = 1
+    for axis in reversed(range(len(perm))):
+        if perm[axis] != axis:
+            break
+        kept *= shape[axis]
+    return kept
+
+
+@lru_cache(maxsize=1 << 16)
+def _features(unit: Unit) -> tuple[float, ...]:
+    one, came, made = _heaviest(unit)
+    done = dict(zip(WORK, _work(unit), strict=True))
+    moved = sum(map(math.prod, unit.inputs)) + math.prod(unit.output)
+    axis = -1 if one.kind == "Linear" else min(1, len(came) - 1, len(made) - 1)
+    reads = features_of(came) if one.kind == "Linear" else came[axis] if came else 1
+    makes = made[axis] if made else 1
+    names = dict(one.attributes)
+    kernel, stride = (math.prod(one.pair(name)) if name in names else 1 for name in ("kernel", "stride"))
+    if one.kind == "Transpose":
+        kernel = _kept(one.numbers("perm"), came)
+    return (
+        math.log(done["pointwise"] + done["depthwise"] + done["dense"] + moved),
+        math.log(moved),
+        math.log1p(done["weights"]),
+        math.log(reads),
+        math.log(makes),
+        math.log(max(1.0, math.prod(made) / makes)),
+        math.log(kernel),
+        math.log(stride),
+        float(reads % 8 > 0),
+        float(makes % 8 > 0),
+        float(len(unit.layers) - 1),
+    )

@@ -25,7 +25,7 @@ from gnomon.core.installing import install_line
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.spaces.cells.space import State, TaggedNet
-from gnomon.spaces.layers import Layer, Shape
+from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
 
 
@@ -44,6 +44,7 @@ def torch_package() -> Any:
 _PARTS: dict[str, dict[str, str]] = {
     "Conv": {"w": "weight", "b": "bias"},
     "Linear": {"w": "weight", "b": "bias"},
+    "LayerNormalization": {"scale": "weight", "bias": "bias"},
     "BatchNormalization": {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"},
 }
 """Kinds of layers that have parameters: what PyTorch calls each part."""
@@ -145,7 +146,10 @@ def _layer(one: Layer, shape: Shape) -> Any:
             bias=bool(one["bias"]),
         )
     elif one.kind == "Linear":
-        made = torch.nn.utils.skip_init(torch.nn.Linear, shape[1], one.integer("out_features"), bias=bool(one["bias"]))
+        features = one.integer("out_features")
+        made = torch.nn.utils.skip_init(torch.nn.Linear, features_of(shape), features, bias=bool(one["bias"]))
+    elif one.kind == "LayerNormalization":
+        made = torch.nn.LayerNorm(shape[-1], eps=1e-5)
     else:
         made = torch.nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
         made.num_batches_tracked = None  # counted for a momentum of None only
@@ -246,7 +250,7 @@ def _function(one: Layer, layer: Any) -> Callable[..., Any]:
     if one.kind in {"AveragePool", "MaxPool"}:
         return _pool(one)
     if one.kind == "Linear":
-        return lambda x: layer(x.flatten(1))
+        return lambda x: layer(x if x.dim() == 3 else x.flatten(1))
     if one.kind == "ChannelShuffle":
         groups = one.integer("groups")
         return lambda x: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
@@ -263,12 +267,25 @@ def _function(one: Layer, layer: Any) -> Callable[..., Any]:
         "Mul": torch.mul,
         "Concat": lambda x, y: torch.cat((x, y), 1),
         "GlobalAveragePool": lambda x: x.mean((2, 3), keepdim=True),
+        "Swish": functional.silu,
+        "Gelu": functional.gelu,
+        "Softmax": lambda x: functional.softmax(x, -1),
+        "MatMul": torch.matmul,
+        "Reshape": lambda x: x.reshape(x.shape[0], *one.numbers("shape")[1:]),
+        "Transpose": lambda x: x.permute(*one.numbers("perm")),
+        "Attention": lambda *given: _attention(*given, heads=one.integer("heads")),
     }
     if one.kind not in known:
         raise ProblemError(
             f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *_PARTS)))} and pooling."
         )
     return known[one.kind]
+
+
+def _attention(query: Any, key: Any, value: Any, *, heads: int) -> Any:
+    split = [x.unflatten(2, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
+    made = torch_package().nn.functional.scaled_dot_product_attention(*split)
+    return made.transpose(1, 2).flatten(2)
 
 
 def _pool(one: Layer) -> Callable[..., Any]:
@@ -293,7 +310,9 @@ def params(net: Net) -> int:
             out = one.integer("out_channels")
             total += out * (source[1] // one.integer("group") * math.prod(one.pair("kernel")) + bool(one["bias"]))
         elif one.kind == "Linear":
-            total += one.integer("out_features") * (source[1] + bool(one["bias"]))
+            total += one.integer("out_features") * (features_of(source) + bool(one["bias"]))
+        elif one.kind == "LayerNormalization":
+            total += 2 * source[-1]
         elif one.kind == "BatchNormalization":
             total += 2 * source[1]
     return total
@@ -306,7 +325,7 @@ def macs(net: Net) -> int:
         if one.kind == "Conv":
             total += math.prod(made) * source[1] // one.integer("group") * math.prod(one.pair("kernel"))
         elif one.kind == "Linear":
-            total += math.prod(made) * source[1]
+            total += math.prod(made) * features_of(source)
     return total
 
 

@@ -15,6 +15,7 @@ from gnomon.spaces.catalogue.fbnet import fbnet
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10, module_uids
 from gnomon.spaces.catalogue.nasbench201 import EDGES, OPERATIONS, NasBench201, architecture, assignment_of
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of, ofa_mobilenetv3
+from gnomon.spaces.work import families
 from gnomon.testing.search_space import SearchSpaceContract
 
 GOLDEN = (
@@ -212,3 +213,19 @@ def test_what_a_net_needs_is_counted_beside_its_units() -> None:
         for operation in range(1, len(OPERATIONS)):
             here = [b in leads and choice == operation for (_, b), choice in zip(EDGES, net, strict=True)]
             assert row[operation] == (sum(here) if 0 in leads else 0)
+
+
+class TestOperators(Shipped):
+    name = "operators"
+
+
+def test_operators_have_what_common_networks_have() -> None:
+    space = loaded("operators")
+    units = space.tables(UNFUSED).units
+    assert set(families(units)) >= {
+        *(f"multiplies:{kind}" for kind in ("dense", "pointwise", "depthwise", "grouped", "Linear", "MatMul")),
+        *(f"moves:{kind}" for kind in ("Add", "Mul", "Concat", "MaxPool", "Softmax", "LayerNormalization", "Gelu")),
+    }
+    sizes = [max(unit.output) for unit in units]
+    assert min(sizes) < 20 and max(sizes) > 8000
+    assert space.tables(UNFUSED).nets() == 15

@@ -55,8 +55,7 @@ def parameters(net: Net) -> int:
         (layer,) = node.unit.layers
         attributes = dict(layer.attributes)
         if layer.kind == "Conv":
-            kernel = attributes["kernel"]
-            height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+            height, width = layer.pair("kernel")
             assert attributes["group"] == 1
             count += node.unit.inputs[0][1] * node.unit.output[1] * height * width
         elif layer.kind == "BatchNormalization":

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gnomon.cli.main import write_json
-from gnomon.cli.options import bench_options, options_of
-from gnomon.cli.values import Latency
+from gnomon.cli.options import bench_options, options_of, unique
+from gnomon.cli.values import Latency, ShapeValue
 from gnomon.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -130,26 +130,42 @@ def eval_(path: Path, samples: Path, space: str | None, picture: Path | None, as
     _report(document, as_json)
 
 
-@estimator.command("predict", short_help="Predict nets of a csv.")
-@click.argument("path", type=_PATH, metavar="ESTIMATOR")
-@click.argument("nets", type=_PATH, metavar="CSV")
+@estimator.command("predict", short_help="Predict nets of a csv, or any model.")
+@click.argument("path", type=_PATH, metavar="ESTIMATOR|MODEL")
+@click.argument("nets", type=_PATH, metavar="[CSV]", required=False)
 @_SPACE
 @click.option("--widen", is_flag=True, help="Units that nothing is known of widen the interval.  [default: refuse]")
 @click.option("--bound", "bound_s", type=Latency(), metavar="2ms", help="Show the probability of staying below it.")
 @click.option("--out", type=_PATH, metavar="CSV", help="Nets with latency_s, low_s and high_s.")
+@click.option("--table", "tables", type=_PATH, multiple=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
+@click.option(
+    "--device", metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"
+)
+@click.option(
+    "--shape", "shapes", type=ShapeValue(), multiple=True, metavar="NAME=1,3,224,224", help="Of MODEL's input."
+)
+@click.option("--record", type=_PATH, metavar="PATH", help="The results database that knows the tables.")
 @_JSON
-def predict_(out: Path | None, as_json: bool, **values: Any) -> None:
-    """Predict the latency of the nets of CSV, with intervals."""
+def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **values: Any) -> None:
+    """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals."""
     from gnomon.api import table as api
 
-    _, _, document = api.predictions(out=out, **values)
+    model = {name: values.pop(name) for name in ("tables", "device", "shapes", "record")}
+    if nets is None and path.suffix != ".json":
+        model["shapes"] = unique("--shape", model["shapes"])
+        model["device"] = model["device"] or "local"
+        document = api.predict_model(path, **model).document()
+    elif nets is None:
+        raise click.UsageError("Missing argument 'CSV': the nets that ESTIMATOR predicts")
+    else:
+        _, _, document = api.predictions(path=path, nets=nets, out=out, **values)
     if as_json:
         write_json(document)
         return
-    from gnomon.jobs.estimator.report import predictions_report
+    from gnomon.jobs.estimator.report import model_report, predictions_report
     from gnomon.report.page import Page
 
-    predictions_report(document, Page())
+    (model_report if nets is None else predictions_report)(document, Page())
 
 
 @estimator.command("explain", short_help="Show which units a net's time and its uncertainty come from.")

@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.main import write_json
 from gnomon.cli.options import bench_options, options_of
-from gnomon.cli.values import SettingValue
+from gnomon.cli.values import SettingValue, ShapeValue
 
 _NOT_GOOD = 7
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -22,8 +22,12 @@ def table() -> None:
 
 
 @table.command(short_help="Measure the units of a space on a device.")
-@click.argument("space", metavar="SPACE")
-@click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table]")
+@click.argument("what", metavar="SPACE", nargs=-1, required=True)
+@click.option("--from", "from_models", is_flag=True, help="What is named are ONNX models, and no space.")
+@click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
+@click.option(
+    "--shape", "shapes", type=ShapeValue(), multiple=True, metavar="NAME=1,3,224,224", help="Of inputs of the models."
+)
 @click.option(
     "--fuse",
     "chains",
@@ -43,7 +47,9 @@ def table() -> None:
 )
 @bench_options
 def build(
-    space: str,
+    what: tuple[str, ...],
+    from_models: bool,
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
     out: Path | None,
     chains: tuple[str, ...],
     again: bool,
@@ -52,6 +58,7 @@ def build(
 ) -> None:
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
+    With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL).
     What was measured is written down at once: the same command completes a table that was interrupted.
     """
     from gnomon.api import table as api
@@ -62,17 +69,20 @@ def build(
         raise click.UsageError("--fuse none stands alone")
     if len(dict(settings)) < len(settings):
         raise click.UsageError("--set gives a key twice")
+    if not from_models and len(what) > 1:
+        raise click.UsageError("a table is of one SPACE; for models give --from")
     fuse = None if not chains else [c for c in chains if c != "none"]
     with Show(quiet=quiet) as show:
         built = api.build_table(
-            space,
+            None if from_models else what[0],
+            models=what if from_models else (),
             out=out,
             fuse=fuse,
             again=again,
             settings=dict(settings),
             on_progress=show.watch,
             on_message=show.tell,
-            **options_of(values),
+            **options_of({**values, "shapes": shapes}),
         )
     _told(built.document(), as_json)
 

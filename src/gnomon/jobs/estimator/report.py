@@ -123,6 +123,51 @@ def predictions_report(document: dict[str, Any], page: Page) -> None:
         page.path("file", document["file"])
 
 
+def model_report(document: dict[str, Any], page: Page) -> None:
+    """What a model is expected to take, and how that is known."""
+    mean = document["mean_s"]
+    interval = units.interval(document["low_s"], document["high_s"], mean, predicted=True)
+    page.headline(f"{document['model']}: {units.time(mean)} {interval}, never measured.")
+    shares = document["shares"]
+    told = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
+    page.line(f"Of this time, {'; '.join(told)}.")
+    if shares["unlike any measured one"] > 0:
+        strange = [u["label"] for u in document["units"] if u["source"] == "unlike any measured one"]
+        page.item(
+            f"No unit of {len(strange)} kinds was ever measured there, such as {strange[0]}: their prices are guesses.",
+            f"To measure them: gnomon table build --from {document['model']}",
+        )
+    for one in document["left_out"]:
+        many = f"{one['count']} operators" if one["count"] > 1 else "an operator"
+        page.item(f"{many} {one['type']} without a price: {one['reason']}.")
+    rows = [
+        [
+            one["label"],
+            str(one["count"]),
+            units.time(one["count"] * one["time_s"]),
+            units.share(one["count"] * one["time_s"] / mean),
+            _percent(one["deviation"]),
+            _SHORT[one["source"]],
+        ]
+        for one in document["units"][:_ROWS]
+    ]
+    columns = [Column(title="unit", number=False, most=60)]
+    columns += [Column(title=title) for title in ("times", "adds", "of the whole", "known within")]
+    page.table([*columns, Column(title="from", number=False)], rows)
+    if len(document["units"]) > _ROWS:
+        page.line(f"and {len(document['units']) - _ROWS} more: --json has all of them", indent=1, style="dim")
+    for path in document["tables"]:
+        page.path("table", path)
+
+
+_KNOWN = {
+    "measured": "is of units that were measured",
+    "like measured ones": "is priced by units like them",
+    "unlike any measured one": "is a guess",
+}
+_SHORT = {"measured": "measured", "like measured ones": "like", "unlike any measured one": "guess"}
+
+
 def search_report(document: dict[str, Any], page: Page) -> None:
     """The best nets within a bound."""
     nets = document["nets"]

@@ -35,10 +35,11 @@ from gnomon.spaces.latency_table import Table
 from gnomon.spaces.loading import SearchSpace, draw
 from gnomon.spaces.unit import Net, Unit, empty
 
-_NETS = 2
-"""Whole nets that are traced: together they have nearly all kinds of neighbours of a space."""
+_NETS, _FEW = 2, 16
+"""Whole nets that are traced: together they have nearly all kinds of neighbours of a space; all where it has few."""
 
 _HEAVY = (".Conv", ".Linear")
+_MULTIPLY = (*_HEAVY, ".MatMul")
 
 _LEAST = 3
 """Processes of a unit where times must tell: fewer have no interval that is worth the name."""
@@ -58,7 +59,9 @@ def fused_chains(
         return asked, [{"source": "the user"}]
     if known is not None:
         return rules(known.manifest.rules), [dict(e) for e in known.manifest.evidence]
-    nets = [space.net(a.tolist()) for a in draw(space.tables(UNFUSED), _NETS, seed=bench.request.seed)]
+    single = space.tables(UNFUSED)
+    count = single.nets() if single.nets() <= _FEW else _NETS
+    nets = [space.net(a.tolist()) for a in draw(single, count, seed=bench.request.seed)]
     traced = list(_traced(bench, nets))
     evidence = together(traced) if traced else _timed(bench, nets)
     source = {"source": "layer names"} if traced and bench.tool else {}
@@ -90,9 +93,21 @@ def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]
 
 
 def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[list[str]]:
-    """The layers of each kernel, by name. Of a layer that was written as several operators the main one counts."""
+    """The layers of each kernel, by name. Of a layer that was written as several operators the main one counts.
+
+    A kernel that the runtime does not name leaves its operators to the one behind it: each convolution, and each
+    product, begins a group of its own.
+    """
     names = [operator.name for operator in placed.graph.operators]
-    made = [[names[i] for i in kernel.operators if names[i] in layers] for kernel in kernels(placed.graph, found)]
+    made: list[list[str]] = []
+    for kernel in kernels(placed.graph, found):
+        group: list[str] = []
+        for name in (names[i] for i in kernel.operators if names[i] in layers):
+            if group and name.endswith(_MULTIPLY) and any(one.endswith(_MULTIPLY) for one in group):
+                made.append(group)
+                group = []
+            group.append(name)
+        made.append(group)
     return [group for group in made if group]
 
 

@@ -1,0 +1,124 @@
+"""Times of what was never measured from times of what is like it: a Gaussian process over logarithms.
+
+The logarithm of a time is a level, by sort and by family too ("sort:family"), plus what is linear in the features and
+what is smooth in them, in common and by family, plus noise (Rasmussen and Williams 2006, chapters 2 and 5). Far from
+all that was measured it is linear in the logarithms of work, so that what is twice as large takes twice as long. Sizes,
+length and noise are those of a few that make the measured times most probable.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gnomon.errors import UsageError
+from gnomon.estimate.columns import Floats
+from gnomon.estimate.residual import kernel
+
+_LENGTHS = (1.5, 3.0, 5.0, 8.0)
+_SIZES = (0.2, 0.5, 1.0)
+_NOISES = (0.03, 0.06, 0.12, 0.25)
+_LEVEL, _SORT, _FAMILY, _SLOPE, _SLOPE_OF_FAMILY = 3.0, 1.0, 0.5, 1.0, 0.5
+LEAST = 8
+"""Times that are needed to learn from."""
+
+MOST = 4000
+"""Times that are learnt from: beyond it every so manieth, so that it takes seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Like:
+    """What was learnt of times; made by `learn_likeness`."""
+
+    centre: Floats
+    spread: Floats
+    points: Floats
+    families: tuple[str, ...]
+    level: float
+    length: float
+    size: float
+    noise: float
+    half: Floats
+    alpha: Floats
+
+    def predict(self, features: ArrayLike, families: Sequence[str]) -> tuple[Floats, Floats]:
+        """The expected logarithms (n,) and their covariance (n, n), noise included; features are (n, k)."""
+        x = (np.asarray(features, float) - self.centre) / self.spread
+        codes = _codes(self.families, families)
+        mixed = _covariance((x, codes), (self.points, _codes(self.families, self.families)), self.length, self.size)
+        along = mixed @ self.half.T
+        own = _covariance((x, codes), (x, codes), self.length, self.size) - along @ along.T
+        own[np.diag_indices(len(own))] += self.noise**2
+        return self.level + mixed @ self.alpha, own
+
+
+def learn_likeness(features: ArrayLike, families: Sequence[str], logs: ArrayLike) -> Like:
+    """Learn logarithms of times (n,) from features (n, k) and families. UsageError for fewer than `LEAST` times."""
+    x, y = np.asarray(features, float), np.asarray(logs, float)
+    if len(y) < LEAST:
+        raise UsageError(
+            f"{len(y)} measured units are too few to price others by",
+            hint="Build a table of more: gnomon table build operators",
+        )
+    step = -(-len(y) // MOST)
+    x, y, families = x[::step], y[::step], tuple(families[::step])
+    centre, spread = x.mean(axis=0), x.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    points, codes, level = (x - centre) / spread, _codes(families, families), float(y.mean())
+    given = points, codes
+    best: tuple[float, tuple[float, float, float], Any] | None = None
+    for length, size in itertools.product(_LENGTHS, _SIZES):
+        base = _covariance(given, given, length, size)
+        for noise in _NOISES:
+            half = np.linalg.cholesky(base + noise**2 * np.eye(len(y)))
+            left = np.linalg.solve(half, y - level)
+            evidence = -0.5 * float(left @ left) - float(np.log(np.diag(half)).sum())
+            if best is None or evidence > best[0]:
+                best = evidence, (length, size, noise), half
+    assert best is not None  # noqa: S101  # there are lengths, sizes and noises
+    length, size, noise = best[1]
+    inverse: Floats = np.asarray(np.linalg.inv(best[2]), dtype=np.float64)
+    return Like(
+        centre=centre,
+        spread=spread,
+        points=points,
+        families=families,
+        level=level,
+        length=length,
+        size=size,
+        noise=noise,
+        half=inverse,
+        alpha=inverse.T @ (inverse @ (y - level)),
+    )
+
+
+def _codes(known: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
+    """Families as numbers, and sorts of families."""
+    number = {name: k for k, name in enumerate(dict.fromkeys((*known, *asked)))}
+    sort = {name.partition(":")[0]: k for name, k in reversed(number.items())}
+    return (
+        np.array([number[name] for name in asked], float),
+        np.array([sort[name.partition(":")[0]] for name in asked], float),
+    )
+
+
+_Points = tuple[Floats, tuple[Floats, Floats]]
+
+
+def _covariance(a: _Points, b: _Points, length: float, size: float) -> Floats:
+    same, alike = ((one[:, None] == other).astype(float) for one, other in zip(a[1], b[1], strict=True))
+    smooth = kernel(a[0] / length, b[0] / length) * size**2
+    linear = a[0] @ b[0].T
+    found: Floats = (
+        _LEVEL**2
+        + _SLOPE**2 * linear
+        + smooth
+        + alike * _SORT**2
+        + same * (_FAMILY**2 + _SLOPE_OF_FAMILY**2 * linear + smooth)
+    )
+    return found

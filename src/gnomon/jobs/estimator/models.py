@@ -1,0 +1,247 @@
+"""The latency of a model that nobody put in a space, from tables of units.
+
+The model is cut into the units that its runtime would fuse, by what the tables saw of that. A unit that a table has
+costs what it took there; any other is priced by units of its family whose work is like its own (see
+`gnomon.estimate.like`). The time is the sum and one call's overhead. Its interval holds how well each unit is known,
+and how far whole models were from the sum of their units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.errors import UsageError
+from gnomon.estimate.like import Like, learn_likeness
+from gnomon.jobs.table.folder import is_table, read_table
+from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
+from gnomon.session.model import read_model
+from gnomon.session.replay import NOTE as LAB
+from gnomon.session.request import Request
+from gnomon.spaces.fuse import fuse, rules
+from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
+from gnomon.spaces.models import NAME, ModelSpace
+from gnomon.spaces.unit import Net, Unit
+from gnomon.spaces.work import families, features
+from gnomon.store.base import FILES, CampaignQuery, last_note
+from gnomon.store.sqlite import SqliteStore
+
+Source = Literal["measured", "like measured ones", "unlike any measured one"]
+
+APART = 0.1
+"""By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedUnit:
+    """A unit of a model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
+
+    unit: Unit
+    count: int
+    time_s: float
+    deviation: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPrediction:
+    """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
+
+    `units` are the most expensive first. `left_out` has no price: operators that are no units.
+    """
+
+    model: Path
+    tables: tuple[Path, ...]
+    context: Mapping[str, Any]
+    mean_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    overhead_s: float
+    units: tuple[PricedUnit, ...]
+    left_out: tuple[LeftOut, ...]
+
+    __repr__ = brief
+
+    def share(self, source: Source) -> float:
+        """The share of the time that is known in that way."""
+        return sum(u.count * u.time_s for u in self.units if u.source == source) / self.mean_s
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        missed = Counter((one.type, one.reason) for one in self.left_out)
+        return {
+            "model": str(self.model),
+            "tables": [str(path) for path in self.tables],
+            "context": dict(self.context),
+            "mean_s": self.mean_s,
+            "low_s": self.low_s,
+            "high_s": self.high_s,
+            "coverage": self.coverage,
+            "overhead_s": self.overhead_s,
+            "shares": {source: self.share(source) for source in _SOURCES},
+            "units": [
+                {
+                    "label": u.unit.label,
+                    "id": u.unit.id,
+                    "count": u.count,
+                    "time_s": u.time_s,
+                    "deviation": u.deviation,
+                    "source": u.source,
+                }
+                for u in self.units
+            ],
+            "left_out": [{"type": t, "count": n, "reason": why} for (t, why), n in sorted(missed.items())],
+        }
+
+
+_SOURCES: tuple[Source, ...] = ("measured", "like measured ones", "unlike any measured one")
+
+
+def tables_of(device: str, record: Path | None) -> tuple[Path, ...]:
+    """The tables that were built on a device, the newest and those alike, as the results database knows them.
+
+    `device` is its name or its address. UsageError where there is none any more.
+    """
+    found: dict[Path, Manifest] = {}
+    with SqliteStore.read(record) as store:
+        for campaign in store.query(CampaignQuery(kind="table")):
+            where = last_note(store, campaign.id, LAB) or {}
+            files = (last_note(store, campaign.id, FILES) or {}).get("files", [])
+            if device in (where.get("device"), where.get("address")) and files:
+                folder = Path(str(files[0]["path"])).parent
+                if folder not in found and is_table(folder):
+                    found[folder] = read_table(folder).manifest
+    if not found:
+        raise UsageError(
+            f"no table that was built on {device} is to be found",
+            hint=f"Build one: gnomon table build operators --device {device}. Or give --table DIR.",
+        )
+    newest = next(iter(found.values()))
+    return tuple(folder for folder, manifest in found.items() if not _unlike(manifest, newest))
+
+
+def _unlike(one: Manifest, other: Manifest) -> list[str]:
+    """What differs in two tables but for the space and what was seen to be fused there."""
+    return unlike(other, replace(one, space=other.space, rules=other.rules))
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The units of all tables at the speed of the first, under the rules of all. UsageError for unlike contexts."""
+    chains = sorted({chain for table in tables for chain in table.manifest.rules})
+    whole: Table | None = None
+    for table in tables:
+        if whole is not None and (reasons := _unlike(table.manifest, whole.manifest)):
+            raise UsageError(
+                "the tables were not measured alike: " + "; ".join(reasons),
+                hint="Give tables of one device and runtime.",
+            )
+        known = replace(table.manifest, space=NAME, rules=tuple(chains))
+        part = replace(table, manifest=known)
+        whole = part if whole is None else merged(whole, part)
+    if whole is None:
+        raise UsageError("no table is given", hint="Give --table DIR: gnomon table build operators makes one.")
+    return whole
+
+
+def predict_model(
+    path: Path,
+    tables: Sequence[Path],
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    coverage: float = 0.9,
+) -> ModelPrediction:
+    """What an ONNX model is expected to take where these tables were measured.
+
+    `shapes` fix inputs that the file leaves open. Raises GnomonError for what cannot be read, and for tables of
+    unlike contexts.
+    """
+    table = joined([read_table(one) for one in tables])
+    found = read_net(path, shapes or {})
+    return _priced(path, tuple(tables), table, found, coverage)
+
+
+def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:
+    """Models as a search space, by the names of their files. Raises GnomonError for one that cannot be read."""
+    nets: dict[str, Net] = {}
+    for path in paths:
+        name = path.stem
+        while name in nets:
+            name += "_"
+        nets[name] = read_net(path, shapes).net
+    return ModelSpace(nets=nets)
+
+
+def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
+    """The net of an ONNX model. UsageError for a model of another format."""
+    with ExitStack() as stack:
+        read = read_model(Request(model=path, shapes=dict(shapes)), stack)
+        if read.model.graph.format != "onnx":
+            raise UsageError(
+                f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",
+                hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
+            )
+        return net_of_onnx(read.model)
+
+
+def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, coverage: float) -> ModelPrediction:
+    counts = fuse(found.net, rules(table.manifest.rules)).counts()
+    known = table.times_s
+    widths = {row.unit: row.relative_half_width for row in table.rows}
+    units = list(counts)
+    often = np.array([counts[unit] for unit in units], float)
+    lacking = [k for k, unit in enumerate(units) if unit not in known]
+    times = np.array([known.get(unit, 0.0) for unit in units])
+    own = np.array([min(widths.get(unit, 0.0), 1.0) / 2 for unit in units])
+    shared = np.zeros((len(units), len(units)))
+    source: dict[int, Source] = {}
+    if lacking:
+        learnt = _likeness(known)
+        asked = [units[k] for k in lacking]
+        logs, covariance = learnt.predict(features(asked), families(asked))
+        times[lacking] = np.exp(logs)
+        shared[np.ix_(lacking, lacking)] = covariance
+        have = set(families(list(known)))
+        source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
+    each = often * times
+    overhead = table.manifest.overhead_s
+    mean = float(each.sum()) + overhead
+    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2)
+    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
+    deviations = np.sqrt(own**2 + np.diag(shared))
+    order = np.argsort(-each, kind="stable")
+    return ModelPrediction(
+        model=path,
+        tables=paths,
+        context=table.manifest.context,
+        mean_s=mean,
+        low_s=mean * math.exp(-spread),
+        high_s=mean * math.exp(spread),
+        coverage=coverage,
+        overhead_s=overhead,
+        units=tuple(
+            PricedUnit(
+                unit=units[k],
+                count=int(often[k]),
+                time_s=float(times[k]),
+                deviation=float(deviations[k]),
+                source=source.get(int(k), "measured"),
+            )
+            for k in order
+        ),
+        left_out=found.left_out,
+    )
+
+
+def _likeness(known: Mapping[Unit, float]) -> Like:
+    units = list(known)
+    return learn_likeness(features(units), families(units), np.log([known[unit] for unit in units]))

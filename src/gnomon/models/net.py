@@ -1,0 +1,543 @@
+"""An ONNX model as a net of layers, of which latency tables and their prices are.
+
+Operators that search spaces have too become their layers (convolutions, pools, fully connected layers, activations,
+attention's parts); what exporters write in several operators and runtimes join becomes one (layer normalisation, GELU,
+SiLU); any other operator on floating-point numbers stands for itself (`gnomon.spaces.layers.GENERIC`). What no layer
+can be is told: control flow, operators of other domains, whole numbers, and shapes that depend on values. What reads
+it reads an input of the net.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.graph import Graph, Operator
+from gnomon.errors import ModelError, ProblemError
+from gnomon.models.model import Limits, Model, is_known, model_errors
+from gnomon.models.onnx.file import onnx_package, read_onnx
+from gnomon.models.onnx.graph import load_onnx
+from gnomon.models.order import moving_operators
+from gnomon.models.units import OPSET
+from gnomon.spaces.layers import Layer, Shape, Value, layer, output_shape
+from gnomon.spaces.unit import Net, Node, single
+
+if TYPE_CHECKING:
+    import onnx
+
+_FLOATS = ("float32", "float16", "float64", "bfloat16")
+_MOST_VALUES = 64
+"""Constants of so many numbers, axes and slices among them, are kept as they are: they decide what an operator does."""
+
+_BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
+"""Operators whose work depends on the values of constants that are no whole numbers; of others the shape is enough."""
+
+_PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An operator that is in no unit: its name and type, the elements that it makes (None: unknown), and why."""
+
+    name: str
+    type: str
+    elements: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNet:
+    """A model as a net of layers, an operator a node, and what could be no part of it."""
+
+    net: Net
+    left_out: tuple[LeftOut, ...]
+
+
+def net_of_onnx(model: Model, limits: Limits | None = None) -> ModelNet:
+    """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
+    limits = limits or Limits()
+    with model_errors(model.path):
+        proto = read_onnx(model.path, limits).model
+        version = _version(proto)
+        if version < OPSET:
+            proto, model = _newer(proto, model, limits)
+            version = _version(proto)
+    reader = _Reader(proto=proto, graph=model.graph, version=max(version, OPSET))
+    reader.read()
+    if not reader.nodes:
+        raise ModelError(
+            f"{model.path} has no operator whose time could be told: "
+            + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
+            hint="Measure it whole: gnomon profile MODEL.",
+        )
+    made = reader.net()
+    return ModelNet(net=made, left_out=tuple(reader.left_out))
+
+
+def _version(proto: onnx.ModelProto) -> int:
+    return next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def _newer(proto: onnx.ModelProto, model: Model, limits: Limits) -> tuple[onnx.ModelProto, Model]:
+    """The model in the operator set that units are written in; as it is where that cannot be."""
+    import tempfile
+    from dataclasses import replace
+    from pathlib import Path
+
+    onnx = onnx_package()
+    from onnx import version_converter
+
+    try:
+        made = version_converter.convert_version(proto, OPSET)
+        with tempfile.TemporaryDirectory(prefix="gnomon-") as folder:
+            path = Path(folder) / "newer.onnx"
+            onnx.save(made, path)
+            graph = load_onnx(path, limits).graph
+    except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
+        return proto, model
+    return made, replace(model, graph=graph)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Walks the operators in their order; `ref` is where each tensor of the net comes from."""
+
+    proto: onnx.ModelProto
+    graph: Graph
+    version: int
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[Shape] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    ref: dict[str, int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    maker: dict[str, int] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Fill the net."""
+        self._constants()
+        moving = {op.index for op in moving_operators(self.graph)}
+        for index in sorted(moving):
+            node = self.proto.graph.node[index]
+            for name in node.input:
+                self.readers.setdefault(name, []).append(index)
+            self.maker.update(dict.fromkeys(node.output, index))
+        self._moving = moving
+        for index in sorted(moving):
+            if index not in self.done:
+                self._operator(self.graph.operators[index], self.proto.graph.node[index])
+
+    _moving: set[int] = field(default_factory=set)
+
+    def net(self) -> Net:
+        """What was read; its output is that of the model which is computed last."""
+        outputs = [self.ref[value.name] for value in self.proto.graph.output if value.name in self.ref]
+        return Net(inputs=tuple(self.inputs), nodes=tuple(self.nodes), output=max(outputs, default=len(self.nodes) - 1))
+
+    def _constants(self) -> None:
+        from onnx import numpy_helper
+
+        external = onnx_package().TensorProto.EXTERNAL
+        for tensor in self.proto.graph.initializer:
+            if math.prod(tensor.dims) <= _MOST_VALUES and tensor.data_location != external:
+                self.values[tensor.name] = numpy_helper.to_array(tensor)
+        for node in self.proto.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                tensor = node.attribute[0].t
+                if math.prod(tensor.dims) <= _MOST_VALUES:
+                    self.values[node.output[0]] = numpy_helper.to_array(tensor)
+
+    def _tensor(self, name: str) -> Any:
+        return self._tensors[name]
+
+    @property
+    def _tensors(self) -> Mapping[str, Any]:
+        if not self._by_name:
+            self._by_name.update({tensor.name: tensor for tensor in self.graph.tensors})
+        return self._by_name
+
+    _by_name: dict[str, Any] = field(default_factory=dict)
+
+    def moves(self, name: str) -> bool:
+        """Whether a tensor is computed from the model's inputs, or is one of them."""
+        return name in self.maker or name in self._true_inputs
+
+    @property
+    def _true_inputs(self) -> set[str]:
+        return {self.graph.tensors[index].name for index in self.graph.inputs}
+
+    def shape(self, name: str) -> Shape | None:
+        """The shape of a tensor, None where it is not known or has no element."""
+        tensor = self._tensors.get(name)
+        if tensor is None or not is_known(tensor) or not math.prod(tensor.shape):
+            return None
+        return tuple(tensor.shape)
+
+    def source(self, name: str) -> int:
+        """Where a tensor comes from: a node, or an input of the net, made where there is none yet."""
+        if name not in self.ref:
+            shape = self.shape(name)
+            assert shape is not None  # noqa: S101  # who calls has seen to it
+            self.inputs.append(shape)
+            self.ref[name] = -len(self.inputs)
+        return self.ref[name]
+
+    def add(self, one: Layer, inputs: Sequence[str], output: str) -> bool:
+        """A layer that makes a tensor; False where its shapes do not fit, so that nothing was added."""
+        given = [self.shape(name) for name in inputs]
+        if None in given:
+            return False
+        known = tuple(shape for shape in given if shape is not None)
+        try:
+            if output_shape(one, known) != self.shape(output):
+                return False
+            unit = single(one, known)
+        except (ProblemError, IndexError):
+            return False
+        refs = tuple(self.source(name) for name in inputs)
+        self.nodes.append(Node(unit, refs))
+        self.ref[output] = len(self.nodes) - 1
+        return True
+
+    def _operator(self, operator: Operator, node: onnx.NodeProto) -> None:
+        made = [name for name in node.output if name]
+        reason = self._why_not(node, made)
+        if reason:
+            shapes = [self.shape(name) for name in made]
+            elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
+            self.left_out.append(LeftOut(name=operator.name, type=node.op_type, elements=elements, reason=reason))
+            return
+        given = _attributes(node)
+        computed = [name for name in node.input if name and self.moves(name)]
+        if node.op_type in _VIEWS and self._view(computed[0], made[0]):
+            return
+        if self._joined(operator.index, node, computed) or self._own_kind(node, given, computed, made[0]):
+            return
+        if node.op_type == "Split" and self._split(given, computed[0], made):
+            return
+        self._generic(operator, node, given, computed, made[0])
+
+    def _why_not(self, node: onnx.NodeProto, made: Sequence[str]) -> str:
+        if node.domain not in ("", "ai.onnx"):
+            return f"of the domain {node.domain}"
+        if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
+            return "control flow"
+        if self._tensors[made[0]].dtype not in _FLOATS:
+            return "not of floating-point numbers"
+        if self.shape(made[0]) is None or any(self.shape(n) is None for n in node.input if n and self.moves(n)):
+            return "its shape depends on values"
+        if len([name for name in node.input if name and self.moves(name)]) > 9:
+            return "" if node.op_type in ("Concat", "Sum", "Max", "Min") else "more than nine computed inputs"
+        return ""
+
+    def _view(self, name: str, made: str) -> bool:
+        if self._tensors[name].dtype not in _FLOATS:
+            return False
+        if self.shape(name) == self.shape(made):
+            self.ref[made] = self.source(name)
+            return True
+        return self.add(layer("Reshape", shape=self.shape(made) or ()), [name], made)
+
+    def _own_kind(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
+        """Whether the operator is a layer of a kind of its own."""
+        kind = node.op_type
+        if len(computed) == 1 and computed[0] != (node.input[0] if node.input else ""):
+            return kind == "Gather" and self._embedding(node, given, made)
+        if kind in _PLAIN:
+            return self.add(layer(kind), computed, made)
+        if kind == "Sum" and len(computed) == 2:
+            return self.add(layer("Add"), computed, made)
+        if kind in ("Add", "Mul", "MatMul") and len(computed) == 2:
+            one, other = (self.shape(name) for name in computed)
+            turned = kind == "Mul" and one is not None and other is not None and math.prod(one) < math.prod(other)
+            return self.add(layer(kind), computed[::-1] if turned else computed, made)
+        if kind == "Concat" and len(computed) == 2 and len(node.input) == 2 and given.get("axis") == 1:
+            return self.add(layer("Concat"), computed, made)
+        if len(computed) != 1:
+            return False
+        if kind == "BatchNormalization":
+            return self.add(layer(kind), computed, made)
+        if kind == "Clip" and self._limits(node) == (0.0, 6.0):
+            return self.add(layer("Relu6"), computed, made)
+        if kind == "HardSigmoid" and abs(given.get("alpha", 0.2) - 1 / 6) < 1e-3:
+            return self.add(layer(kind), computed, made)
+        if kind == "Transpose":
+            axes = range(len(self.shape(computed[0]) or ()))
+            return self.add(layer(kind, perm=tuple(given.get("perm", reversed(axes)))), computed, made)
+        if kind in ("Softmax", "LayerNormalization"):
+            rank = len(self.shape(made) or ())
+            return given.get("axis", -1) in (-1, rank - 1) and self.add(layer(kind), computed, made)
+        if kind == "Conv":
+            return self._conv(node, given, computed, made)
+        if kind in ("MaxPool", "AveragePool"):
+            return self._windowed(kind, given, {}, computed, made)
+        if kind == "Gemm":
+            plain = not given.get("transA") and given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0
+            return plain and self._linear(computed, made, bias=len(node.input) > 2)
+        return kind == "MatMul" and self._product(node, computed, made)
+
+    def _conv(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
+        weights = self.shape(node.input[1])
+        if weights is None or len(weights) != 4:
+            return False
+        more: dict[str, Value] = {
+            "out_channels": weights[0],
+            "group": int(given.get("group", 1)),
+            "bias": len(node.input) > 2 and bool(node.input[2]),
+            "dilation": tuple(given.get("dilations", (1, 1))),
+        }
+        return self._windowed("Conv", {**given, "kernel_shape": weights[2:]}, more, computed, made)
+
+    def _windowed(
+        self, kind: str, given: Mapping[str, Any], more: dict[str, Value], computed: list[str], made: str
+    ) -> bool:
+        """A sliding window. Uneven padding is told as an even one that makes the output as large: the work is alike."""
+        pads = given.get("pads", (0, 0, 0, 0))
+        auto = given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+        kernel = tuple(given.get("kernel_shape", ()))
+        if len(kernel) != 2 or len(pads) != 4:
+            return False
+        totals = [(k - 1, k - 1) if auto else (a, b) for k, a, b in zip(kernel, pads[:2], pads[2:], strict=True)]
+        tried = [tuple(rounded(sum(total) / 2) for total in totals) for rounded in (math.ceil, math.floor)]
+        for pad in dict.fromkeys(tried):
+            try:
+                one = layer(kind, kernel=kernel, stride=tuple(given.get("strides", (1, 1))), pad=pad, **more)
+            except ProblemError:
+                return False
+            if self.add(one, computed, made):
+                return True
+        return False
+
+    def _linear(self, computed: list[str], made: str, *, bias: bool) -> bool:
+        """A fully connected layer; one behind a view of (N, C, 1, 1) reads that itself, as in search spaces."""
+        shape = self.shape(made)
+        if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, made):
+            return False
+        added = self.nodes[-1]
+        before = self.nodes[added.inputs[0]] if added.inputs[0] >= 0 else None
+        if before is not None and before.unit.kinds == ("Reshape",):
+            came, reads = before.unit.inputs[0], added.unit.inputs[0]
+            if came[2:] == (1, 1) and came[:2] == reads:
+                self.nodes[-1] = Node(single(added.unit.layers[0], (came,)), before.inputs)
+        return True
+
+    def _product(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+        """A product with a constant matrix, and the addition of a bias behind it."""
+        if len(self.shape(node.input[1]) or ()) != 2 or len(self.shape(computed[0]) or ()) not in (2, 3):
+            return False
+        behind = self._only_reader(made, "Add")
+        if behind is not None:
+            other = next((n for n in self.proto.graph.node[behind].input if n != made), "")
+            result = self.proto.graph.node[behind].output[0]
+            vector = not self.moves(other) and len(self.shape(other) or ()) == 1
+            if vector and self._linear(computed, result, bias=True):
+                self.done.add(behind)
+                return True
+        return self._linear(computed, made, bias=False)
+
+    def _embedding(self, node: onnx.NodeProto, given: Mapping[str, Any], made: str) -> bool:
+        table = self.shape(node.input[0])
+        if table is None or len(table) != 2 or given.get("axis", 0) != 0:
+            return False
+        return self.add(layer("Embedding", rows=table[0], width=table[1]), [node.input[1]], made)
+
+    def _split(self, given: Mapping[str, Any], name: str, made: Sequence[str]) -> bool:
+        """Each part is a slice of its own."""
+        whole = self.shape(name)
+        if whole is None:
+            return False
+        axis, at = int(given.get("axis", 0)) % len(whole), 0
+        for part in made:
+            shape = self.shape(part)
+            if shape is None:
+                return False
+            ends = [{"dtype": "int64", "shape": [1], "values": [n]} for n in (at, at + shape[axis], axis)]
+            at += shape[axis]
+            one = layer("onnx.Slice", shape=shape, operands=_text([None, *ends]), attributes="{}")
+            if not self.add(one, [name], part):
+                return False
+        return True
+
+    def _limits(self, node: onnx.NodeProto) -> tuple[float, float] | None:
+        ends = [self.values.get(name) for name in node.input[1:3]]
+        if len(ends) != 2 or any(end is None or getattr(end, "size", 0) != 1 for end in ends):
+            return None
+        low, high = (float(end.item()) for end in ends if end is not None)
+        return low, high
+
+    def _generic(
+        self, operator: Operator, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str
+    ) -> None:
+        operands: list[Any] = []
+        for name in node.input:
+            if not name:
+                operands.append({})
+            elif self.moves(name):
+                operands.append(None)
+            else:
+                operands.append(self._operand(name, node.op_type))
+        whole = [name for name in computed if self._tensors[name].dtype not in _FLOATS]
+        reason = "reads numbers that are not floating-point" if whole else ""
+        arity = f".{len(computed)}" if len(computed) != 1 else ""
+        attributes = {**given, **({"opset": self.version} if self.version > OPSET else {})}
+        attributes.pop("opset", None)
+        if not reason and len(computed) <= 9:
+            try:
+                one = layer(
+                    f"onnx.{node.op_type}{arity}",
+                    shape=self.shape(made) or (),
+                    macs=operator.macs or 0,
+                    attributes=_text(attributes),
+                    operands=_text(operands),
+                )
+                if self.add(one, computed, made):
+                    return
+            except (ProblemError, TypeError, ValueError):
+                reason = "its attributes are no numbers or texts"
+        shape = self.shape(made)
+        self.left_out.append(
+            LeftOut(
+                name=operator.name,
+                type=node.op_type,
+                elements=math.prod(shape) if shape is not None else None,
+                reason=reason or "it has too many inputs",
+            )
+        )
+
+    def _operand(self, name: str, kind: str) -> dict[str, Any]:
+        tensor, value = self._tensors.get(name), self.values.get(name)
+        if value is not None and value.dtype.kind in ("iub" if kind not in _BY_NUMBER else "iubf"):
+            return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
+        if tensor is None or not is_known(tensor):
+            raise ProblemError(f"the shape of {name} is not known", hint="Give the model with its shapes.")
+        return {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+
+    # What exporters write in several operators.
+
+    def _only_reader(self, name: str, *kinds: str) -> int | None:
+        """The operator that alone reads a tensor, if it is of one of these types and the tensor is no result."""
+        found = self.readers.get(name, [])
+        if len(set(found)) != 1 or any(value.name == name for value in self.proto.graph.output):
+            return None
+        return found[0] if self.proto.graph.node[found[0]].op_type in kinds else None
+
+    def _constant_beside(self, index: int, name: str) -> bool:
+        """Whether the other input of an operator of two is a constant."""
+        others = [n for n in self.proto.graph.node[index].input if n != name]
+        return len(others) == 1 and not self.moves(others[0])
+
+    def _joined(self, index: int, node: onnx.NodeProto, computed: list[str]) -> bool:
+        """Whether an operator begins what runtimes join to one layer; those that follow are done with it."""
+        if not computed:
+            return False
+        x = computed[0]
+        for kind, follow in (("Swish", self._gated), ("Gelu", self._gelu), ("LayerNormalization", self._layer_norm)):
+            members = follow(index, node, x)
+            if members and self.add(layer(_NAMED.get(kind, {}).get(node.op_type, kind)), [x], self._made(members[-1])):
+                self.done.update(members)
+                return True
+        return False
+
+    def _made(self, index: int) -> str:
+        return str(self.proto.graph.node[index].output[0])
+
+    def _gated(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
+        """A sigmoid that multiplies what it was made of."""
+        if node.op_type not in ("Sigmoid", "HardSigmoid"):
+            return []
+        behind = self._only_reader(node.output[0], "Mul")
+        if behind is None or sorted(self.proto.graph.node[behind].input) != sorted((x, node.output[0])):
+            return []
+        return [index, behind]
+
+    def _gelu(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
+        """x / sqrt(2), its erf, plus one, times x, times a half, in the orders in which exporters write it."""
+        if node.op_type not in ("Div", "Mul") or not self._constant_beside(index, x):
+            return []
+        members = [index]
+        erf = self._only_reader(node.output[0], "Erf")
+        add = None if erf is None else self._only_reader(self._made(erf), "Add")
+        if erf is None or add is None or not self._constant_beside(add, self._made(erf)):
+            return []
+        members += [erf, add]
+        times = self._only_reader(self._made(add), "Mul")
+        if times is None:
+            return []
+        other = next((n for n in self.proto.graph.node[times].input if n != self._made(add)), "")
+        halved = self.maker.get(other)
+        if other == x:
+            members.append(times)
+            last = self._only_reader(self._made(times), "Mul")
+            if last is None or not self._constant_beside(last, self._made(times)):
+                return []
+            return [*members, last]
+        if halved is not None and x in self.proto.graph.node[halved].input and self._constant_beside(halved, x):
+            return [*members, halved, times]
+        return []
+
+    def _layer_norm(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
+        """Mean, difference, its square's mean, plus epsilon, its root, the quotient, times scale, plus bias."""
+        if node.op_type != "ReduceMean" or not self._along_last(node, x):
+            return []
+        sub = self._only_reader(node.output[0], "Sub")
+        if sub is None or self.proto.graph.node[sub].input[0] != x:
+            return []
+        difference = self._made(sub)
+        squares = [k for k in self.readers.get(difference, []) if self.proto.graph.node[k].op_type in ("Pow", "Mul")]
+        members = [index, sub]
+        for square in squares:
+            mean = self._only_reader(self._made(square), "ReduceMean")
+            chain = [square, mean] if mean is not None else []
+            for kind in ("Add", "Sqrt", "Div"):
+                behind = self._only_reader(self._made(chain[-1]), kind) if chain else None
+                chain = [*chain, behind] if behind is not None else []
+            if chain and self.proto.graph.node[chain[-1] or 0].input[0] == difference:
+                members += [k for k in chain if k is not None]
+                break
+        else:
+            return []
+        for kind in ("Mul", "Add"):
+            behind = self._only_reader(self._made(members[-1]), kind)
+            if behind is None or not self._constant_beside(behind, self._made(members[-1])):
+                break
+            members.append(behind)
+        return members
+
+    def _along_last(self, node: onnx.NodeProto, x: str) -> bool:
+        axes = _attributes(node).get("axes")
+        if axes is None and len(node.input) > 1:
+            value = self.values.get(node.input[1])
+            axes = None if value is None else value.ravel().tolist()
+        return axes is not None and [int(a) % len(self.shape(x) or (1,)) for a in axes] == [
+            len(self.shape(x) or ()) - 1
+        ]
+
+
+_NAMED = {"Swish": {"HardSigmoid": "HardSwish"}}
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """The attributes of an operator that are numbers, texts or lists of them."""
+    return dict(_told(node))
+
+
+def _told(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
+    helper = onnx_package().helper
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        elif isinstance(value, list) and value and isinstance(value[0], bytes):
+            value = [one.decode("utf-8", "replace") for one in value]
+        elif isinstance(value, float):
+            value = float(f"{value:.6g}")  # as it was written, and not as 32 bits hold it
+        yield attribute.name, value
+
+
+def _text(values: Any) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,290 @@
+"""Fifteen made-up nets with the operators of common networks over a wide range of shapes.
+
+No search space for accuracy: its table says what operators cost on a device, so that a model which nobody put in a
+space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted residuals
+with squeeze-and-excitation, dense and parallel branches, shuffled groups, text lines, transformer encoders, a decoder's
+step); widths, sizes and kernels are spread over what such networks have, multiples of eight and others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gnomon.spaces.models import ModelSpace
+from gnomon.spaces.unit import Net, Symbol, Trace
+
+NAME = "operators"
+
+
+def operators() -> ModelSpace:
+    """The space: its slot says which net."""
+    return ModelSpace(name=NAME, nets={name: _net(shape, made) for name, (shape, made) in _NETS.items()})
+
+
+def _net(shape: Sequence[int], made: Callable[[Symbol], Symbol]) -> Net:
+    trace = Trace((tuple(shape),))
+    return trace.net(made(trace.input()))
+
+
+def _text(values: Any) -> str:
+    """As the units of models have their constants and attributes."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def _scaled(x: Symbol) -> Symbol:
+    """Each channel times a constant, and plus one, as exporters write a normalisation that they took apart."""
+    constant = _text([None, {"dtype": "float32", "shape": [1, x.channels, 1, 1]}])
+    x = x.layer("onnx.Mul", shape=x.shape, operands=constant)
+    return x.layer("onnx.Add", shape=x.shape, operands=constant)
+
+
+def _apart(x: Symbol) -> Symbol:
+    """A hard swish, taken apart as some exporters do."""
+    scalar = _text([None, {"dtype": "float32", "shape": []}])
+    gate = x.layer("onnx.Add", shape=x.shape, operands=scalar).relu6()
+    return (x * gate).layer("onnx.Div", shape=x.shape, operands=scalar)
+
+
+def _squeezed(x: Symbol, width: int) -> Symbol:
+    """Squeeze-and-excitation (Hu et al., 2018)."""
+    gate = x.global_average_pool().conv(width, 1, bias=True).relu().conv(x.channels, 1, bias=True)
+    return x * gate.hard_sigmoid()
+
+
+def _classified(x: Symbol, classes: int) -> Symbol:
+    return x.global_average_pool().linear(classes).softmax()
+
+
+def _residual(x: Symbol) -> Symbol:
+    x = x.conv(64, 7, stride=2).batch_norm().relu().max_pool(3, stride=2, pad=1)
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        kept = x if stride == 1 else x.conv(width, 1, stride=stride).batch_norm()
+        made = x.conv(width, 3, stride=stride).batch_norm().relu().conv(width, 3).batch_norm()
+        x = (made + kept).relu()
+    return _classified(x, 1000)
+
+
+def _bottleneck(x: Symbol) -> Symbol:
+    x = x.conv(48, 3, stride=2, bias=True).relu().conv(64, 3, stride=2, bias=True).relu()
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        kept = x.conv(4 * width, 1, stride=stride, bias=True)
+        made = x.conv(width, 1, bias=True).relu().conv(width, 3, stride=stride, bias=True).relu()
+        x = (made.conv(4 * width, 1, bias=True) + kept).relu()
+        made = x.conv(width, 1, bias=True).relu().conv(width, 3, bias=True).relu()
+        x = (made.conv(4 * width, 1, bias=True) + x).relu()
+    return _classified(x, 1000)
+
+
+def _plain(x: Symbol) -> Symbol:
+    for width in (24, 64, 128, 320, 448):
+        x = x.conv(width, 3, bias=True).relu().conv(width, 3, bias=True).relu().max_pool(2, stride=2)
+    return x.reshape(1, 448 * 16).linear(2048).relu().linear(4096).relu().linear(1000).softmax()
+
+
+def _inverted(x: Symbol) -> Symbol:
+    x = x.conv(32, 3, stride=2).batch_norm().relu6().depthwise(3).batch_norm().relu6().conv(16, 1).batch_norm()
+    for width, stride in ((24, 2), (32, 2), (64, 2), (96, 1), (160, 2), (320, 1)):
+        made = x.conv(6 * x.channels, 1).batch_norm().relu6().depthwise(3, stride=stride).batch_norm().relu6()
+        x = made.conv(width, 1).batch_norm()
+        again = x.conv(6 * width, 1).batch_norm().relu6().depthwise(3).batch_norm().relu6()
+        x = again.conv(width, 1).batch_norm() + x
+    return _classified(x.conv(1280, 1).batch_norm().relu6(), 1000)
+
+
+def _excited(x: Symbol) -> Symbol:
+    x = x.conv(16, 3, stride=2, bias=True).hard_swish()
+    for width, kernel, stride in ((24, 3, 2), (40, 5, 2), (80, 3, 2), (112, 5, 1), (160, 5, 2)):
+        made = x.conv(4 * x.channels, 1, bias=True).hard_swish()
+        made = made.conv(made.channels, kernel, stride=stride, group=made.channels, bias=True).hard_swish()
+        x = _squeezed(made, made.channels // 4).conv(width, 1, bias=True)
+        made = x.conv(3 * width, 1, bias=True).relu()
+        made = made.conv(made.channels, kernel, group=made.channels, bias=True).relu()
+        x = made.conv(width, 1, bias=True) + x
+    return _classified(x.conv(960, 1, bias=True).hard_swish(), 1000)
+
+
+def _gated(x: Symbol) -> Symbol:
+    """As detectors are built: strided convolutions with SiLU, halves that go two ways, pools of stride 1."""
+    x = x.conv(16, 3, stride=2, bias=True).swish()
+    for width in (32, 64, 128, 256):
+        x = x.conv(width, 3, stride=2, bias=True).swish().conv(width, 1, bias=True).swish()
+        half = x.conv(width // 2, 1, bias=True).swish()
+        made = half.conv(width // 2, 3, bias=True).swish().conv(width // 2, 3, bias=True).swish() + half
+        x = half.concat(made).conv(width, 1, bias=True).swish()
+    pooled = x.max_pool(5, pad=2)
+    x = x.concat(pooled).concat(pooled.max_pool(5, pad=2)).conv(256, 1, bias=True).swish()
+    return x.conv(80, 3, bias=True).swish().conv(84, 1, bias=True).layer("Sigmoid")
+
+
+def _dense(x: Symbol) -> Symbol:
+    x = x.conv(32, 5, stride=2).batch_norm().relu().max_pool(3, stride=2, pad=1)
+    for count in (3, 4, 4, 3):
+        for _ in range(count):
+            x = x.concat(_scaled(x.batch_norm()).relu().conv(128, 1).batch_norm().relu().conv(32, 3))
+        x = x.batch_norm().relu().conv(2 * x.channels // 3 // 2 * 2, 1).average_pool(2, stride=2)
+    return _classified(x, 1000)
+
+
+def _parallel(x: Symbol) -> Symbol:
+    x = x.conv(64, 7, stride=2, bias=True).relu().max_pool(3, stride=2, pad=1).conv(192, 3, bias=True).relu()
+    for width, pool in ((48, 2), (96, 2), (160, 1)):
+        first = x.conv(width, 1, bias=True).relu()
+        second = x.conv(width, 1, bias=True).relu().conv(2 * width, 3, bias=True).relu()
+        third = x.conv(width // 4, 1, bias=True).relu().conv(width // 2, 5, bias=True).relu()
+        fourth = x.max_pool(3, pad=1).conv(width // 2, 1, bias=True).relu()
+        x = first.concat(second).concat(third.concat(fourth)).max_pool(3, stride=pool, pad=1)
+    return _classified(x, 365)
+
+
+def _shuffled(x: Symbol) -> Symbol:
+    x = x.conv(24, 3, stride=2).batch_norm().relu().max_pool(3, stride=2, pad=1)
+    for width, stride in ((120, 2), (240, 2), (480, 2)):
+        x = x.conv(width, 1).batch_norm().depthwise(3, stride=stride).batch_norm()
+        made = x.conv(width // 4, 1, group=3).batch_norm().relu().channel_shuffle(3).depthwise(3).batch_norm()
+        x = (made.conv(width, 1, group=3).batch_norm() + x).relu()
+    return _classified(x, 200)
+
+
+def _line(x: Symbol) -> Symbol:
+    """As readers of text lines are built: height is halved more often than width."""
+    x = x.conv(16, 3, stride=2, bias=True).hard_swish()
+    for width, stride, kernel in ((32, (2, 1), 3), (64, (2, 1), 3), (120, (2, 1), 5), (240, (1, 1), 5)):
+        own = x.channels
+        x = x.layer(
+            "Conv", out_channels=own, group=own, kernel=kernel, stride=stride, pad=kernel // 2, bias=True
+        ).hard_swish()
+        x = _apart(_squeezed(_scaled(x.conv(width, 1, bias=True)), width // 4))
+    x = x.average_pool((x.shape[2], 2), stride=(x.shape[2], 2))
+    rows = x.reshape(1, x.channels, x.shape[3]).transpose(0, 2, 1)
+    return _encoded(_encoded(rows, 8), 8).layer_norm().linear(6625).softmax()
+
+
+def _encoded(x: Symbol, heads: int, wide: int = 2) -> Symbol:
+    """A layer of a transformer's encoder."""
+    length, width = x.shape[1:]
+    scale = _text([None, {"dtype": "float32", "shape": []}])
+
+    def split(perm: Sequence[int]) -> Symbol:
+        return x.linear(width).reshape(1, length, heads, width // heads).transpose(*perm)
+
+    scores = split((0, 2, 1, 3)).matmul(split((0, 2, 3, 1)))
+    scores = scores.layer("onnx.Div", shape=scores.shape, operands=scale).softmax()
+    made = scores.matmul(split((0, 2, 1, 3))).transpose(0, 2, 1, 3).reshape(1, length, width)
+    x = (made.linear(width) + x).layer_norm()
+    return (x.linear(wide * width).gelu().linear(width) + x).layer_norm()
+
+
+def _words(x: Symbol) -> Symbol:
+    x = x.embedding(10000, 312).layer_norm()
+    return _encoded(_encoded(x, 12, 4).linear(512, bias=False), 8, 3)
+
+
+def _patches(x: Symbol) -> Symbol:
+    x = x.conv(192, 16, stride=16, bias=True)
+    rows = x.reshape(1, 192, x.shape[2] * x.shape[3]).transpose(0, 2, 1)
+    return _encoded(_encoded(rows, 3, 4).linear(768), 12, 4).linear(100)
+
+
+def _step(x: Symbol) -> Symbol:
+    """One word of a decoder: products with vectors."""
+    x = x.embedding(32000, 768).layer_norm()
+    gate = x.linear(2048, bias=False).swish() * x.linear(2048, bias=False)
+    x = gate.linear(768, bias=False) + x.linear(768)
+    return x.linear(8192, bias=False)
+
+
+def _small(x: Symbol) -> Symbol:
+    x = x.conv(6, 5, bias=True).layer("Tanh").average_pool(2, stride=2).conv(16, 3, bias=True).layer("Sigmoid")
+    x = x.max_pool(2, stride=2).conv(28, 3, bias=True).relu().conv(60, 3, stride=2, bias=True).relu()
+    x = x.depthwise(7).relu().conv(100, 1, bias=True).relu()
+    return x.reshape(1, x.channels * x.shape[2] * x.shape[3]).linear(120).relu().linear(10).softmax()
+
+
+def _generic(
+    x: Symbol,
+    kind: str,
+    shape: Sequence[int],
+    *,
+    macs: int = 0,
+    constants: Sequence[tuple[Any, ...]] = (),
+    **attributes: object,
+) -> Symbol:
+    """Another ONNX operator; its constants are (type, shape) or (type, shape, values)."""
+    names = ("dtype", "shape", "values")
+    operands = _text([None, *(dict(zip(names, one, strict=False)) for one in constants)])
+    text = _text(attributes)
+    return x.layer(f"onnx.{kind}", shape=tuple(shape), macs=macs, attributes=text, operands=operands)
+
+
+def _rare(x: Symbol) -> Symbol:
+    """What only some networks have, each at two sizes."""
+    for width, stride in ((96, 4), (192, 2)):
+        x = x.conv(width, 5, stride=stride, bias=True).relu()
+        n, c, h, w = x.shape
+        gated = (x.max_pool(3, pad=1).relu6() + x).batch_norm().layer("Sigmoid") * x
+        x = x.max_pool(3, pad=1).layer("Tanh") + gated.average_pool(3, pad=1).relu()
+        x = _generic(x, "LRN", x.shape, size=5, alpha=1e-4, beta=0.75)
+        x = _generic(x, "LeakyRelu", x.shape, alpha=0.1)
+        x = _generic(x, "PRelu", x.shape, constants=[("float32", (c, 1, 1))])
+        x = _generic(x, "Elu", x.shape, alpha=1.0)
+        x = _generic(x, "Softplus", x.shape)
+        x = _generic(x, "Sub", x.shape, constants=[("float32", (1, c, 1, 1))])
+        x = _generic(x, "Div", x.shape, constants=[("float32", ())])
+        x = _generic(_generic(x, "Abs", x.shape), "Sqrt", x.shape)
+        x = _generic(x, "Pow", x.shape, constants=[("float32", (), [2.0])])
+        x = _generic(x, "Exp", x.shape)
+        x = _generic(x, "InstanceNormalization", x.shape, constants=[("float32", (c,)), ("float32", (c,))])
+        more = ("float32", (c, c // 2, 2, 2))
+        large = _generic(
+            x,
+            "ConvTranspose",
+            (n, c // 2, 2 * h, 2 * w),
+            macs=h * w * c * (c // 2) * 4,
+            kernel_shape=[2, 2],
+            strides=[2, 2],
+            constants=[more],
+        )
+        scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
+        small = _generic(
+            x,
+            "Resize",
+            (n, c, 2 * h, 2 * w),
+            constants=scales,
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+        x = large.concat(small)
+        ends = [("int64", (1,), [v]) for v in (0, c, 1)]
+        x = _generic(x, "Slice", (n, c, 2 * h, 2 * w), constants=ends)
+        x = _generic(
+            x,
+            "Pad",
+            (n, c, 2 * h + 2, 2 * w + 2),
+            constants=[("int64", (8,), [0, 0, 1, 1, 0, 0, 1, 1])],
+            mode="reflect",
+        )
+        x = x.average_pool(3, stride=2)
+    mean = _generic(x, "ReduceMean", (*x.shape[:2], 1, 1), axes=[2, 3], keepdims=1)
+    return mean.linear(100)
+
+
+_NETS: dict[str, tuple[Sequence[int], Callable[[Symbol], Symbol]]] = {
+    "residual": ((1, 3, 224, 224), _residual),
+    "bottleneck": ((1, 3, 192, 192), _bottleneck),
+    "plain": ((1, 3, 128, 128), _plain),
+    "inverted": ((1, 3, 224, 224), _inverted),
+    "excited": ((1, 3, 192, 192), _excited),
+    "gated": ((1, 3, 320, 320), _gated),
+    "dense": ((1, 3, 224, 224), _dense),
+    "parallel": ((1, 3, 224, 224), _parallel),
+    "shuffled": ((1, 3, 224, 224), _shuffled),
+    "line": ((1, 3, 48, 256), _line),
+    "words": ((1, 64), _words),
+    "patches": ((1, 3, 224, 224), _patches),
+    "step": ((1, 1), _step),
+    "small": ((1, 1, 32, 32), _small),
+    "rare": ((1, 3, 160, 160), _rare),
+}
