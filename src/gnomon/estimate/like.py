@@ -57,16 +57,22 @@ class Like:
         return self.level + mixed @ self.alpha, own
 
 
-def learn_likeness(features: ArrayLike, families: Sequence[str], logs: ArrayLike) -> Like:
-    """Learn logarithms of times (n,) from features (n, k) and families. UsageError for fewer than `LEAST` times."""
+def learn_likeness(
+    features: ArrayLike, families: Sequence[str], logs: ArrayLike, errors: ArrayLike | None = None
+) -> Like:
+    """Learn logarithms of times (n,) from features (n, k) and families. UsageError for fewer than `LEAST` times.
+
+    `errors` are the standard errors of the logarithms, which add to the noise.
+    """
     x, y = np.asarray(features, float), np.asarray(logs, float)
+    own = np.zeros(len(y)) if errors is None else np.asarray(errors, float) ** 2
     if len(y) < LEAST:
         raise UsageError(
             f"{len(y)} measured units are too few to price others by",
             hint="Build a table of more: gnomon table build operators",
         )
     step = -(-len(y) // MOST)
-    x, y, families = x[::step], y[::step], tuple(families[::step])
+    x, y, own, families = x[::step], y[::step], own[::step], tuple(families[::step])
     centre, spread = x.mean(axis=0), x.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     points, codes, level = (x - centre) / spread, _codes(families, families), float(y.mean())
@@ -75,7 +81,7 @@ def learn_likeness(features: ArrayLike, families: Sequence[str], logs: ArrayLike
     for length, size in itertools.product(_LENGTHS, _SIZES):
         base = _covariance(given, given, length, size)
         for noise in _NOISES:
-            half = np.linalg.cholesky(base + noise**2 * np.eye(len(y)))
+            half = np.linalg.cholesky(base + np.diag(noise**2 + own))
             left = np.linalg.solve(half, y - level)
             evidence = -0.5 * float(left @ left) - float(np.log(np.diag(half)).sum())
             if best is None or evidence > best[0]:

@@ -35,18 +35,20 @@ _MOST_VALUES = 64
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
 """Operators whose work depends on the values of constants that are no whole numbers; of others the shape is enough."""
 
+_BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An operator that is in no unit: its name and type, the elements that it makes (None: unknown), and why."""
+    """An operator that is in no unit, and why; its multiply-adds, and the elements that it makes (None: unknown)."""
 
     name: str
     type: str
     elements: int | None
     reason: str
+    macs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,10 @@ class _Reader:
         if reason:
             shapes = [self.shape(name) for name in made]
             elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
-            self.left_out.append(LeftOut(name=operator.name, type=node.op_type, elements=elements, reason=reason))
+            macs = operator.macs or 0
+            self.left_out.append(
+                LeftOut(name=operator.name, type=node.op_type, elements=elements, reason=reason, macs=macs)
+            )
             return
         given = _attributes(node)
         computed = [name for name in node.input if name and self.moves(name)]
@@ -246,7 +251,7 @@ class _Reader:
     def _own_kind(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
         """Whether the operator is a layer of a kind of its own."""
         kind = node.op_type
-        if len(computed) == 1 and computed[0] != (node.input[0] if node.input else ""):
+        if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
             return kind == "Gather" and self._embedding(node, given, made)
         if kind in _PLAIN:
             return self.add(layer(kind), computed, made)
@@ -260,6 +265,8 @@ class _Reader:
             return self.add(layer("Concat"), computed, made)
         if len(computed) != 1:
             return False
+        if kind in _BY_CHANNEL and self._is_by_channel(node, computed[0]):
+            return self.add(layer(_BY_CHANNEL[kind]), computed, made)
         if kind == "BatchNormalization":
             return self.add(layer(kind), computed, made)
         if kind == "Clip" and self._limits(node) == (0.0, 6.0):
@@ -280,6 +287,11 @@ class _Reader:
             plain = not given.get("transA") and given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0
             return plain and self._linear(computed, made, bias=len(node.input) > 2)
         return kind == "MatMul" and self._product(node, computed, made)
+
+    def _is_by_channel(self, node: onnx.NodeProto, name: str) -> bool:
+        """Whether the constant of an operator has a number for each channel of an image."""
+        image, constant = self.shape(name) or (), self.shape(next(n for n in node.input if n != name)) or ()
+        return len(image) == 4 and (1, *constant)[-4:] == (1, image[1], 1, 1) and len(constant) in (3, 4)
 
     def _conv(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
         weights = self.shape(node.input[1])
@@ -406,6 +418,7 @@ class _Reader:
                 type=node.op_type,
                 elements=math.prod(shape) if shape is not None else None,
                 reason=reason or "it has too many inputs",
+                macs=operator.macs or 0,
             )
         )
 

@@ -301,6 +301,12 @@ def _embedding(writer: Writer, job: Job) -> str:
     return writer.node("Gather", job.name, [table, whole])
 
 
+def _by_channel(writer: Writer, job: Job) -> str:
+    values = _random(writer, job).uniform(0.8, 1.2, (1, job.shapes[0][1], 1, 1))
+    kind = {"Scale": "Mul", "Bias": "Add"}[job.layer.kind]
+    return writer.node(kind, job.name, [job.inputs[0], writer.weight(f"{job.name}.by", values)])
+
+
 def _reshape(writer: Writer, job: Job) -> str:
     shape = writer.weight(f"{job.name}.shape", np.array(job.output, np.int64))
     return writer.node("Reshape", job.name, [job.inputs[0], shape])
@@ -362,6 +368,8 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Softmax": _softmax,
     "Attention": _attention,
     "Embedding": _embedding,
+    "Scale": _by_channel,
+    "Bias": _by_channel,
     "Reshape": _reshape,
     "Transpose": _transpose,
 }

@@ -328,10 +328,13 @@ KINDS: dict[str, Kind] = {
     "MatMul": Kind(arity=2, shape=_product),
     "Attention": Kind(attributes={"heads": None}, arity=3, shape=_attention),
     "Embedding": Kind(attributes={"rows": None, "width": None}, shape=_embedding),
+    "Scale": Kind(shape=_image_same),
+    "Bias": Kind(shape=_image_same),
     "Reshape": Kind(attributes={"shape": None}, shape=_reshaped),
     "Transpose": Kind(attributes={"perm": None}, shape=_transposed),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
 is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
-and values (N, L, C); an `Embedding` looks rows of a table up by numbers (N, L)."""
+and values (N, L, C); an `Embedding` looks rows of a table up by numbers (N, L); `Scale` and `Bias` multiply and
+shift each channel by a constant."""

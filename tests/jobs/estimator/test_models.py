@@ -138,7 +138,10 @@ def test_what_nothing_is_known_of_is_told(tmp_path: Path, operators: tuple[Any, 
     assert run(["estimator", "predict", str(file), "--table", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["mean_s"] == told.mean_s
-    assert sum(one["count"] * one["time_s"] for one in document["units"]) + OVERHEAD == pytest.approx(told.mean_s)
+    units = sum(one["count"] * one["time_s"] for one in document["units"])
+    assert units + OVERHEAD + told.guessed_s == pytest.approx(told.mean_s)
+    assert 0 < told.guessed_s < 0.1 * told.mean_s
+    assert told.share("unlike any measured one") > told.guessed_s / told.mean_s
 
 
 def test_the_tables_of_a_device_are_found_by_the_record(tmp_path: Path, operators: tuple[Any, ...]) -> None:

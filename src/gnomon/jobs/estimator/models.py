@@ -31,11 +31,13 @@ from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
 from gnomon.spaces.unit import Net, Unit
-from gnomon.spaces.work import families, features
+from gnomon.spaces.work import WORK, families, features, work
 from gnomon.store.base import FILES, CampaignQuery, last_note
 from gnomon.store.sqlite import SqliteStore
 
 Source = Literal["measured", "like measured ones", "unlike any measured one"]
+
+_MOST_IN_DOUBT = 3.0
 
 APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
@@ -56,7 +58,8 @@ class PricedUnit:
 class ModelPrediction:
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
-    `units` are the most expensive first. `left_out` has no price: operators that are no units.
+    `units` are the most expensive first. `left_out` are operators that are no units; by what those take which work as
+    much, they take `guessed_s` together, or nothing, or twice that.
     """
 
     model: Path
@@ -67,6 +70,7 @@ class ModelPrediction:
     high_s: float
     coverage: float
     overhead_s: float
+    guessed_s: float
     units: tuple[PricedUnit, ...]
     left_out: tuple[LeftOut, ...]
 
@@ -74,7 +78,8 @@ class ModelPrediction:
 
     def share(self, source: Source) -> float:
         """The share of the time that is known in that way."""
-        return sum(u.count * u.time_s for u in self.units if u.source == source) / self.mean_s
+        more = self.guessed_s if source == _SOURCES[2] else 0.0
+        return (sum(u.count * u.time_s for u in self.units if u.source == source) + more) / self.mean_s
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -88,6 +93,7 @@ class ModelPrediction:
             "high_s": self.high_s,
             "coverage": self.coverage,
             "overhead_s": self.overhead_s,
+            "guessed_s": self.guessed_s,
             "shares": {source: self.share(source) for source in _SOURCES},
             "units": [
                 {
@@ -205,7 +211,7 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
     shared = np.zeros((len(units), len(units)))
     source: dict[int, Source] = {}
     if lacking:
-        learnt = _likeness(known)
+        learnt = _likeness(table)
         asked = [units[k] for k in lacking]
         logs, covariance = learnt.predict(features(asked), families(asked))
         times[lacking] = np.exp(logs)
@@ -213,9 +219,9 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
         have = set(families(list(known)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
     each = often * times
-    overhead = table.manifest.overhead_s
-    mean = float(each.sum()) + overhead
-    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2)
+    overhead, guessed = table.manifest.overhead_s, _guessed(table, found.left_out)
+    mean = float(each.sum()) + overhead + guessed
+    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
     deviations = np.sqrt(own**2 + np.diag(shared))
     order = np.argsort(-each, kind="stable")
@@ -228,6 +234,7 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
         high_s=mean * math.exp(spread),
         coverage=coverage,
         overhead_s=overhead,
+        guessed_s=guessed,
         units=tuple(
             PricedUnit(
                 unit=units[k],
@@ -242,6 +249,28 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
     )
 
 
-def _likeness(known: Mapping[Unit, float]) -> Like:
-    units = list(known)
-    return learn_likeness(features(units), families(units), np.log([known[unit] for unit in units]))
+def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:
+    """What operators that are no units might take, by the middle of the table's units for each multiply-add, else for
+    each element that is moved."""
+    times = table.times_s
+    units = list(times)
+    if not units or not left_out:
+        return 0.0
+    done, seconds = work(units), np.array([times[unit] for unit in units])
+    products = done[:, : WORK.index("dense") + 1].sum(axis=1)
+    elements = np.array([math.prod(unit.output) for unit in units], float)
+    heavy = products > 0
+    rate = float(np.median(seconds[heavy] / products[heavy])) if heavy.any() else 0.0
+    pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
+    return sum(one.macs * rate if one.macs else (one.elements or 0) * pace for one in left_out)
+
+
+def _likeness(table: Table) -> Like:
+    """What was measured, each as well as it is known: what takes hardly longer than a call is known badly."""
+    known, units, errors = table.times_s, [], []
+    for row in table.rows:
+        if row.unit in known and row.call_s is not None:
+            units.append(row.unit)
+            errors.append(min(row.relative_half_width / 2, 1.0) * row.call_s / known[row.unit])
+    logs = np.log([known[unit] for unit in units])
+    return learn_likeness(features(units), families(units), logs, np.minimum(errors, _MOST_IN_DOUBT))

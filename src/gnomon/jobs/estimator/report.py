@@ -131,8 +131,8 @@ def model_report(document: dict[str, Any], page: Page) -> None:
     shares = document["shares"]
     told = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
     page.line(f"Of this time, {'; '.join(told)}.")
-    if shares["unlike any measured one"] > 0:
-        strange = [u["label"] for u in document["units"] if u["source"] == "unlike any measured one"]
+    strange = [u["label"] for u in document["units"] if u["source"] == "unlike any measured one"]
+    if strange:
         page.item(
             f"No unit of {len(strange)} kinds was ever measured there, such as {strange[0]}: their prices are guesses.",
             f"To measure them: gnomon table build --from {document['model']}",
@@ -140,6 +140,11 @@ def model_report(document: dict[str, Any], page: Page) -> None:
     for one in document["left_out"]:
         many = f"{one['count']} operators" if one["count"] > 1 else "an operator"
         page.item(f"{many} {one['type']} without a price: {one['reason']}.")
+    if document["guessed_s"] > 0.01 * mean:
+        page.item(
+            f"What has no price is guessed to take {units.time(document['guessed_s'])}, by its work alone.",
+            f"Measure the model whole: gnomon profile {document['model']}",
+        )
     rows = [
         [
             one["label"],

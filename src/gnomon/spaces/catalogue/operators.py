@@ -34,10 +34,8 @@ def _text(values: Any) -> str:
 
 
 def _scaled(x: Symbol) -> Symbol:
-    """Each channel times a constant, and plus one, as exporters write a normalisation that they took apart."""
-    constant = _text([None, {"dtype": "float32", "shape": [1, x.channels, 1, 1]}])
-    x = x.layer("onnx.Mul", shape=x.shape, operands=constant)
-    return x.layer("onnx.Add", shape=x.shape, operands=constant)
+    """As exporters write a normalisation that they took apart."""
+    return x.layer("Scale").layer("Bias")
 
 
 def _apart(x: Symbol) -> Symbol:
@@ -80,7 +78,7 @@ def _bottleneck(x: Symbol) -> Symbol:
 def _plain(x: Symbol) -> Symbol:
     for width in (24, 64, 128, 320, 448):
         x = x.conv(width, 3, bias=True).relu().conv(width, 3, bias=True).relu().max_pool(2, stride=2)
-    return x.reshape(1, 448 * 16).linear(2048).relu().linear(4096).relu().linear(1000).softmax()
+    return x.reshape(1, 448 * 16).linear(3072).relu().linear(4096).relu().linear(1000).softmax()
 
 
 def _inverted(x: Symbol) -> Symbol:
@@ -129,6 +127,7 @@ def _dense(x: Symbol) -> Symbol:
 
 def _parallel(x: Symbol) -> Symbol:
     x = x.conv(64, 7, stride=2, bias=True).relu().max_pool(3, stride=2, pad=1).conv(192, 3, bias=True).relu()
+    x = x.conv(192, 5, group=2, bias=True).relu()
     for width, pool in ((48, 2), (96, 2), (160, 1)):
         first = x.conv(width, 1, bias=True).relu()
         second = x.conv(width, 1, bias=True).relu().conv(2 * width, 3, bias=True).relu()
@@ -144,6 +143,7 @@ def _shuffled(x: Symbol) -> Symbol:
         x = x.conv(width, 1).batch_norm().depthwise(3, stride=stride).batch_norm()
         made = x.conv(width // 4, 1, group=3).batch_norm().relu().channel_shuffle(3).depthwise(3).batch_norm()
         x = (made.conv(width, 1, group=3).batch_norm() + x).relu()
+        x = x.conv(width, 3, group=4).batch_norm().relu()
     return _classified(x, 200)
 
 
@@ -267,6 +267,18 @@ def _rare(x: Symbol) -> Symbol:
             mode="reflect",
         )
         x = x.average_pool(3, stride=2)
+    x = x.conv(64, 1, bias=True)
+    for hidden in (64, 256):
+        n, length, width = x.shape[0], x.shape[2] * x.shape[3], x.shape[1]
+        rows = x.reshape(n, width, length).transpose(2, 0, 1)
+        sizes = [
+            ("float32", (1, 4 * hidden, width)),
+            ("float32", (1, 4 * hidden, hidden)),
+            ("float32", (1, 8 * hidden)),
+        ]
+        macs = length * 4 * hidden * (width + hidden)
+        rows = _generic(rows, "LSTM", (length, 1, n, hidden), macs=macs, constants=sizes, hidden_size=hidden)
+        x = rows.reshape(length, n, hidden).transpose(1, 2, 0).reshape(n, hidden, x.shape[2], x.shape[3])
     mean = _generic(x, "ReduceMean", (*x.shape[:2], 1, 1), axes=[2, 3], keepdims=1)
     return mean.linear(100)
 
