@@ -49,6 +49,11 @@ class Coefficients:
     more: Floats
     less: Floats
 
+    def __post_init__(self) -> None:
+        # The order in memory decides the last bits of a product: one order, whether fitted or read from a file.
+        for name in ("mean", "own", "more", "less"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
+
     def variance(self, x1: Floats) -> Floats:
         """The variance of the expected time of rows that begin with a 1 for the bias, in seconds squared."""
         found = (x1 * x1) @ self.own

@@ -46,7 +46,8 @@ umask 077
 base=%(base)s held= ticket= said= n=0 last=
 echo $$ >"$base/watcher"
 clean() {
-  for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  mv "$base/run" "$base/ended"
+  for f in "$base"/ended/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   [ -z "$held" ] || rm -rf "$held"
   [ -z "$ticket" ] || rm -f "$ticket"

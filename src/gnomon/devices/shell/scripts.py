@@ -68,7 +68,7 @@ else
   %(command)s <&3 2>&4 3<&- 4>&- &
   p=$!
 fi
-echo "$g" >%(note)s
+echo "$g" >%(note)s || kill -s KILL -- "-$g"
 exec 3<&-
 while :; do wait "$p"; s=$?; kill -0 "$p" || break; done
 rm -f %(note)s
@@ -87,8 +87,8 @@ def run_script(
 ) -> str:
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
-    Without setsid its group is that of the session, which its end then kills too. The status is "start" where there is
-    no such program, else as the shell tells it: 128 and the signal for what a signal ended.
+    Without setsid its group is that of the session, which its end then kills too. Where the note cannot be written, as
+    the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no such program, else as the shell tells it: 128 and the signal for what a signal ended.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
@@ -184,7 +184,8 @@ for n in %(needed)s; do command -v "$n" >/dev/null || lacking="$lacking $n"; don
 base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
 told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
 clean() {
-  for f in "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  mv "$base/run" "$base/ended"
+  for f in "$base"/ended/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   rm -rf "$base"
   [ -z "$held" ] || rm -rf "$held"

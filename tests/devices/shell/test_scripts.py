@@ -1,0 +1,26 @@
+"""What the shell of a device runs, run by a shell of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from gnomon.devices.shell.scripts import run_script
+
+
+def test_a_command_whose_note_cannot_be_written_is_killed(tmp_path: Path) -> None:
+    """The guard cleaned up while it was started, and so would not find it."""
+    (tmp_path / "work").mkdir()
+    script = run_script(
+        argv=["sh", "-c", "sleep 600 & wait"],
+        env={},
+        work=str(tmp_path / "work"),
+        note=str(tmp_path / "ended" / "1"),
+        token="t",
+    )
+    done = subprocess.run(
+        ["setsid", "sh", "-c", script], env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    assert done.stdout.endswith(b"\x1et>137\x1e")
