@@ -75,6 +75,12 @@ def test_nets_run_and_their_values_neither_vanish_nor_explode(name: str) -> None
     check_sizes(space(name).net(assignment), most=1e4)
 
 
+@pytest.mark.parametrize("name", ["hat-step", "decoder-step"])
+def test_transformers_run(name: str) -> None:
+    (assignment,) = draw(space(name).tables(UNFUSED), 1, seed=2)
+    assert 0.1 < run(space(name).net(assignment)).std() < 10
+
+
 def test_sums_of_sums_stay_finite() -> None:
     """Cells of skips alone make four of one, fifteen times: no batch normalisation is between."""
     check_sizes(NasBench201().net((1,) * 6), most=1e10)
@@ -147,6 +153,15 @@ def test_every_kind_is_written_and_computes_what_it_says() -> None:
     assert rows.shape == (1, 7, 5) and rows.std() > 0.3
     mixed = run(net_of(Unit(layers=(layer("Attention", heads=2),), inputs=((1, 3, 8), (1, 5, 8), (1, 5, 8)))))
     assert mixed.shape == (1, 3, 8) and np.isfinite(mixed).all()
+    step = ((1, 1, 8),)
+    for one, given in (
+        (layer("Attention", heads=2, past=6), step * 3),
+        (layer("CachedAttention", heads=2, past=6), step),
+        (layer("Scale"), (x.shape,)),
+        (layer("Bias"), (x.shape,)),
+    ):
+        found = run(net_of(Unit(layers=(one,), inputs=given)))
+        assert found.shape == given[0] and np.isfinite(found).all() and found.std() > 0.01
     most = run(net_of(Unit(layers=(layer("MaxPool", kernel=2, stride=2),), inputs=(x.shape,))))
     np.testing.assert_array_equal(most[0, 0, 0, 0], x[0, 0, :2, :2].max())
 

@@ -133,7 +133,7 @@ def _power(kind: str, powers: Sequence[float]) -> float:
         return 1.0
     if kind == "MatMul":
         return math.prod(powers)
-    if kind == "Attention":
+    if kind in {"Attention", "CachedAttention"}:
         return powers[-1] * 0.1  # the mean of many values
     if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
         return _POWER[kind]
@@ -272,22 +272,31 @@ def _softmax(writer: Writer, job: Job) -> str:
 
 
 def _attention(writer: Writer, job: Job) -> str:
-    """In the operators that exporters write."""
-    heads = job.layer.integer("heads")
-    width = job.shapes[0][2] // heads
+    """In the operators that exporters write; keys and values of a cache are constants."""
+    heads, past, rng = job.layer.integer("heads"), job.layer.integer("past"), _random(writer, job)
+    batch, _, channels = job.shapes[0]
+    width = channels // heads
     perms = {"query": (0, 2, 1, 3), "key": (0, 2, 3, 1), "value": (0, 2, 1, 3)}
-    split = {}
-    for (part, perm), value, shape in zip(perms.items(), job.inputs, job.shapes, strict=True):
+    axes = {"key": 3, "value": 2}
+    split: dict[str, str] = {}
+    for (part, perm), value, shape in zip(perms.items(), job.inputs, job.shapes, strict=False):
         to = writer.weight(f"{job.name}.{part}.heads", np.array([*shape[:2], heads, width], np.int64))
         made = writer.node("Reshape", f"{job.name}.{part}.split", [value, to])
         split[part] = writer.node("Transpose", f"{job.name}.{part}", [made], perm=perm)
+    if past:
+        for part, axis in axes.items():
+            size = (batch, heads, width, past) if part == "key" else (batch, heads, past, width)
+            cache = writer.weight(f"{job.name}.{part}.cache", rng.standard_normal(size))
+            own = [split[part]] if part in split else []
+            split[part] = writer.node("Concat", f"{job.name}.{part}.all", [cache, *own], axis=axis) if own else cache
     scores = writer.node("MatMul", f"{job.name}.scores", [split["query"], split["key"]])
     scale = writer.weight(f"{job.name}.root", np.array(math.sqrt(width)))
     scores = writer.node("Div", f"{job.name}.scaled", [scores, scale])
     shares = writer.node("Softmax", f"{job.name}.shares", [scores], axis=-1)
     made = writer.node("MatMul", f"{job.name}.sums", [shares, split["value"]])
     made = writer.node("Transpose", f"{job.name}.swap", [made], perm=(0, 2, 1, 3))
-    return writer.node("Reshape", job.name, [made, writer.weight(f"{job.name}.whole", np.array(job.output, np.int64))])
+    whole = writer.weight(f"{job.name}.whole", np.array(job.output, np.int64))
+    return writer.node("Reshape", job.name, [made, whole])
 
 
 def _embedding(writer: Writer, job: Job) -> str:
@@ -367,6 +376,7 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "LayerNormalization": _layer_norm,
     "Softmax": _softmax,
     "Attention": _attention,
+    "CachedAttention": _attention,
     "Embedding": _embedding,
     "Scale": _by_channel,
     "Bias": _by_channel,

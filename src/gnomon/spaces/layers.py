@@ -128,7 +128,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and v >= _LISTS[name] for v in value):
             return tuple(value)
-    elif name == "macs":
+    elif name == "macs" or (name == "past" and kind == "Attention"):
         if type(value) is int and value >= 0:
             return value
     elif name == "bias":
@@ -243,6 +243,10 @@ def _attention(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return query
 
 
+def _cached(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    return _attention(one, [inputs[0]] * 3)
+
+
 def _embedding(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return (*inputs[0], one.integer("width"))
 
@@ -326,7 +330,8 @@ KINDS: dict[str, Kind] = {
     "Softmax": Kind(shape=_same),
     "LayerNormalization": Kind(shape=_same),
     "MatMul": Kind(arity=2, shape=_product),
-    "Attention": Kind(attributes={"heads": None}, arity=3, shape=_attention),
+    "Attention": Kind(attributes={"heads": None, "past": 0}, arity=3, shape=_attention),
+    "CachedAttention": Kind(attributes={"heads": None, "past": None}, shape=_cached),
     "Embedding": Kind(attributes={"rows": None, "width": None}, shape=_embedding),
     "Scale": Kind(shape=_image_same),
     "Bias": Kind(shape=_image_same),
@@ -336,5 +341,5 @@ KINDS: dict[str, Kind] = {
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
 is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
-and values (N, L, C); an `Embedding` looks rows of a table up by numbers (N, L); `Scale` and `Bias` multiply and
-shift each channel by a constant."""
+and values (N, L, C), behind `past` ones of a cache, and a `CachedAttention` queries alone; an `Embedding` looks rows of
+a table up by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a constant."""

@@ -119,7 +119,11 @@ _USERS = "gnomon_space_"
 
 # The shipped ones, by the same door: a checkout that is not installed again has them too.
 _OWN = {
+    "decoder": "gnomon.spaces.catalogue.transformers:decoder",
+    "decoder-step": "gnomon.spaces.catalogue.transformers:decoder_step",
     "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
+    "hat": "gnomon.spaces.catalogue.transformers:hat",
+    "hat-step": "gnomon.spaces.catalogue.transformers:hat_step",
     "mobilenetv2-cifar10": "gnomon.spaces.catalogue.mobilenetv2_cifar10:mobilenetv2_cifar10",
     "nasbench201": "gnomon.spaces.catalogue.nasbench201:NasBench201",
     "nasbench201-live": "gnomon.spaces.catalogue.nasbench201:live_nasbench201",

@@ -162,8 +162,8 @@ def _layer_label(one: Layer) -> str:
     group = values.get("group", 1)
     if group != 1:
         words.append("dw" if group == values["out_channels"] else f"g{group}")
-    named = ("out_channels", "out_features", "groups", "heads", "rows", "width")
-    words += [str(values[name]) for name in named if name in values]
+    named = ("out_channels", "out_features", "groups", "heads", "rows", "width", "past")
+    words += [str(values[name]) for name in named if values.get(name)]
     words += ["to " + _shape_label(one.numbers(name)) for name in ("shape", "perm") if name in values]
     return " ".join(words)
 
@@ -405,9 +405,16 @@ class Symbol:
         """The product of two matrices, for each of a batch."""
         return self.layer("MatMul", other)
 
-    def attention(self, key: Symbol, value: Symbol, *, heads: int) -> Symbol:
-        """Scaled dot-product attention of these queries (N, L, C) to keys and values (Vaswani et al., 2017)."""
-        return self.layer("Attention", key, value, heads=heads)
+    def attention(self, key: Symbol, value: Symbol, *, heads: int, past: int = 0) -> Symbol:
+        """Scaled dot-product attention of these queries (N, L, C) to keys and values (Vaswani et al., 2017).
+
+        So many `past` ones are in a cache before them.
+        """
+        return self.layer("Attention", key, value, heads=heads, past=past)
+
+    def cached_attention(self, *, heads: int, past: int) -> Symbol:
+        """Attention to so many keys and values that are all in a cache."""
+        return self.layer("CachedAttention", heads=heads, past=past)
 
     def embedding(self, rows: int, width: int) -> Symbol:
         """Rows of a table, looked up by numbers (N, L)."""

@@ -104,7 +104,9 @@ def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
     if one.kind == "MatMul":
         return math.prod(made) * came[-1]
     if one.kind == "Attention":  # scores, and sums of values by them
-        return 2 * math.prod(made) * unit.inputs[-1][1]
+        return 2 * math.prod(made) * (unit.inputs[-1][1] + one.integer("past"))
+    if one.kind == "CachedAttention":
+        return 2 * math.prod(made) * one.integer("past")
     return one.integer("macs") if GENERIC.fullmatch(one.kind) else 0
 
 

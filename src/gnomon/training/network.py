@@ -275,7 +275,7 @@ def _function(one: Layer, layer: Any) -> Callable[..., Any]:
         "Transpose": lambda x: x.permute(*one.numbers("perm")),
         "Attention": lambda *given: _attention(*given, heads=one.integer("heads")),
     }
-    if one.kind not in known:
+    if one.kind not in known or (one.kind == "Attention" and one["past"]):
         raise ProblemError(
             f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *_PARTS)))} and pooling."
         )

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from gnomon.errors import ProblemError
-from gnomon.spaces import UNFUSED, SearchSpace, load_space, rules
+from gnomon.spaces import UNFUSED, SearchSpace, draw, fuse, load_space, rules
 from gnomon.spaces.catalogue.fbnet import fbnet
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10, module_uids
 from gnomon.spaces.catalogue.nasbench201 import EDGES, OPERATIONS, NasBench201, architecture, assignment_of
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of, ofa_mobilenetv3
-from gnomon.spaces.work import families
+from gnomon.spaces.work import families, work
 from gnomon.testing.search_space import SearchSpaceContract
 
 GOLDEN = (
@@ -229,3 +229,51 @@ def test_operators_have_what_common_networks_have() -> None:
     sizes = [max(unit.output) for unit in units]
     assert min(sizes) < 20 and max(sizes) > 8000
     assert space.tables(UNFUSED).nets() == 15
+
+
+class TestHat(Shipped):
+    name = "hat"
+
+
+class TestHatStep(Shipped):
+    name = "hat-step"
+
+
+class TestDecoder(Shipped):
+    name = "decoder"
+
+
+class TestDecoderStep(Shipped):
+    name = "decoder-step"
+
+
+@pytest.mark.parametrize("name", ["hat", "hat-step", "decoder", "decoder-step"])
+def test_transformers_are_counted_as_they_run(name: str) -> None:
+    in_force = rules(
+        ["Linear+Add+LayerNormalization", "Linear+Swish+Mul", "Linear+Relu", "Embedding+LayerNormalization"]
+    )
+    space = loaded(name)
+    tables = space.tables(in_force)
+    for assignment in draw(space.tables(UNFUSED), 5, seed=9):
+        counts = dict(zip(tables.units, tables.counts(assignment[None])[0].astype(int).tolist(), strict=True))
+        assert {unit: n for unit, n in counts.items() if n} == fuse(space.net(assignment), in_force).counts()
+
+
+def test_a_step_works_far_less_than_its_prompt() -> None:
+    def macs(name: str, assignment: list[int]) -> float:
+        net = loaded(name).net(assignment)
+        return sum(n * float(work((unit,))[0, :3].sum()) for unit, n in net.counts().items())
+
+    slots = len(loaded("decoder").space.slots)
+    assert [s.name for s in loaded("decoder").space.slots] == [s.name for s in loaded("decoder-step").space.slots]
+    prompt, step = (macs(name, [2, *[1] * (slots - 1)]) for name in ("decoder", "decoder-step"))
+    assert 10 < prompt / step < 128
+    longer = macs("decoder-step", [3, *[1] * (slots - 1)])
+    assert 1 < longer / step < 1.5  # the cache alone has grown
+
+
+def test_hat_is_the_published_space() -> None:
+    space = loaded("hat").space
+    assert [len(slot.choices) for slot in space.slots[:4]] == [3, 2, 2, 6]
+    own = math.prod(len(slot.choices) for slot in space.slots[1:])
+    assert 10**13 < own < 10**17  # about 10^15 (section 4.1)

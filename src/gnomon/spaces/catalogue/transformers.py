@@ -1,0 +1,343 @@
+"""Spaces of transformers: HAT's translation models, and decoders of text; a whole prompt and one further word apart.
+
+HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020; widths, heads
+and depths of its WMT'14 En-De space as in mit-han-lab/hardware-aware-transformers. Layers are normalised behind each
+residual, as there; those of the decoders before, with a gated hidden layer (Shazeer, "GLU Variants Improve
+Transformer", 2020).
+
+What all layers depend on (widths, lengths, depth) is chosen by slots that come first, and is the state of the tables;
+each further slot is a part of one layer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gnomon.core.space import Slot, Space
+from gnomon.spaces.features import Assignment, CountTables, Step, dense
+from gnomon.spaces.fuse import Chain, FusionRules, fuse
+from gnomon.spaces.unit import Net, Symbol, Trace, Unit
+
+Setting = Mapping[str, int]
+"""What the slots that come first chose, by their names."""
+
+Write = Callable[[Setting, tuple[Symbol, ...], int], tuple[Symbol, ...]]
+"""Writes a part down: the setting, the values that go through the net, and the number of the slot's choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the net: its slot (None: there is nothing to choose), how it is written, and whether it is there."""
+
+    slot: Slot | None
+    write: Write
+    there: Callable[[Setting], bool] = lambda _: True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayeredSpace:
+    """Nets that are a row of parts, each of which depends on its own slot and on the setting of all.
+
+    `settings` are the slots that come first, with the number that each choice stands for; `inputs` are those of the
+    net. What a part makes must be read by several layers, or end in what begins no chain, so that no chain of operators
+    goes on from one part into another.
+    """
+
+    name: str
+    settings: Mapping[str, tuple[int, ...]]
+    inputs: Callable[[Setting], tuple[tuple[int, ...], ...]]
+    parts: tuple[Part, ...]
+    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
+
+    @property
+    def space(self) -> Space:
+        """The slots of the setting, then those of the parts."""
+        first = [Slot(name, tuple(map(str, values))) for name, values in self.settings.items()]
+        return Space((*first, *(part.slot for part in self.parts if part.slot is not None)))
+
+    def net(self, assignment: Assignment) -> Net:
+        """The net of an assignment. ProblemError for one outside the space."""
+        chosen = [int(choice) for choice in assignment]
+        self.space.encode(chosen)
+        setting = {name: values[c] for (name, values), c in zip(self.settings.items(), chosen, strict=False)}
+        rest = iter(chosen[len(self.settings) :])
+        trace = Trace(self.inputs(setting))
+        values = tuple(trace.input(k) for k in range(len(trace.inputs)))
+        for part in self.parts:
+            choice = next(rest) if part.slot is not None else 0
+            if part.there(setting):
+                values = part.write(setting, values, choice)
+        return trace.net(values[0])
+
+    def tables(self, rules: FusionRules) -> CountTables:
+        """All units and how to count them, part by part; made once for each set of rules."""
+        if rules.chains not in self._tables:
+            self._tables[rules.chains] = self._made(rules)
+        return self._tables[rules.chains]
+
+    def _made(self, rules: FusionRules) -> CountTables:
+        names, numbers = list(self.settings), list(self.settings.values())
+        # The first slot is the least significant one of a joint choice.
+        every = [dict(zip(names, reversed(one), strict=True)) for one in itertools.product(*reversed(numbers))]
+        rows: dict[tuple[tuple[Unit, int], ...], int] = {(): 0}
+        states = np.arange(len(every), dtype=np.int64)
+        steps = [Step(slots=tuple(range(len(names))), row=np.zeros((1, len(every)), np.int64), next_state=states[None])]
+        shapes = [self.inputs(setting) for setting in every]
+        slot = len(names)
+        known: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        for number, part in enumerate(self.parts):
+            choices = 1 if part.slot is None else len(part.slot.choices)
+            found = np.zeros((len(every), choices), np.int64)
+            for state, setting in enumerate(every):
+                if not part.there(setting):
+                    continue
+                after = shapes[state]
+                for choice in range(choices):
+                    key = number, choice, tuple(setting.items()), shapes[state]
+                    if key not in known:
+                        known[key] = self._part(part, setting, shapes[state], choice, (rules, rows))
+                    found[state, choice], after = known[key]
+                shapes[state] = after
+            slots = () if part.slot is None else (slot,)
+            slot += part.slot is not None
+            next_state = np.repeat(states[:, None], choices, axis=1)
+            steps.append(Step(slots=slots, row=found, next_state=next_state))
+        units, table = dense([dict(row) for row in rows])
+        return CountTables(space=self.space, units=units, steps=tuple(steps), rows=table)
+
+    def _part(
+        self,
+        part: Part,
+        setting: Setting,
+        shapes: tuple[tuple[int, ...], ...],
+        choice: int,
+        kept: tuple[FusionRules, dict[tuple[tuple[Unit, int], ...], int]],
+    ) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        """The row of what a part adds, and the shapes of the values behind it."""
+        rules, rows = kept
+        trace = Trace(shapes)
+        values = part.write(setting, tuple(trace.input(k) for k in range(len(shapes))), choice)
+        made = trace.net(values[0])
+        counts: Counter[Unit] = Counter(fuse(made, rules).counts())
+        return rows.setdefault(tuple(counts.items()), len(rows)), tuple(value.shape for value in values)
+
+
+# HAT
+
+_WORDS = 32_000
+_ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
+_HIDDEN = (1024, 2048, 3072)
+_HEADS = (4, 8)
+_REACHES = (1, 2, 3)
+"""How many of the encoder's last layers the decoder attends to."""
+
+_LAYERS = 6
+_LENGTHS = (16, 32, 64)
+
+
+def hat() -> LayeredSpace:
+    """HAT's translation models: a sentence of so many words is read, and as many words of another are scored at once.
+
+    Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then heads and hidden width of each layer, and
+    for the decoder's heads with how many layers of the encoder they reach (all have a layer's width, and the last one
+    stands for them).
+    """
+    settings = {
+        "length": _LENGTHS,
+        "encoder_width": _ENCODER_WIDTHS,
+        "decoder_width": _DECODER_WIDTHS,
+        "decoder_depth": tuple(range(1, _LAYERS + 1)),
+    }
+    encoder: list[Part] = [Part(slot=None, write=_embedded("encoder_width", 0))]
+    for layer in range(_LAYERS):
+        encoder += [
+            Part(slot=_numbers(f"encoder{layer}.heads", _HEADS), write=_attends(_HEADS, 0)),
+            Part(slot=_numbers(f"encoder{layer}.hidden", _HIDDEN), write=_widens(_HIDDEN, 0)),
+        ]
+    return LayeredSpace(
+        name="hat",
+        settings=settings,
+        inputs=lambda s: ((1, s["length"]), (1, s["length"])),
+        parts=(*encoder, Part(slot=None, write=_embedded("decoder_width", 1)), *_decoder(1), *_result(1)),
+    )
+
+
+def hat_step() -> LayeredSpace:
+    """One further word of HAT's decoder, with what was read and said before in a cache (`length` words each)."""
+    settings = {
+        "length": _LENGTHS,
+        "decoder_width": _DECODER_WIDTHS,
+        "decoder_depth": tuple(range(1, _LAYERS + 1)),
+    }
+    return LayeredSpace(
+        name="hat-step",
+        settings=settings,
+        inputs=lambda s: ((1, 1),),
+        parts=(Part(slot=None, write=_embedded("decoder_width", 0)), *_decoder(0, cached=True), *_result(0)),
+    )
+
+
+def _decoder(place: int, *, cached: bool = False) -> list[Part]:
+    crossings = tuple(itertools.product(_HEADS, _REACHES))
+    parts: list[Part] = []
+    for layer in range(_LAYERS):
+
+        def there(setting: Setting, layer: int = layer) -> bool:
+            return layer < setting["decoder_depth"]
+
+        cross = Slot(f"decoder{layer}.cross", tuple(f"h{heads}_e{reach}" for heads, reach in crossings))
+        parts += [
+            Part(slot=_numbers(f"decoder{layer}.heads", _HEADS), write=_attends(_HEADS, place, cached), there=there),
+            Part(slot=cross, write=_crosses(crossings, place, cached), there=there),
+            Part(slot=_numbers(f"decoder{layer}.hidden", _HIDDEN), write=_widens(_HIDDEN, place), there=there),
+        ]
+    return parts
+
+
+def _numbers(name: str, values: Sequence[int]) -> Slot:
+    return Slot(name, tuple(map(str, values)))
+
+
+def _at(values: tuple[Symbol, ...], place: int, made: Symbol) -> tuple[Symbol, ...]:
+    return (*values[:place], made, *values[place + 1 :])
+
+
+def _embedded(width: str, place: int) -> Write:
+    def write(setting: Setting, values: tuple[Symbol, ...], _: int) -> tuple[Symbol, ...]:
+        return _at(values, place, values[place].embedding(_WORDS, setting[width]).layer_norm())
+
+    return write
+
+
+def _attends(heads: Sequence[int], place: int, cached: bool = False) -> Write:
+    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
+        x = values[place]
+        parts = [x.linear(x.shape[2]) for _ in range(3)]
+        past = setting["length"] if cached else 0
+        made = parts[0].attention(parts[1], parts[2], heads=heads[choice], past=past).linear(x.shape[2])
+        return _at(values, place, (made + x).layer_norm())
+
+    return write
+
+
+def _crosses(crossings: Sequence[tuple[int, int]], place: int, cached: bool) -> Write:
+    """Attention to what the encoder made; keys and values of a cache are there before the first word."""
+
+    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
+        (heads, reach), x = crossings[choice], values[place]
+        query = x.linear(x.shape[2])
+        if cached:
+            made = query.cached_attention(heads=heads, past=reach * setting["length"])
+        else:
+            source = values[0]
+            for _ in range(reach - 1):
+                source = source.layer(
+                    "onnx.Concat.2",
+                    values[0],
+                    shape=(1, source.shape[1] + values[0].shape[1], source.shape[2]),
+                    attributes='{"axis":1}',
+                    operands="[null,null]",
+                )
+            made = query.attention(source.linear(x.shape[2]), source.linear(x.shape[2]), heads=heads)
+        return _at(values, place, (made.linear(x.shape[2]) + x).layer_norm())
+
+    return write
+
+
+def _widens(hidden: Sequence[int], place: int) -> Write:
+    def write(_: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
+        x = values[place]
+        made = x.linear(hidden[choice]).relu().linear(x.shape[2])
+        return _at(values, place, (made + x).layer_norm())
+
+    return write
+
+
+def _result(place: int) -> list[Part]:
+    def write(_: Setting, values: tuple[Symbol, ...], __: int) -> tuple[Symbol, ...]:
+        return (values[place].linear(_WORDS, bias=False),)
+
+    return [Part(slot=None, write=write)]
+
+
+# Decoders of text
+
+_PROMPTS = (32, 64, 128, 256)
+_WIDTHS = (256, 384, 512, 768)
+_DEPTHS = (4, 6, 8, 12)
+_HEAD_WIDTHS = (32, 64, 128)
+_RATIOS = (2, 3, 4)
+
+
+def decoder() -> LayeredSpace:
+    """Decoders of text that read a prompt of `length` words and score the next one."""
+    return _text("decoder", cached=False)
+
+
+def decoder_step() -> LayeredSpace:
+    """One further word of the same decoders, with `length` words in a cache."""
+    return _text("decoder-step", cached=True)
+
+
+def _text(name: str, *, cached: bool) -> LayeredSpace:
+    settings = {"length": _PROMPTS, "width": _WIDTHS, "depth": _DEPTHS}
+    parts: list[Part] = [Part(slot=None, write=_begun)]
+    for layer in range(max(_DEPTHS)):
+
+        def there(setting: Setting, layer: int = layer) -> bool:
+            return layer < setting["depth"]
+
+        parts += [
+            Part(slot=_numbers(f"layer{layer}.head_width", _HEAD_WIDTHS), write=_looks_back(cached), there=there),
+            Part(slot=_numbers(f"layer{layer}.ratio", _RATIOS), write=_gated(layer), there=there),
+        ]
+    return LayeredSpace(
+        name=name,
+        settings=settings,
+        inputs=lambda s: ((1, 1 if cached else s["length"]),),
+        parts=(*parts, Part(slot=None, write=_next)),
+    )
+
+
+def _begun(setting: Setting, values: tuple[Symbol, ...], _: int) -> tuple[Symbol, ...]:
+    return (values[0].embedding(_WORDS, setting["width"]),)
+
+
+def _looks_back(cached: bool) -> Write:
+    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
+        (x,) = values
+        width = x.shape[2]
+        y = x.layer_norm()
+        query, key, value = (y.linear(width, bias=False) for _ in range(3))
+        past = setting["length"] if cached else 0
+        made = query.attention(key, value, heads=width // _HEAD_WIDTHS[choice], past=past)
+        return (made.linear(width, bias=False) + x,)
+
+    return write
+
+
+def _gated(layer: int) -> Write:
+    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
+        (x,) = values
+        y, hidden = x.layer_norm(), _RATIOS[choice] * x.shape[2]
+        made = y.linear(hidden, bias=False).swish() * y.linear(hidden, bias=False)
+        x = made.linear(x.shape[2], bias=False) + x
+        # The last one's sum goes nowhere else, so that it may run as one with the normalisation of the result.
+        return (x.layer_norm() if layer == setting["depth"] - 1 else x,)
+
+    return write
+
+
+def _next(_: Setting, values: tuple[Symbol, ...], __: int) -> tuple[Symbol, ...]:
+    """The scores of the next word alone."""
+    (x,) = values
+    n, length, width = x.shape
+    if length > 1:
+        ends = ",".join(f'{{"dtype":"int64","shape":[1],"values":[{v}]}}' for v in (length - 1, length, 1))
+        x = x.layer("onnx.Slice", shape=(n, 1, width), operands=f"[null,{ends}]")
+    return (x.linear(_WORDS, bias=False),)
