@@ -68,7 +68,7 @@ else
   %(command)s <&3 2>&4 3<&- 4>&- &
   p=$!
 fi
-echo "$g" >%(note)s || kill -s KILL -- "-$g"
+echo "$g" >%(note)s || kill -s KILL -- "$p" "-$g"
 exec 3<&-
 while :; do wait "$p"; s=$?; kill -0 "$p" || break; done
 rm -f %(note)s
