@@ -1,8 +1,9 @@
 """Public latency measurements as nets of gnomon's own spaces and times, and which devices are real.
 
 Files are of the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Nets are
-assignments of shipped spaces, described, chosen and fitted as a user's are. HAT's transformers are no shipped space:
-what describes them is made here, of the features that the file has, and nothing else is.
+assignments of shipped spaces, described, chosen and fitted as a user's are. HAT's files
+hold averages over layers, of which no net of the shipped space `hat` can be told: what describes them is made here, of
+the features that the file has, and nothing else is.
 """
 
 from __future__ import annotations

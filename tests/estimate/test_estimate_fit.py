@@ -14,7 +14,7 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Learner, Unknown
 from gnomon.estimate.document import read_estimator, write_estimator
 from gnomon.estimate.estimator import within
-from gnomon.estimate.fit import fit
+from gnomon.estimate.fit import Source, fit, resolution, source
 from gnomon.estimate.prior import Evidence, Problem, posterior
 
 
@@ -341,3 +341,45 @@ def test_the_bias_is_as_large_as_is_usual(bias: float) -> None:
     beside = 0.3 * (x @ table).mean()
     small = fit(tied, x, x @ table + beside).mean_s(np.ones((1, UNITS)))
     assert ((small[0] - table.sum()) / beside > 0.5) == (bias > 0.1)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "step_s"),
+    [
+        ([0.023, 0.041, 0.107], 1e-3),
+        ([0.0231, 0.041, 0.107], 1e-4),
+        ([1.0, 2.0, 7.0], 1.0),
+        ([2e-9, 3e-9], 1e-9),
+        ([0.0230413, 0.0411117, 0.1070001], 0.0),
+        ([1.00004, 2.0], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_clocks_of_whole_steps_are_known(times_s: list[float], step_s: float) -> None:
+    assert resolution(np.array(times_s)) == step_s
+
+
+def test_intervals_hold_what_a_clock_of_whole_milliseconds_tells() -> None:
+    x, held = counts(15), counts(400, 5)
+    exact = 1e-3 + x @ prices() * 2
+    step = float(np.median(exact)) / 6
+    scale = 1e-3 / step  # so that a typical net takes six of the clock's milliseconds
+
+    def told(rows: np.ndarray) -> np.ndarray:
+        return np.maximum(np.round((1e-3 + rows @ prices() * 2) * scale * 1e3), 1.0) / 1e3
+
+    estimator = fit(columns(), x, told(x))
+    found = estimator.predict(held, unknown=Unknown.WIDEN)
+    assert np.mean((found.low_s <= told(held)) & (told(held) <= found.high_s)) > 0.85
+    assert estimator.noise.relative > 0.02
+
+
+def test_the_noise_of_other_devices_is_what_a_device_is_expected_to_have() -> None:
+    """Four nets that happen to agree do not make a quiet device of one whose kind is noisy."""
+    x = counts(60)
+    noisy = [source(f"d{k}", columns(), x, measured(x, noise=0.2, seed=k)) for k in range(4)]
+    assert all(one.noise is not None and 0.1 < one.noise < 0.4 for one in noisy)
+    quiet = [Source(name=one.name, columns=one.columns, coefficients=one.coefficients, noise=0.01) for one in noisy]
+    y = measured(x, noise=0.05)[:4]
+    widths = [fit(columns(), x[:4], y, sources=others).noise.relative for others in (noisy, quiet)]
+    assert widths[0] > 1.5 * widths[1]

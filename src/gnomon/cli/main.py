@@ -125,6 +125,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """Run the command line; returns the exit code, having told any error."""
     as_json = "--json" in args
+    # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         code = cli.main(args=list(args), prog_name="gnomon", standalone_mode=False, obj=tuple(args))

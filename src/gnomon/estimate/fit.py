@@ -29,7 +29,17 @@ from numpy.typing import ArrayLike
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Learner, times
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
-from gnomon.estimate.prior import NOISE, Evidence, Posterior, Prior, Problem, build, climb, posterior, starts
+from gnomon.estimate.prior import (
+    Evidence,
+    Posterior,
+    Prior,
+    Problem,
+    build,
+    climb,
+    expected_noise,
+    posterior,
+    starts,
+)
 from gnomon.estimate.residual import learn
 
 
@@ -44,11 +54,15 @@ def factors(residual: Floats, variance: Floats, current: Floats, tail: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A device's coefficients by column name, bias first, each over the device's level (the median of its times)."""
+    """A device's coefficients by column name, bias first, each over the device's level (the median of its times).
+
+    `noise` is the relative error of one of its nets; None where that is not known.
+    """
 
     name: str
     columns: tuple[str, ...]
     coefficients: Floats
+    noise: float | None = None
 
     def on(self, columns: Columns) -> Floats:
         """The coefficients (1 + columns) in the order of these columns; those it does not know are 0."""
@@ -71,15 +85,14 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
 
     Raises UsageError for what does not fit together, and for fewer than two samples.
     """
-    from gnomon.estimate.columns import FitOptions, Learner
-
     x = columns.matrix(rows, "samples")
     y = times(times_s, len(x))
     if len(x) < 2:
         raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
     unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
     found = fit(unpriced, x, y, options=FitOptions(learner=Learner.NEVER, passes=2))
-    return Source(name=name, columns=columns.names, coefficients=found.coefficients.mean / found.level_s)
+    coefficients = found.coefficients.mean / found.level_s
+    return Source(name=name, columns=columns.names, coefficients=coefficients, noise=found.noise.relative)
 
 
 def source_of_table(name: str, columns: Columns, rows: ArrayLike) -> Source:
@@ -175,8 +188,9 @@ def fit(
     level = float(np.median(y)) if len(x) else 1.0
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    own = _own(errors_s, y) / level
-    found = _search(prior, x1, y / level, own, chosen)
+    own = np.hypot(_own(errors_s, y), _ROUNDED * resolution(y)) / level
+    noise = expected_noise([s.noise for s in sources if s.noise is not None])
+    found = _search(prior, x1, y / level, own, chosen, noise)
     return _estimator(columns, (x1, y, level, own), prior, found, chosen)
 
 
@@ -192,10 +206,33 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     return np.where(known, given, usual * y)
 
 
-def _search(prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions) -> _Found:
+_ROUNDED = 12**-0.5  # the deviation of what is rounded to whole steps, in steps
+_STEPS_S = tuple(10.0**-k for k in range(10))
+_LEAST_STEP = 1e-4  # of the least time: finer steps are no error
+
+
+def resolution(times_s: Floats) -> float:
+    """The decimal step in seconds that all times are whole multiples of, as clocks of whole milliseconds tell them.
+
+    0 where there is none, or only one so fine that it does not matter.
+    """
+    if not len(times_s):
+        return 0.0
+    for step in _STEPS_S:
+        multiples = times_s / step
+        whole = np.round(multiples)
+        if (whole >= 1).all() and (np.abs(multiples - whole) < 1e-6).all():
+            return step if step > _LEAST_STEP * float(times_s.min()) else 0.0
+    return 0.0
+
+
+def _search(
+    prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions, expected: tuple[float, float]
+) -> _Found:
     """Sizes, noise and weights in turn: weights need residuals, residuals need sizes.
 
     A sample's variance is that of all nets, times what its residual says of it, and its `own` standard error squared.
+    `expected` is the prior of the noise (see `expected_noise`).
     """
     sizes = np.array([b.size for b in prior.blocks])
     centred = y - x1 @ prior.mean
@@ -212,9 +249,9 @@ def _search(prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOption
         found: Floats = multiplied * spread + own**2 * math.exp(-2 * log_noise)
         return found
 
-    log_noise = math.log(NOISE)
+    log_noise = math.log(expected[0])
     for _ in range(options.passes):
-        evidence = Evidence(problem, weights(log_noise))
+        evidence = Evidence(problem, weights(log_noise), expected)
         first = max(starts(sizes), key=evidence) if theta is None else theta
         theta = climb(evidence, first, later=theta is not None)
         log_noise = max(float(theta[-1]), _LEAST_LOG_NOISE)

@@ -151,11 +151,20 @@ def _sizes(columns: Columns, members: np.ndarray[tuple[int], np.dtype[np.intp]],
 
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
+_OF_DEVICES = 0.5  # at least so far apart, as logarithms, are the noises of devices of one sort
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
 _MOST = 9.0
 _FACTORIAL = 4  # blocks whose on and off are all tried as starts
 _JITTER = 1e-9
+
+
+def expected_noise(others: Sequence[float]) -> tuple[float, float]:
+    """The median of the noise before any sample, and the deviation of its logarithm: the usual one pooled with that of
+    other devices."""
+    logs = np.log([NOISE, *(max(one, 1e-3) for one in others)])
+    spread = math.hypot(float(logs[1:].std()), _OF_DEVICES) if others else NOISE_SPREAD
+    return math.exp(float(logs.mean())), min(spread + NOISE_SPREAD / len(logs), NOISE_SPREAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +188,14 @@ class Problem:
 
 
 class Evidence:
-    """The log of evidence times hyperprior, as a function of the logs of the blocks' sizes and of the noise (last)."""
+    """The log of evidence times hyperprior, as a function of the logs of the blocks' sizes and of the noise (last).
 
-    def __init__(self, problem: Problem, weights: Floats) -> None:
+    `noise` is the median of the noise's prior and the deviation of its logarithm.
+    """
+
+    def __init__(self, problem: Problem, weights: Floats, noise: tuple[float, float] = (NOISE, NOISE_SPREAD)) -> None:
         self._p = problem
+        self._noise = noise
         self._weights = weights
         self._log_sizes = np.log(problem.sizes)
         self._log_weights = float(np.log(weights).sum())
@@ -195,7 +208,7 @@ class Evidence:
     def __call__(self, theta: Floats) -> float:
         """The value at a point."""
         prior = -0.5 * float((((theta[:-1] - self._log_sizes) / SIZE_SPREAD) ** 2).sum())
-        prior -= 0.5 * ((float(theta[-1]) - math.log(NOISE)) / NOISE_SPREAD) ** 2
+        prior -= 0.5 * ((float(theta[-1]) - math.log(self._noise[0])) / self._noise[1]) ** 2
         return prior + (self._by_samples(theta) if self._p.grams else self._by_directions(theta))
 
     def _by_samples(self, theta: Floats) -> float:
