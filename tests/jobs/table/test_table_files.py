@@ -276,3 +276,19 @@ def test_looking_at_a_table_runs_no_file_that_it_names(
     export_table(tmp_path / "t", tmp_path / "t.csv")
     merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")
     assert not (tmp_path / "ran").exists()
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    path = manifest_with(tmp_path, clock="sun", overhead_s=-1)
+    with (path / ROWS).open("a") as file:
+        file.write(json.dumps({"id": 3, "unit": [], "status": "fine", "at_s": 1.0}) + "\n")
+    with pytest.raises(ProblemError) as refused:
+        read_table(path)
+    for place in ("$.clock", "$.overhead_s", "line 2.id", "line 2.unit", "line 2.status"):
+        assert place in refused.value.message
+
+
+def test_figures_of_another_tool_come_back_as_they_were(tmp_path: Path) -> None:
+    told = replace(row(8), reported={"Layers Time/Avg_Time": 37, "Layers Time/Max_Time": 40.0})
+    write_table(table(told), tmp_path / "t")
+    assert repr(read_table(tmp_path / "t").rows[0].reported) == repr(told.reported)

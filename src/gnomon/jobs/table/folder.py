@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gnomon.core.strict_json import Strict, shown
+from gnomon.core.codec import Must, decode
+from gnomon.core.strict_json import Complaints, Strict, shown
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.unit import unit_of
@@ -21,6 +22,19 @@ _MOST = 1e15
 """Times of calls, and seconds since 1970, are below it."""
 
 _STATUSES = ("ok", "unstable", "failed")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all(map(_is_time, value.values())))]
+Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
+Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
+Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
+Schema = Annotated[int, Must(be=f"schema {SCHEMA}", fits=lambda value: value == SCHEMA)]
+Clock = Annotated[str, Must(be="cpu or wall", fits=lambda value: value in ("cpu", "wall"))]
+Status = Annotated[str, Must(be=f"one of {', '.join(_STATUSES)}", fits=lambda value: value in _STATUSES)]
 
 
 class TableFolder:
@@ -59,16 +73,19 @@ def is_table(path: Path) -> bool:
 def read_table(path: Path) -> Table:
     """The table of a directory. A last line that was cut off is left out: its unit was never complete.
 
-    UsageError where there is none, ProblemError for a malformed one.
+    UsageError where there is none, ProblemError with all that is wrong in a malformed one.
     """
     if not is_table(path):
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
     try:
-        manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()))
-        rows = tuple(_row_of(document, f"line {number}") for number, document in read_journal(path / ROWS, _STRICT))
+        told = Complaints(what=_STRICT.what, hint=_STRICT.hint)
+        manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()), told)
+        rows = [_row_of(document, f"line {number}", told) for number, document in read_journal(path / ROWS, _STRICT)]
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable table.") from error
-    return Table(manifest=manifest, rows=rows)
+    told.raise_any()
+    assert manifest is not None  # noqa: S101  # what is missing was told
+    return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -86,76 +103,72 @@ def _manifest_document(manifest: Manifest) -> dict[str, Any]:
     return {"schema": SCHEMA, **asdict(manifest)}
 
 
-def _manifest_of(document: Any) -> Manifest:
-    found = dict(_STRICT.object(document, "$"))
-    if found.pop("schema", None) != SCHEMA:
-        _STRICT.fail("$.schema", f"schema {SCHEMA} expected")
-    missing = {"space", "context", "clock", "overhead_s"} - found.keys()
-    known = {field.name for field in fields(Manifest)}
-    if missing or found.keys() - known:
-        _STRICT.fail("$", f"{', '.join(sorted(missing or found.keys() - known))}: missing or not known")
-    if found["clock"] not in ("cpu", "wall") or not isinstance(found["space"], str):
-        _STRICT.fail("$", "the clock is cpu or wall, the space a text")
-    for name in ("overhead_s", "created_at_s"):
-        if not _is_time(found.get(name, 0.0)):
-            _STRICT.fail(f"$.{name}", "seconds expected")
-    for name in ("anchor", "gnomon_version"):
-        if not isinstance(found.get(name, ""), str):
-            _STRICT.fail(f"$.{name}", "a text expected")
-    lists: dict[str, Callable[[object], bool]] = {
-        "rules": _is_text,
-        "notes": _is_text,
-        "evidence": lambda value: isinstance(value, dict),
-        "anchor_calls_s": lambda value: _is_time(value) and value != 0,
-    }
-    for name, fits in lists.items():
-        values = found.get(name, [])
-        if not isinstance(values, list) or not all(map(fits, values)):
-            _STRICT.fail(f"$.{name}", "a list expected, of what docs/jobs/table.md says")
-        found[name] = tuple(values)
-    context = _STRICT.object(found["context"], "$.context")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ManifestFile:
+    """`Manifest` as its file has it; see docs/jobs/table.md."""
+
+    schema: Schema
+    space: str
+    context: Mapping[str, Any]
+    clock: Clock
+    overhead_s: Seconds
+    anchor: str = ""
+    anchor_calls_s: tuple[Above0, ...] = ()
+    rules: tuple[str, ...] = ()
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    created_at_s: Seconds = 0.0
+    gnomon_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowFile:
+    """`Row` as its line has it; `reported` figures stay as they are written."""
+
+    id: str
+    unit: Mapping[str, Any]
+    status: Status
+    at_s: Seconds
+    call_s: Seconds | None = None
+    low_s: Seconds | None = None
+    high_s: Seconds | None = None
+    drift: Above0 = 1.0
+    processes: Whole = 0
+    samples: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
+    reported: Figures = field(default_factory=dict)
+    reason: str = ""
+
+
+def _manifest_of(document: Any, told: Complaints) -> Manifest | None:
+    found = decode(_ManifestFile, document, told)
+    if found is None:
+        return None
     for name in ("device", "options", "settings"):
-        _STRICT.object(context.get(name) or {}, f"$.context.{name}")
-    return Manifest(**found)
+        if not isinstance(found.context.get(name) or {}, dict):
+            told.tell(f"$.context.{name}", f"an object expected, {shown(found.context[name])} found")
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
+    values.pop("schema")
+    return Manifest(**values)
 
 
 def _row_document(row: Row) -> dict[str, Any]:
     return {"id": row.unit.id, **asdict(row), "unit": row.unit.document()}
 
 
-def _row_of(document: Any, where: str) -> Row:
-    found = dict(_STRICT.object(document, where))
-    unit = unit_of(found.pop("unit", None))
-    if found.pop("id", None) != unit.id:
-        _STRICT.fail(f"{where}.id", "it is not the unit's")
-    if found.get("status") not in _STATUSES:
-        _STRICT.fail(f"{where}.status", f"one of {', '.join(_STATUSES)} expected")
-    for name in ("call_s", "low_s", "high_s"):
-        if found.get(name) is not None and not _is_time(found[name]):
-            _STRICT.fail(f"{where}.{name}", "seconds expected")
-    for name in ("at_s", "drift"):
-        if not _is_time(found.get(name, 1.0)) or (name, found.get(name)) == ("drift", 0):
-            _STRICT.fail(f"{where}.{name}", "a number expected")
-    _STRICT.whole(found.get("processes", 0), f"{where}.processes", "a whole number")
-    if not isinstance(found.get("reason", ""), str):
-        _STRICT.fail(f"{where}.reason", "a text expected")
-    for block, values in _STRICT.object(found.get("samples", {}), f"{where}.samples").items():
-        if not isinstance(values, list) or not all(map(_is_time, values)):
-            _STRICT.fail(f"{where}.samples.{shown(block)}", "a list of seconds expected")
-    if not all(map(_is_time, _STRICT.object(found.get("reported", {}), f"{where}.reported").values())):
-        _STRICT.fail(f"{where}.reported", "numbers expected")
+def _row_of(document: Any, where: str, told: Complaints) -> Row | None:
+    found = decode(_RowFile, document, told, where)
+    if found is None:
+        return None
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
+    values["samples"] = {block: list(seconds) for block, seconds in found.samples.items()}
     try:
-        return Row(unit=unit, **found)
-    except TypeError as error:
-        raise ProblemError(f"table: {where}: {error}", hint=_STRICT.hint) from error
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+        unit = unit_of(values.pop("unit"))
+        if values.pop("id") != unit.id:
+            told.tell(f"{where}.id", "it is not the unit's")
+        return Row(unit=unit, **values)
+    except ProblemError as error:
+        told.tell(where, error.message)
+        return None
 
 
 def _refused(path: Path, error: OSError) -> RecordError:
