@@ -1,7 +1,7 @@
 """Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
 
-The gates beside the tests run two at a time, then the tests, two files at a time: none of them asserts a time, and each
-has leases, folders and ports of its own. The exit status is 0 if all gates passed.
+The tests run four files at a time, as a third of their time is waiting, and the other gates beside them, one by one: no
+test asserts a time, and each has leases, folders and ports of its own. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STATIC = {
     "lint": ["ruff", "check", "."],
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
-    "fuzz": ["python", "-m", "fuzz", "--seconds", "60", "--jobs", "1"],
+    "fuzz": ["python", "-m", "fuzz", "--seconds", "30", "--jobs", "1"],
 }
-PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n2", "--dist=loadfile", "--no-loadscope-reorder"]
+PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n4", "--dist=loadfile", "--no-loadscope-reorder"]
 PURE = ("core", "formats", "report", "test_gates.py", "test_public_names.py")
 TESTS = {"tests": PYTEST}
 PARTS = {
@@ -65,18 +65,21 @@ def command(words: list[str]) -> list[str]:
 
 
 def run_static(name: str) -> Gate:
-    """Run a gate beside the tests; what it wrote is kept for later."""
+    """Run a gate beside the tests, and tell how it ended; what it wrote is kept for later."""
     start = time.monotonic()
     done = subprocess.run(
         command(STATIC[name]), cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
-    return Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start, output=done.stdout)
+    gate = Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start, output=done.stdout)
+    print(told(gate), flush=True)
+    return gate
 
 
 def run_tests(name: str, count: Count) -> Gate:
     """Run a part of the tests, shown as it goes, and add to the count."""
     start = time.monotonic()
+    print(f"running {name}: {' '.join((TESTS | PARTS)[name])}", flush=True)
     with tempfile.TemporaryDirectory(prefix="gnomon-gates-") as folder:
         report = Path(folder) / "report.xml"
         done = subprocess.run(
@@ -116,25 +119,21 @@ def main() -> int:
     names = parser.parse_args().gates or [*STATIC, *TESTS]
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown gate {unknown[0]!r}; choose from {', '.join(known)}")
-    gates: list[Gate] = []
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        for gate in pool.map(run_static, [name for name in STATIC if name in names]):
-            gates.append(gate)
-            print(told(gate), flush=True)
-            if not gate.passed:
-                print(gate.output, flush=True)
     count = Count()
-    tests = {name: words for name, words in (TESTS | PARTS).items() if name in names}
-    for name, words in tests.items():
-        print(f"running {name}: {' '.join(words)}", flush=True)
-        gates.append(run_tests(name, count))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        beside = [pool.submit(run_static, name) for name in STATIC if name in names]
+        gates = [run_tests(name, count) for name in (TESTS | PARTS) if name in names]
+        gates = [*(one.result() for one in beside), *gates]
+    for gate in gates:
+        if not gate.passed and gate.output:
+            print(f"\n{gate.name}:\n{gate.output}", flush=True)
     print("\nGates:")
     for gate in gates:
         print(f"  {told(gate)}")
     if count.wanting:
         skips = ", ".join(f"{skips} by {package}" for package, skips in sorted(count.wanting.items()))
         print(f"\nSkipped tests that Debian packages would run: {skips}")
-    if tests:
+    if any(name in names for name in TESTS | PARTS):
         print(f"\n{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
     sys.stdout.flush()
     return 0 if all(gate.passed for gate in gates) else 1
