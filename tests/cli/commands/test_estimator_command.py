@@ -342,8 +342,9 @@ def test_count_says_what_each_net_consists_of(bench: Bench) -> None:
         names = bench.found.space.space.names(nets[number - 1].assignment)
         true = alone["get_estimation"](dict(zip(slots, names, strict=True)))
         assert alone["count"](dict(zip(slots, names, strict=True))) == {row["unit"]: row["count"] for row in parts}
-        for by in (lambda row: row["unit"], lambda row: row["label"], lambda row: row["uid"] or row["unit"]):
-            assert alone["get_estimation"]({by(row): row["count"] for row in parts}) == pytest.approx(true, rel=1e-12)
+        for key in ("unit", "label", "uid"):
+            modules = {row[key] or row["unit"]: row["count"] for row in parts}
+            assert alone["get_estimation"](modules) == pytest.approx(true, rel=1e-12)
     assert "counts.csv" in told("count", bench.held, "--table", bench.table, "--space", bench.space, "--out", out)
 
 

@@ -90,7 +90,8 @@ def test_architectures_of_ofa_are_values(tmp_path: Path, times: Path, scalar: An
     archs = of_ofa(scalar=scalar, height=height)
     found = import_nets(times, saved(archs, tmp_path / "ofa_archs.pt"), "ofa-mobilenetv3")
     plain = of_ofa()["arch"]
-    told = assignments_of(*([arch[key] for arch in plain] for key in ("ks", "e", "d")), [arch["r"] for arch in plain])
+    kernels, expansions, depths, heights = ([arch[key] for arch in plain] for key in ("ks", "e", "d", "r"))
+    told = assignments_of(kernels, expansions, depths, heights)
     assert [row.assignment for row in found.rows] == [tuple(row) for row in told.tolist()]
 
 

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gnomon.core.space import Space
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, UsageError
@@ -166,10 +164,10 @@ def _fbnet(arch: Any, *, slots: Space) -> Assignment:
 
 
 def _ofa(arch: Any) -> Assignment:
-    layers = 4 * len(STAGES)
-    values = [_values(arch, key, count) for key, count in (("ks", layers), ("e", layers), ("d", len(STAGES)))]
-    (height,) = _values(arch, "r", 1)
-    found: list[int] = assignments_of(*(np.array([value]) for value in values), np.array([height]))[0].tolist()
+    layers, stages = 4 * len(STAGES), len(STAGES)
+    kernels, expansions = _values(arch, "ks", layers), _values(arch, "e", layers)
+    depths, height = _values(arch, "d", stages), _values(arch, "r", 1)
+    (found,) = assignments_of([kernels], [expansions], [depths], height).tolist()
     return tuple(found)
 
 
