@@ -232,6 +232,38 @@ def weights(folder: Path) -> None:
     (folder / "checkpoint.pth").write_bytes(checkpoint_bytes(checkpoint))
 
 
+HELP_SPACES = {"strings": "nasbench201", "blocks": "fbnet", "values": "ofa-mobilenetv3"}
+"""The spaces of HELP's architectures, by how they are written."""
+
+
+def help_files(kind: str) -> Callable[[], list[bytes]]:
+    """Latencies of two nets as PyTorch writes them, or the architectures of each space; old files and new ones."""
+
+    def made() -> list[bytes]:
+        from gnomon.training.network import torch_package
+
+        torch = torch_package()
+        ofa = {"ks": [3] * 20, "e": [np.int64(4)] * 20, "d": [2] * 5, "r": [np.int64(224)]}
+        archs = (
+            {
+                "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|": 1,
+                "|none~0|+|none~0|none~1|+|none~0|none~1|skip_connect~2|": 0,
+            },
+            {"arch": [{"op_idx_list": [8] * 22}, {"op_idx_list": np.arange(22) % 9}]},
+            {"arch": [ofa, {**ofa, "r": 128}]},
+        )
+        times = ([1.5, 2.5], torch.tensor([1.5, 2.5]), np.array([1.5, 2.5]), [np.float64(1.5), np.float32(2.5)])
+        found = []
+        for value in times if kind == "latencies" else archs:
+            for zipped in (True, False):
+                stream = io.BytesIO()
+                torch.save(value, stream, _use_new_zipfile_serialization=zipped)
+                found.append(stream.getvalue())
+        return found
+
+    return made
+
+
 def dataset() -> list[bytes]:
     """Images and classes as they travel."""
     from gnomon.training.data.dataset import Dataset, Images, pack

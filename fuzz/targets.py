@@ -49,7 +49,7 @@ from gnomon.devices.shell.device import facts_of
 from gnomon.devices.shell.facts import _count, _libc, described
 from gnomon.devices.shell.link import Marked
 from gnomon.devices.unattended import status
-from gnomon.errors import DeviceError, GnomonError
+from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.estimate.document import read_estimator
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_lookup, write_flat_table, write_lookup
@@ -80,6 +80,7 @@ from gnomon.formats.tuning.names import parse_tuning_name
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.yaml import plain, read_yaml, yaml_text
 from gnomon.jobs.estimator import job as estimators
+from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.estimator.scores import load_scores
 from gnomon.jobs.runs.job import command_of
 from gnomon.jobs.space.folder import LatencyRow, read_accuracy, read_latency, read_question
@@ -101,7 +102,7 @@ from gnomon.serving.worker import outcome_of
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.fuse import rules
-from gnomon.spaces.loading import load_space
+from gnomon.spaces.loading import load_space, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import unit_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
@@ -111,6 +112,7 @@ from gnomon.training.data.dataset import unpack
 from gnomon.training.data.readers import load_calibration, read_folder, read_idx_folder, read_npz
 from gnomon.training.job import read_checkpoint, read_state
 from gnomon.training.recipe import Recipe, check
+from gnomon.training.saved import load_saved, numbers
 from gnomon.tuning import target as processors
 from gnomon.tuning.tracker import TrackerWire, read_free, read_summary, tracker_at
 
@@ -658,6 +660,26 @@ def _text_of_csv(data: bytes) -> object:
     return found
 
 
+def _nets_as_one_text(data: bytes) -> object:
+    cell = load_space("nasbench201")
+    return read_nets(data, cell.space, text_reader(cell))
+
+
+def _help_latencies(path: Path) -> object:
+    return numbers(load_saved(path, hint="none"), 1 << 10)
+
+
+def _help_architectures(path: Path) -> object:
+    """The same file as one of each space: two of three are refused."""
+    found = None
+    for kind, space in good.HELP_SPACES.items():
+        times = path.with_name(f"{kind}.pt")
+        times.write_bytes(_made("help latencies")[0])
+        with contextlib.suppress(UsageError):
+            found = import_nets(times, path, space)
+    return found
+
+
 _READ_TARGET = functools.partial(processors.read_target, here={"mcpu": "znver3", "mtriple": "x86_64-linux-gnu"})
 
 TARGETS: dict[str, Target] = _all(
@@ -742,6 +764,16 @@ TARGETS: dict[str, Target] = _all(
         read=_text_of_csv,
         lines=True,
     ),
+    Target(
+        name="nets as one text",
+        seeds=good.texts(
+            "arch,latency_ms\n|none~0|+|skip_connect~0|nor_conv_3x3~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|,2.5\n"
+        ),
+        read=_nets_as_one_text,
+        lines=True,
+    ),
+    Target(name="help latencies", seeds=good.help_files("latencies"), read=file("l.pt", _help_latencies)),
+    Target(name="help architectures", seeds=good.help_files("archs"), read=file("a.pt", _help_architectures)),
     # Estimators
     Target(name="estimator", seeds=good.written(good.estimator, "estimator.json"), read=file("e.json", _estimator)),
     Target(

@@ -30,9 +30,12 @@ _PLACES = {
     ),
     **dict.fromkeys(
         (
-            *("build_table", "check_table", "compare_tables", "export_table", "import_table", "merge_tables"),
+            *("build_table", "check_table", "compare_tables", "export_table", "merge_tables"),
+            *("import_table", "import_tables"),
             *(
+                "count_units",
                 "export_estimator",
+                "import_nets",
                 "load_estimator",
                 "measure_nets",
                 "predict_model",

@@ -25,9 +25,12 @@ from gnomon.api.space import validate_selection as validate_selection
 from gnomon.api.table import build_table as build_table
 from gnomon.api.table import check_table as check_table
 from gnomon.api.table import compare_tables as compare_tables
+from gnomon.api.table import count_units as count_units
 from gnomon.api.table import export_estimator as export_estimator
 from gnomon.api.table import export_table as export_table
+from gnomon.api.table import import_nets as import_nets
 from gnomon.api.table import import_table as import_table
+from gnomon.api.table import import_tables as import_tables
 from gnomon.api.table import load_estimator as load_estimator
 from gnomon.api.table import measure_nets as measure_nets
 from gnomon.api.table import merge_tables as merge_tables

@@ -47,6 +47,8 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "table export": (gnomon.export_table, {}, set()),
     "table blocks": (gnomon.sum_blocks, {}, set()),
     "estimator suggest": (gnomon.suggest_nets, {}, set()),
+    "estimator import": (gnomon.import_nets, {}, set()),
+    "estimator count": (gnomon.count_units, {}, set()),
     "estimator export": (gnomon.export_estimator, {}, set()),
     "estimator search": (gnomon.search_nets, {}, set()),
     "space show": (gnomon.show_space, {}, set()),

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
+from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_counts, write_nets
+from gnomon.spaces.catalogue.nasbench201 import architecture
+from gnomon.spaces.loading import load_space, text_reader
 
 SPACE = Space((Slot(name="first", choices=("a", "b,c", 'd"e')), Slot(name="second", choices=("1x1", "skip"))))
 SECONDS = st.floats(1e-9, 1e3)
@@ -95,3 +97,53 @@ def test_whatever_the_file_is_only_known_errors_come(data: bytes) -> None:
 def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
     with pytest.raises(ProblemError, match=f"the column '{name}' of the nets does not say its unit"):
         read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
+
+
+CELL = load_space("nasbench201")
+ARCH = "|nor_conv_3x3~0|+|skip_connect~0|avg_pool_3x3~1|+|none~0|nor_conv_1x1~1|none~2|"
+
+
+@given(assignment=st.tuples(*[st.integers(0, 4)] * 6), latency=SECONDS)
+def test_nets_that_are_one_text_are_read(assignment: tuple[int, ...], latency: float) -> None:
+    text = f"accuracy,latency_s, arch \n0.9,{latency!r},{architecture(assignment)}\n"
+    found = read_nets(text.encode(), CELL.space, text_reader(CELL))
+    assert found == (NetRow(assignment=assignment, latency_s=latency),)
+
+
+def test_columns_of_slots_count_more_than_one_text() -> None:
+    rows = (NetRow(assignment=(1, 2, 3, 4, 0, 1)),)
+    head, line = write_nets(rows, CELL.space, measured=False).splitlines()
+    text = f"{head},arch\n{line},{ARCH}\n"
+    assert read_nets(text.encode(), CELL.space, text_reader(CELL)) == rows
+
+
+def test_what_is_wrong_with_one_text_is_told_with_its_line() -> None:
+    text = f"arch,latency_ms\n{ARCH},1\n{ARCH.replace('none', 'nothing')},1\nx,1\n{ARCH},0\n"
+    with pytest.raises(ProblemError) as refused:
+        read_nets(text.encode(), CELL.space, text_reader(CELL))
+    for told in ("line 3: 'nothing~0'", "line 4: 'x' is not an architecture", "line 5: a latency of 0"):
+        assert told in refused.value.message
+    with pytest.raises(ProblemError, match=r"lack columns of slots: edge 0->2, edge 1->2"):
+        read_nets(b"arch,edge 0->1\n", CELL.space, text_reader(CELL))
+
+
+def test_one_text_is_of_no_use_where_nobody_writes_nets_so() -> None:
+    fbnet = load_space("fbnet")
+    assert text_reader(fbnet) is None
+    with pytest.raises(ProblemError, match="column arch is of no use"):
+        read_nets(b"arch\nx\n", fbnet.space, text_reader(fbnet))
+
+
+def test_a_reader_of_ones_own_may_not_leave_the_space() -> None:
+    with pytest.raises(ProblemError, match="line 2: choice 2 of slot 'second' is out of range"):
+        read_nets(b"arch\nx\n", SPACE, lambda text: (0, 2))
+
+
+def test_counts_are_a_row_a_net_and_unit() -> None:
+    rows = (
+        UnitCount(net=1, unit="overhead", label="overhead", uid="", count=1.0),
+        UnitCount(net=2, unit="ab12", label="Conv, 3x3", uid="Conv[pad=[1,1]]", count=1234567.0),
+    )
+    assert write_counts(rows) == (
+        'net,unit,label,uid,count\n1,overhead,overhead,,1\n2,ab12,"Conv, 3x3","Conv[pad=[1,1]]",1234567\n'
+    )

@@ -12,7 +12,7 @@ from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.api.place import Options, PathLike
-    from gnomon.formats.nets_csv import NetRow
+    from gnomon.formats.nets_csv import NetRow, UnitCount
     from gnomon.jobs.estimator.evaluation import Evaluation
     from gnomon.jobs.estimator.job import Described, SpaceEstimator
     from gnomon.jobs.estimator.models import ModelPrediction
@@ -364,6 +364,61 @@ def export_estimator(path: PathLike, *, space: str | None = None, out: PathLike,
     save_text(exported(made.estimator, space_document(made.described)), Path(out))
 
 
+def import_nets(
+    latencies: PathLike, *, archs: PathLike, space: str, out: PathLike | None = None, overwrite: bool = False
+) -> tuple[tuple[NetRow, ...], tuple[str, ...]]:
+    """Nets and latencies of HELP's files, which PyTorch saved; returns them, and in sentences which have no latency.
+
+    `latencies` is its latency/DEVICE.pt, `archs` its metainfo.pt, ofa_archs.pt or str_arch2idx.pt, of `space`. `out`
+    is a csv that gets the nets; a file there is an error unless it may be overwritten. Raises GnomonError.
+    """
+    from gnomon.jobs.estimator.help_files import import_nets as imported
+    from gnomon.jobs.estimator.job import save_nets
+
+    _unused(out, overwrite=overwrite)
+    found = imported(Path(latencies), Path(archs), space)
+    if out is not None:
+        save_nets(found.rows, found.space.space, Path(out), measured=True)
+    return found.rows, found.told
+
+
+def count_units(
+    nets: PathLike,
+    *,
+    table: PathLike | None = None,
+    space: str | None = None,
+    estimator: PathLike | None = None,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+) -> tuple[UnitCount, ...]:
+    """How often each unit occurs in each net of a csv: the units of `table`, or of `estimator`, as they run as one
+    there; of a `space` alone every operator is a unit.
+
+    `out` is a csv that gets the counts; a file there is an error unless it may be overwritten. Raises GnomonError.
+    """
+    from gnomon.formats.nets_csv import write_counts
+    from gnomon.jobs.estimator.job import count_units as counted
+    from gnomon.jobs.estimator.job import described, described_space, load_estimator, read_samples
+    from gnomon.spaces.loading import load_space
+    from gnomon.system.files import save_text
+
+    _unused(out, overwrite=overwrite)
+    if table is not None and estimator is not None:
+        raise UsageError("the units are those of a table or of an estimator", hint="Give one of both.")
+    if estimator is not None:
+        found = load_estimator(Path(estimator), space).described
+    elif table is None and space is not None:
+        found = described_space(load_space(space), chains=())
+    elif table is None:
+        raise UsageError("nothing says what units are", hint="Give --space SPACE, --table DIR or --estimator JSON.")
+    else:
+        found = described(Path(table), space)
+    rows = counted(found, read_samples(Path(nets), found, measured=False))
+    if out is not None:
+        save_text(write_counts(rows), Path(out))
+    return rows
+
+
 def check_table(path: PathLike, *, space: str | None = None) -> dict[str, Any]:
     """What a table holds, and under "complaints" what speaks against it, as JSON values. Raises GnomonError."""
     from gnomon.jobs.table.look import look
@@ -394,26 +449,43 @@ def import_table(
 ) -> tuple[str, ...]:
     """Make a table of a csv or json of nnabla-nas's SNPE profiler; returns in sentences what of it was left out.
 
-    `runtime` and `key` say which of the file's (None: its only runtime). Raises GnomonError.
+    `runtime` and `key` say which of the file's; None: of each of its runtimes, as `import_tables` does.
+    Raises GnomonError.
+    """
+    return import_tables(file, space=space, out=out, runtime=runtime, key=key)[1]
+
+
+def import_tables(
+    file: PathLike, *, space: str, out: PathLike, runtime: str | None = None, key: str = "Layers Time"
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The same; returns also where the tables are: of a file with several runtimes each has its own, `out`/RUNTIME.
+
+    One runtime, or the one that is named, makes a table at `out` itself. Raises GnomonError.
     """
     from gnomon.jobs.table.exchange import import_table as imported
+    from gnomon.jobs.table.exchange import import_tables as imported_all
 
-    return imported(Path(file), Path(out), space=space, runtime=runtime, key=key)[1]
+    if runtime is not None:
+        return (Path(out),), imported(Path(file), Path(out), space=space, runtime=runtime, key=key)[1]
+    tables, told = imported_all(Path(file), Path(out), space=space, key=key)
+    return tuple(tables), told
 
 
 def export_table(
-    path: PathLike, out: PathLike, *, nets: PathLike | None = None, space: str | None = None
+    path: PathLike | Sequence[PathLike], out: PathLike, *, nets: PathLike | None = None, space: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Write a table as nnabla-nas's SNPE profiler does; with a csv of `nets` its sum for each of them, into a folder.
 
+    Several tables, of one space and a runtime each, make one file that has all of their runtimes.
     Returns the files, and in sentences what was left out. Raises GnomonError.
     """
     from gnomon.jobs.table.exchange import export_sums
     from gnomon.jobs.table.exchange import export_table as exported
 
+    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
     if nets is not None:
-        return export_sums(Path(path), Path(nets), Path(out), space), ()
-    return exported(Path(path), Path(out), space)
+        return export_sums(paths, Path(nets), Path(out), space), ()
+    return exported(paths, Path(out), space)
 
 
 def sum_blocks(file: PathLike, names: Sequence[str] = ()) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -54,6 +55,20 @@ class SearchSpace(Protocol):
     def tables(self, rules: FusionRules) -> CountTables:
         """All units of the space and how to count them, operators fused by the rules; nets are not walked for them."""
         ...
+
+
+@runtime_checkable
+class ReadsText(Protocol):
+    """A search space whose nets others write as one text, such as NAS-Bench-201's architecture strings. Optional."""
+
+    def assignment_of(self, text: str) -> tuple[int, ...]:
+        """The assignment of the net that a text names. ProblemError for a text that names none."""
+        ...
+
+
+def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
+    """What reads a net of the space from one text; None where nobody writes its nets so."""
+    return space.assignment_of if isinstance(space, ReadsText) else None
 
 
 def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -> Ints:

@@ -29,13 +29,13 @@ from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
 
 
-def torch_package() -> Any:
-    """The torch package. RuntimeMissingError where it is not installed, or cannot be loaded."""
+def torch_package(task: str = "training a network") -> Any:
+    """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
         raise RuntimeMissingError(
-            f"training a network needs the package torch, which cannot be loaded: {error}",
+            f"{task} needs the package torch, which cannot be loaded: {error}",
             hint=install_line("torch", python=sys.executable),
         ) from error
     return torch

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tests.jobs.estimator.estimator_kit import kit, measured, save
 
 from gnomon.cli.commands.estimator import estimator
 from gnomon.errors import GnomonError, InfeasibleError, ProblemError, UsageError
-from gnomon.formats.nets_csv import read_nets
+from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
 from gnomon.jobs.estimator.job import Described
+from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
+from gnomon.spaces.catalogue.nasbench201 import architecture
+from gnomon.spaces.fuse import UNFUSED
+from gnomon.spaces.loading import load_space
 
 
 def run(*words: object) -> Result:
     """A command, whose files may be replaced."""
-    return run_plainly(*words, *(["--overwrite"] if words[0] in ("fit", "suggest", "export") else []))
+    return run_plainly(*words, *(["--overwrite"] if words[0] in ("fit", "suggest", "export", "count") else []))
 
 
 def run_plainly(*words: object) -> Result:
@@ -316,3 +323,59 @@ def test_a_net_of_another_space_is_told(bench: Bench) -> None:
     (bench.folder / "n.csv").write_text("block0,block1\nMB3 3x3,MB6 5x5\n", encoding="utf-8")
     with pytest.raises(ProblemError, match=r"lack columns of slots: resolution, a, s\.depth, s0, s1 and 1 more"):
         run("predict", bench.estimator, bench.folder / "n.csv", "--space", bench.space)
+
+
+def test_count_says_what_each_net_consists_of(bench: Bench) -> None:
+    bench.fit()
+    out = bench.folder / "counts.csv"
+    found = document("count", bench.held, "--estimator", bench.estimator, "--space", bench.space, "--out", out)
+    assert found["file"] == str(out)
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [{**row, "net": int(row["net"]), "count": float(row["count"])} for row in rows] == found["counts"]
+    told("export", bench.estimator, "--space", bench.space, "-o", bench.folder / "alone.py")
+    alone: dict[str, Any] = runpy.run_path(str(bench.folder / "alone.py"))
+    nets = read_nets(bench.held.read_bytes(), bench.found.space.space)
+    slots = [slot.name for slot in bench.found.space.space.slots]
+    for number in range(1, len(nets) + 1):
+        parts = [row for row in found["counts"] if row["net"] == number]
+        names = bench.found.space.space.names(nets[number - 1].assignment)
+        true = alone["get_estimation"](dict(zip(slots, names, strict=True)))
+        assert alone["count"](dict(zip(slots, names, strict=True))) == {row["unit"]: row["count"] for row in parts}
+        for key in ("unit", "label", "uid"):
+            modules = {row[key] or row["unit"]: row["count"] for row in parts}
+            assert alone["get_estimation"](modules) == pytest.approx(true, rel=1e-12)
+    assert "counts.csv" in told("count", bench.held, "--table", bench.table, "--space", bench.space, "--out", out)
+
+
+def test_count_knows_the_modules_of_a_space_by_their_uids(tmp_path: Path) -> None:
+    space = load_space("mobilenetv2-cifar10")
+    net = tuple(0 for _ in space.space.slots)
+    (tmp_path / "nets.csv").write_text(write_nets([NetRow(assignment=net)], space.space, measured=False))
+    out = tmp_path / "counts.csv"
+    words = ("count", tmp_path / "nets.csv", "--out", out)
+    rows = document(*words, "--space", "mobilenetv2-cifar10")["counts"]
+    assert (rows[0]["unit"], rows[0]["uid"], rows[0]["count"]) == ("overhead", "", 1)
+    names = {unit: text for text, unit in module_uids(space.tables(UNFUSED).units).items()}
+    assert {row["uid"]: row["count"] for row in rows[1:]} == {
+        names[unit]: count for unit, count in space.net(net).counts().items()
+    }
+    with pytest.raises(UsageError, match="is there already"):
+        run_plainly(*words, "--space", "mobilenetv2-cifar10")
+    with pytest.raises(UsageError, match="nothing says what units are"):
+        run(*words)
+    with pytest.raises(UsageError, match="of a table or of an estimator"):
+        run(*words, "--table", "t", "--estimator", "e.json")
+
+
+def test_nets_may_be_architecture_strings(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    nets = rng.integers(0, 5, (12, 6)).tolist()
+    lines = [f"{architecture(net)},{1 + sum(net)}" for net in nets]
+    (tmp_path / "nets.csv").write_text("\n".join(["arch,latency_ms", *lines]) + "\n")
+    made = document("fit", "--space", "nasbench201", "--samples", tmp_path / "nets.csv", "-o", tmp_path / "e.json")
+    assert made["samples"] == 12
+    out = tmp_path / "p.csv"
+    document("predict", tmp_path / "e.json", tmp_path / "nets.csv", "--widen", "--out", out)
+    rows = read_nets(out.read_bytes(), load_space("nasbench201").space)
+    assert [list(row.assignment) for row in rows] == nets

@@ -10,6 +10,7 @@ import pytest
 from tests.jobs.table.table_kit import QUICK, space_file
 from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
 
+import gnomon
 from gnomon.cli.main import run
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table.folder import write_table
@@ -201,6 +202,32 @@ def test_import_and_export(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     code, _, err = call(capsys, "import", source, "--space", SPACE, "--runtime", "DSP", "--out", tmp_path / "u")
     assert code == 2
     assert "GPU" in err
+
+
+def test_all_runtimes_of_a_file_make_a_table_each_and_one_file_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "snpe.csv"
+    lines = (GOLDEN / "snpe-table.csv").read_text().splitlines()
+    every = [line.replace(",GPU,", f",{runtime},") for runtime in ("CPU", "GPU", "DSP") for line in lines]
+    source.write_text("".join(f"{line}\r\n" for line in every), newline="")
+    code, out, err = call(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "t")
+    assert (code, err) == (0, "")
+    assert out.startswith("3 tables, one a runtime.")
+    assert out.count("1 unit of mobilenetv2-cifar10: of unknown precision") == 3
+    tables = [str(tmp_path / "t" / runtime) for runtime in ("CPU", "GPU", "DSP")]
+    assert all(f"  {Path(table).name:<8} {table}" in out for table in tables)
+    found = document(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "u")
+    assert list(found) == ["tables"]
+    assert [one["table"] for one in found["tables"]] == [table.replace("/t/", "/u/") for table in tables]
+    assert found["tables"][0]["units"] == document(capsys, "check", tables[0], code=7)["units"]
+    document(capsys, "export", *tables, "--out", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
+    one = document(capsys, "import", source, "--space", SPACE, "--runtime", "DSP", "--out", tmp_path / "one")
+    assert one["table"] == str(tmp_path / "one")
+    assert gnomon.import_table(source, space=SPACE, out=tmp_path / "v") == ()
+    paths, _ = gnomon.export_table(tmp_path / "v" / "DSP", tmp_path / "dsp.csv")
+    assert paths[0].read_bytes().count(b",DSP,") == 9
 
 
 @pytest.mark.parametrize("command", ["check", "diff", "merge", "export"])

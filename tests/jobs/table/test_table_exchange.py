@@ -20,7 +20,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.jobs.table.exchange import export_sums, export_table, import_table
+from gnomon.jobs.table.exchange import export_sums, export_table, import_table, import_tables
 from gnomon.jobs.table.folder import read_table, write_table
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import module_uids
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -111,6 +111,133 @@ def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) 
     assert len(lost) == 1
     assert "no DSP" in lost[0]
     assert files[0].read_text().count("DSP") == 3
+
+
+RUNTIMES = ("CPU", "GPU", "GPU_FP16", "DSP")
+
+
+def all_runtimes(folder: Path, ending: str) -> Path:
+    """The published sample as the tool writes it for all of its runtimes, with its meta."""
+    (uid, times), *_ = read_snpe_csv((GOLDEN / "snpe-table.csv").read_bytes()).entries.items()
+    entries = {
+        unit: {
+            runtime: {
+                key: {statistic: value + 10 * number for statistic, value in statistics.items()}
+                for key, statistics in times["GPU"].items()
+            }
+            for number, runtime in enumerate(RUNTIMES)
+        }
+        for unit in (uid, RELU)
+    }
+    source = folder / f"in.{ending}"
+    text = write_snpe_csv(SnpeTable(entries=entries)) if ending == "csv" else json.dumps(entries)
+    source.write_text(text, encoding="utf-8", newline="")
+    meta = (GOLDEN / "snpe-table.meta").read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    source.with_suffix(".meta").write_bytes(meta)
+    return source
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_all_runtimes_of_a_file_go_in_and_out_letter_for_letter(tmp_path: Path, ending: str) -> None:
+    source = all_runtimes(tmp_path, ending)
+    tables, left_out = import_tables(source, tmp_path / "t", space=SPACE)
+    assert left_out == ()
+    assert list(tables) == [tmp_path / "t" / runtime for runtime in RUNTIMES]
+    assert [table.manifest.context["runtime"] for table in tables.values()] == list(RUNTIMES)
+    assert [table.rows[0].call_s for table in tables.values()] == pytest.approx([37e-6, 47e-6, 57e-6, 67e-6])
+    assert [read_table(path) for path in tables] == list(tables.values())
+    (file, meta), lost = export_table(list(tables), tmp_path / f"out.{ending}")
+    assert lost == ()
+    assert file.read_bytes() == source.read_bytes()
+    assert meta.read_bytes() == source.with_suffix(".meta").read_bytes()
+    export_table([tmp_path / "t" / "DSP", tmp_path / "t" / "CPU"], tmp_path / "two.json")
+    assert [list(times) for times in json.loads((tmp_path / "two.json").read_text()).values()] == [["DSP", "CPU"]] * 2
+
+
+def test_a_file_of_one_runtime_makes_a_table_and_no_folder_of_tables(tmp_path: Path) -> None:
+    tables, _ = import_tables(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path / "t", space=SPACE)
+    assert list(tables) == [tmp_path / "t"]
+    assert read_table(tmp_path / "t").manifest.context["runtime"] == "CPU"
+
+
+def test_nothing_is_imported_where_something_lies(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "mine").write_text("x")
+    with pytest.raises(UsageError, match="is there already"):
+        import_tables(all_runtimes(tmp_path, "csv"), tmp_path / "t", space=SPACE)
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["mine"]
+
+
+def test_a_runtimes_name_makes_a_folder_of_its_own_below(tmp_path: Path) -> None:
+    names = ("cpu:float", "cpu-float", "CPU:float", "a..", "A.")
+    (tmp_path / "t.csv").write_text(
+        write_nnabla_csv(NnablaTable(entries={RELU: dict.fromkeys(names, 1.5)})), newline=""
+    )
+    tables, _ = import_tables(tmp_path / "t.csv", tmp_path / "t", space=SPACE)
+    assert [path.name for path in tables] == ["cpu-float", "cpu-float-2", "CPU-float-3", "a..", "A."]
+    assert {path.parent for path in tables} == {tmp_path / "t"}
+    export_table(list(tables), tmp_path / "out.json")
+    (found,) = json.loads((tmp_path / "out.json").read_text()).values()
+    assert tuple(found) == names
+
+
+@pytest.mark.parametrize("name", ["..", ".", "/up", "../up", "a/b", "a\\b", "", "a\0b"])
+def test_a_runtime_whose_name_is_a_path_is_refused(tmp_path: Path, name: str) -> None:
+    source = file_of(tmp_path, {RELU: {name: TIMES, "CPU": TIMES, "GPU": TIMES}}, "t.json")
+    tables, left_out = import_tables(source, tmp_path / "t", space=SPACE)
+    assert [path.name for path in tables] == ["CPU", "GPU"]
+    assert "a runtime such as CPU" in left_out[0]
+
+
+def test_what_lacks_a_runtime_keeps_its_place_and_the_others(tmp_path: Path) -> None:
+    first, second, third = list(module_uids(load_space(SPACE).tables(UNFUSED).units))[:3]
+    entries = {first: {"GPU": TIMES}, second: {"CPU": TIMES, "GPU": TIMES}, third: {"CPU": TIMES}}
+    tables, left_out = import_tables(file_of(tmp_path, entries), tmp_path / "t", space=SPACE)
+    assert [len(table.failed) for table in tables.values()] == [1, 1]
+    assert sum("which other units have" in told for told in left_out) == 2
+    (file, _), lost = export_table(sorted(tables), tmp_path / "out.json")
+    assert json.loads(file.read_text()) == entries
+    assert [told.partition(": ")[2] for told in lost] == ["the file has no CPU of it", "the file has no GPU of it"]
+    assert [told.split("(")[-1].partition(")")[0] for told in lost] == ["CPU", "GPU"]
+
+
+def test_tables_that_cannot_stand_in_one_file(tmp_path: Path) -> None:
+    tables, _ = import_tables(all_runtimes(tmp_path, "csv"), tmp_path / "t", space=SPACE)
+    cpu, *_ = tables
+    with pytest.raises(UsageError, match="both of the runtime CPU") as refused:
+        export_table([cpu, *tables], tmp_path / "out.csv")
+    assert "table merge" in refused.value.hint
+    other = Manifest(space="fbnet", context=CONTEXT | {"runtime": "x"}, clock="cpu", overhead_s=0.0)
+    write_table(Table(manifest=other, rows=(failed(8),)), tmp_path / "other")
+    with pytest.raises(UsageError, match=f"of the space 'fbnet', and .* of '{SPACE}'"):
+        export_table([cpu, tmp_path / "other"], tmp_path / "out.csv")
+    with pytest.raises(UsageError, match="no table is given"):
+        export_table([], tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_the_sums_of_all_tables_stand_in_one_file_a_net(tmp_path: Path) -> None:
+    space = load_space(SPACE)
+    names = module_uids(space.tables(UNFUSED).units)
+    slow = {key: {statistic: 2 * value for statistic, value in found.items()} for key, found in TIMES.items()}
+    source = file_of(tmp_path, {name: {"GPU": TIMES, "DSP": slow} for name in names})
+    tables, _ = import_tables(source, tmp_path / "t", space=SPACE)
+    net = tuple(0 for _ in space.space.slots)
+    nets = tmp_path / "nets.csv"
+    nets.write_text(write_nets([NetRow(assignment=net)], space.space, measured=False))
+    (file,) = export_sums(list(tables), nets, tmp_path / "sums")
+    count = len(space.net(net).nodes)
+    assert read_accumulation(file.read_bytes()) == {"GPU": 37.0 * count, "DSP": 74.0 * count}
+
+
+def test_the_meta_of_tables_that_were_measured_apart_says_all_of_them(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        context = CONTEXT | {"runtime": name, "configuration": f"{name}-configuration"}
+        manifest = Manifest(space=SPACE, context=context, clock="cpu", overhead_s=0.0)
+        write_table(Table(manifest=manifest, rows=(measured(8),)), tmp_path / name)
+    (_, meta), _ = export_table([tmp_path / "a", tmp_path / "b"], tmp_path / "out.csv")
+    assert "Devices:a-configuration, b-configuration" in meta.read_text()
+    assert meta.read_text().count("ro.product.model:a") == 1
 
 
 def test_another_time_of_the_file_may_be_asked_for(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,57 @@ def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: 
 
     api.export_estimator(path, space=space, out=out, overwrite=overwrite)
     _files(out, as_json, {}, "")
+
+
+@estimator.command("import", short_help="Make a csv of nets of another tool's files.")
+@click.argument("latencies", type=_PATH, metavar="LATENCY.pt")
+@click.option("--archs", type=_PATH, required=True, metavar="FILE.pt", help="The architectures, in the same order.")
+@click.option("--space", required=True, metavar="SPACE", help="The space that they are of.")
+@click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
+@_OVERWRITE
+@_JSON
+def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
+    """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
+
+    These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them,
+    and runs nothing of them.
+    """
+    from gnomon.api import table as api
+
+    rows, told = api.import_nets(space=space, out=out, **values)
+    for sentence in told:
+        click.echo(f"skipped: {sentence}", err=True)
+    measured = sum(row.latency_s is not None for row in rows)
+    document = {"space": space, "nets": len(rows), "measured": measured, "left_out": list(told)}
+    if as_json:
+        write_json({"file": str(out), **document})
+        return
+    from gnomon.report.page import Page
+
+    page = Page()
+    page.headline(f"{len(rows)} nets of {space}, {measured} of them measured.")
+    page.path("file", str(out))
+    page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {out}", indent=1, style="dim")
+
+
+@estimator.command("count", short_help="Count the units of nets.")
+@click.argument("nets", type=_PATH, metavar="CSV")
+@_TABLE
+@_SPACE
+@click.option("--estimator", type=_PATH, metavar="JSON", help="An estimator: its units, as they run as one there.")
+@click.option("--out", type=_PATH, default=Path("counts.csv"), show_default=True, metavar="CSV", help="The counts.")
+@_OVERWRITE
+@_JSON
+def count_(out: Path, as_json: bool, **values: Any) -> None:
+    """Count how often each unit occurs in each net of CSV, as a csv with the columns net, unit, label, uid and count.
+
+    The units are those of a table or an estimator; of a --space alone every operator is one, as the modules are that
+    have UIDs. The counts of a net by `uid` or `unit` are what the get_estimation of an exported estimator takes.
+    """
+    from gnomon.api import table as api
+
+    rows = api.count_units(out=out, **values)
+    _files(out, as_json, {"counts": [dataclasses.asdict(row) for row in rows]}, "")
 
 
 def _files(out: Path, as_json: bool, document: dict[str, Any], follow: str) -> None:

@@ -157,28 +157,43 @@ def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
 @table.command("import", short_help="Make a table of another tool's file.")
 @click.argument("file", type=_PATH, metavar="FILE")
 @click.option("--space", required=True, metavar="SPACE", help="The space that its units belong to.")
-@click.option("--runtime", metavar="NAME", help="Which runtime of the file.  [default: the only one]")
+@click.option("--runtime", metavar="NAME", help="Which runtime of the file.  [default: each]")
 @click.option("--key", metavar="NAME", default="Layers Time", show_default=True, help="Which time of the file.")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
 @_JSON
 def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
-    """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept)."""
+    """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept).
+
+    A file with several runtimes makes a table of each, DIR/RUNTIME, unless one is named.
+    """
     from gnomon.api import table as api
 
-    for told in api.import_table(file, out=out, **values):
+    tables, left_out = api.import_tables(file, out=out, **values)
+    for told in left_out:
         click.echo(f"skipped: {told}", err=True)
-    _looked(out, as_json)
+    if tables == (out,):
+        _looked(out, as_json)
+        return
+    found = [api.check_table(table) for table in tables]
+    if as_json:
+        write_json({"tables": found})
+        return
+    from gnomon.jobs.table.report import tables_report
+    from gnomon.report.page import Page
+
+    tables_report(found, Page())
 
 
 @table.command(short_help="Write a table as another tool's file.")
-@click.argument("path", type=_PATH, metavar="TABLE")
+@click.argument("path", type=_PATH, metavar="TABLE", nargs=-1, required=True)
 @click.option("--out", type=_PATH, required=True, metavar="FILE", help="A .csv or .json; with --nets, a folder.")
 @click.option("--nets", type=_PATH, metavar="FILE", help="Write the table's sum for each net of this csv instead.")
 @click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
 @_JSON
-def export(path: Path, out: Path, nets: Path | None, space: str | None, as_json: bool) -> None:
+def export(path: tuple[Path, ...], out: Path, nets: Path | None, space: str | None, as_json: bool) -> None:
     """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
 
+    Several tables of one space, of a runtime each, make one file with all of their runtimes, in the order given.
     With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
     """
     from gnomon.api import table as api

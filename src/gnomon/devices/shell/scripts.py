@@ -88,7 +88,8 @@ def run_script(
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
     Without setsid its group is that of the session, which its end then kills too. Where the note cannot be written, as
-    the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no such program, else as the shell tells it: 128 and the signal for what a signal ended.
+    the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no such
+    program, else as the shell tells it: 128 and the signal for what a signal ended.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]

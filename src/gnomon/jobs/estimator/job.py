@@ -23,13 +23,13 @@ from gnomon.estimate.design import Bound, suggest
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import Source, fit, source
-from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
+from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_nets
 from gnomon.jobs.estimator.scores import RelaxedSpace
 from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
-from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of, spread
+from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of, spread, text_reader
 from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
 from gnomon.spaces.work import work as unit_work
@@ -94,14 +94,7 @@ class Described:
 
 def space_document(found: Described) -> dict[str, Any]:
     """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it."""
-    from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
-
     tables = found.tables
-    names = uids_of(found.space.name)
-    uids = {}
-    for unit in tables.units:
-        with suppress(ProblemError):  # chains, and kinds without a module there
-            uids[unit.id] = names(unit)
     return {
         "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in tables.space.slots],
         "always": {found.columns.names[0]: 1},
@@ -111,8 +104,37 @@ def space_document(found: Described) -> dict[str, Any]:
             for step in tables.steps
         ],
         "labels": {unit.id: unit.label for unit in tables.units},
-        "uids": uids,
+        "uids": _uids(found),
     }
+
+
+def _uids(found: Described) -> dict[str, str]:
+    """The names of units in nnabla-nas by their ids, of those that have one."""
+    from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
+
+    names = uids_of(found.space.name)
+    uids = {}
+    for unit in found.tables.units:
+        with suppress(ProblemError):  # chains, and kinds without a module there
+            uids[unit.id] = names(unit)
+    return uids
+
+
+def count_units(found: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
+    """What each net consists of, and the overhead and extras that an estimator counts beside units."""
+    labels, uids = {unit.id: unit.label for unit in found.tables.units}, _uids(found)
+    columns = found.columns.names
+    return tuple(
+        UnitCount(
+            net=number,
+            unit=columns[column],
+            label=labels.get(columns[column], columns[column]),
+            uid=uids.get(columns[column], ""),
+            count=float(row[column]),
+        )
+        for number, row in enumerate(found.rows([net.assignment for net in nets]), start=1)
+        for column in np.flatnonzero(row)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +262,7 @@ def _priced(space: SearchSpace, table: Table) -> Described:
 def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
     """The nets of a csv; with `measured`, those that have a latency. Raises UsageError and ProblemError."""
     try:
-        rows = read_nets(path.read_bytes(), found.space.space)
+        rows = read_nets(path.read_bytes(), found.space.space, text_reader(found.space))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
     kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import gnomon
-from gnomon.core.strict_json import Complaints
+from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import read_nets
 from gnomon.formats.snpe.bench import write_accumulation
@@ -25,11 +27,11 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.jobs.table.folder import context_document, read_table, write_table
+from gnomon.jobs.table.folder import check_unused, context_document, read_table, write_table
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.spaces.loading import SearchSpace, load_space, space_of
+from gnomon.spaces.loading import SearchSpace, load_space, space_of, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import Unit
 from gnomon.system.files import save_text
@@ -46,113 +48,222 @@ def import_table(
 
     UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
     """
-    if key not in KEYS:
-        raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
-    found, complaints = _read(file)
-    name = _runtime(found, runtime)
-    rows = []
-    for text, runtimes in found.entries.items():
-        try:
-            unit = unit_of_uid(text)
-        except ProblemError as error:
-            complaints.tell(text[:80], error.message)
-            continue
-        if name not in runtimes:
-            rows.append(Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {name} of it"))
-            continue
-        rows.append(_row(unit, runtimes[name], key))
-    if not rows:
-        complaints.raise_any()
-        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
-    known = load_space(space)
-    _tell_foreign(rows, known, complaints, file)
-    meta = file.with_suffix(".meta")
-    lines = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
-    manifest = Manifest(
-        space=known.name,
-        context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": lines}),
-        clock="wall",
-        overhead_s=0.0,
-        notes=lines,
-        created_at_s=time.time(),
-        gnomon_version=gnomon.__version__,
-    )
-    table = Table(manifest=manifest, rows=tuple(rows))
+    found, complaints = _asked(file, key)
+    (table,) = _tables(found, (_runtime(found, runtime),), file, _Lookup(space=space, key=key), complaints)
     write_table(table, out)
     return table, tuple(complaints.told)
 
 
-def _tell_foreign(rows: Sequence[Row], space: SearchSpace, complaints: Complaints, file: Path) -> None:
-    """Name the rows whose units the space does not have. UsageError where it has none of them."""
+def import_tables(
+    file: Path, out: Path, *, space: str, key: str = LOOKUP[0]
+) -> tuple[dict[Path, Table], tuple[str, ...]]:
+    """The same for each runtime of a file: a table each at `out`/RUNTIME, or one at `out` where it has only one.
+
+    Letters of a runtime's name that other systems take for a path's or a drive's are a dash in the folder's name.
+    """
+    found, complaints = _asked(file, key)
+    runtimes = found.runtimes if len(found.runtimes) > 1 else (_runtime(found, None),)
+    tables = _tables(found, runtimes, file, _Lookup(space=space, key=key), complaints)
+    if len(tables) == 1:
+        places = [out]
+    else:
+        check_unused(out)
+        places = [out / name for name in _folders(runtimes)]
+    for place, table in zip(places, tables, strict=True):
+        write_table(table, place)
+    return dict(zip(places, tables, strict=True)), tuple(complaints.told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lookup:
+    """What is taken of a file: the units of a space, and which of their times."""
+
+    space: str
+    key: str
+
+
+def _asked(file: Path, key: str) -> tuple[SnpeTable, Complaints]:
+    if key not in KEYS:
+        raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
+    return _read(file)
+
+
+def _tables(found: SnpeTable, names: Sequence[str], file: Path, lookup: _Lookup, complaints: Complaints) -> list[Table]:
+    """The table of each runtime that is named. What of the file is left out is told once, for all of them."""
+    units: dict[str, Unit] = {}
+    for text in found.entries:
+        try:
+            units[text] = unit_of_uid(text)
+        except ProblemError as error:
+            complaints.tell(text[:80], error.message)
+    if not units:
+        complaints.raise_any()
+        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
+    known = load_space(lookup.space)
+    _tell_foreign(tuple(units.values()), known, complaints, file)
+    meta = file.with_suffix(".meta")
+    lines = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).values.items()) if meta.is_file() else ()
+    made = []
+    for name in names:
+        manifest = Manifest(
+            space=known.name,
+            context=context_document({"runtime": name, "source": "nnabla-nas", "key": lookup.key, "notes": lines}),
+            clock="wall",
+            overhead_s=0.0,
+            notes=lines,
+            created_at_s=time.time(),
+            gnomon_version=gnomon.__version__,
+        )
+        rows = tuple(_row(unit, name, found.entries[text].get(name), lookup.key) for text, unit in units.items())
+        made.append(Table(manifest=manifest, rows=rows))
+    return made
+
+
+_STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
+
+
+def _folders(runtimes: Sequence[str]) -> list[str]:
+    """A folder's name for each runtime, no two alike, also where capitals count for nothing."""
+    taken: set[str] = set()
+    found = []
+    for runtime in runtimes:
+        plain = name = _STRANGE.sub("-", runtime)
+        number = 2
+        while name.casefold() in taken:
+            name, number = f"{plain}-{number}", number + 1
+        taken.add(name.casefold())
+        found.append(name)
+    return found
+
+
+def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complaints, file: Path) -> None:
+    """Name the units that the space does not have. UsageError where it has none of them."""
     own = set(space.tables(UNFUSED).units)
-    foreign = [row.unit.label for row in rows if row.unit not in own]
-    if len(foreign) == len(rows):
+    foreign = [unit.label for unit in units if unit not in own]
+    if len(foreign) == len(units):
         raise UsageError(
-            f"the space {space.name} has none of the {len(rows)} units of {file}, such as {foreign[0]}",
+            f"the space {space.name} has none of the {len(units)} units of {file}, such as {foreign[0]}",
             hint="Name the space that the file is of: --space.",
         )
     if foreign:
         told = f"{', '.join(foreign[:_MOST_SHOWN])}{', ..' if len(foreign) > _MOST_SHOWN else ''}"
-        complaints.tell(f"{len(foreign)} of {len(rows)} units", f"the space {space.name} does not have them: {told}")
+        complaints.tell(f"{len(foreign)} of {len(units)} units", f"the space {space.name} does not have them: {told}")
 
 
-def export_table(path: Path, out: Path, space: str | None = None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+def export_table(
+    paths: Path | Sequence[Path], out: Path, space: str | None = None
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Write a table as csv or json, by the ending of `out`, with a .meta beside it.
 
+    Several are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
     Returns the files, and the units that were left out as they have no time, a sentence each.
     UsageError for another ending, or for a table of fused units, which nnabla-nas has no names for.
     """
     if out.suffix not in (".csv", ".json"):
         raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
-    table = read_table(path)
-    _unfused(table)
-    if space is not None:
-        space_of(path, table.manifest.space, space)
-    names = uids_of(table.manifest.space)
-    runtime = _runtime_of(table)
-    entries = {names(row.unit): {runtime: _statistics(row, table)} for row in table.rows if row.status != "failed"}
+    tables, _ = _beside(paths, space)
+    names = uids_of(next(iter(tables.values())).manifest.space)
+    units = dict.fromkeys(row.unit for table in tables.values() for row in table.rows)
+    entries: dict[str, dict[str, dict[str, dict[str, Number]]]] = {names(unit): {} for unit in units}
+    for runtime, table in tables.items():
+        for row in table.rows:
+            if row.status != "failed":
+                entries[names(row.unit)][runtime] = _statistics(row, table)
+    entries = {unit: times for unit, times in entries.items() if times}
     if not entries:
-        raise UsageError(f"no unit of {path} has a time", hint="See why with `gnomon table check`.")
+        which = ", ".join(str(path) for path in _several(paths))
+        raise UsageError(f"no unit of {which} has a time", hint="See why with `gnomon table check`.")
     found = SnpeTable(entries=entries)
     text = write_snpe_csv(found) if out.suffix == ".csv" else write_snpe_json(found)
     meta = out.with_suffix(".meta")
     save_text(text, out)
-    save_text(write_snpe_meta(SnpeMeta(values=_meta(table))), meta)
-    return (out, meta), tuple(f"{row.unit.label}: {row.reason}" for row in table.failed)
+    save_text(write_snpe_meta(SnpeMeta(values=_meta(list(tables.values())))), meta)
+    return (out, meta), tuple(
+        f"{row.unit.label}{f' ({runtime})' if len(tables) > 1 else ''}: {row.reason}"
+        for runtime, table in tables.items()
+        for row in table.failed
+    )
 
 
-def export_sums(path: Path, nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
+def export_sums(paths: Path | Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
     """Write the sum of a table's times for each net of a csv, as nnabla-nas's profiler does: OUT/000.json and so on.
 
-    UsageError for a table of fused units, and for a net with a unit that has no time.
+    A file has the sums of all tables that are given. UsageError for a table of fused units, and for a net with a unit
+    that has no time.
     """
-    table = read_table(path)
-    _unfused(table)
-    loaded = space_of(path, table.manifest.space, space)
+    tables, loaded = _beside(paths, space, needed=True)
+    assert loaded is not None  # noqa: S101  # it is needed
     try:
-        rows = read_nets(nets.read_bytes(), loaded.space)
+        rows = read_nets(nets.read_bytes(), loaded.space, text_reader(loaded))
     except OSError as error:
         raise UsageError(f"{nets} cannot be read: {error.strerror}", hint="Give a csv of nets.") from error
-    runtime, (key, statistic) = _runtime_of(table), LOOKUP
-    times = {row.unit: _statistics(row, table)[key][statistic] for row in table.rows if row.status != "failed"}
-    sums = []
+    key, statistic = LOOKUP
+    times = {
+        runtime: {row.unit: _statistics(row, table)[key][statistic] for row in table.rows if row.status != "failed"}
+        for runtime, table in tables.items()
+    }
+    sums: list[dict[str, Number]] = []
     for index, row in enumerate(rows):
         counts = loaded.net(row.assignment).counts()
-        lacking = [unit.label for unit in counts if unit not in times]
-        if lacking:
-            raise UsageError(
-                f"net {index + 1} of {nets} has {len(lacking)} units without a time: {', '.join(lacking[:5])}",
-                hint="Measure them with `gnomon table build`, or leave the net out.",
-            )
-        sums.append(math.fsum(times[unit] * count for unit, count in counts.items()))
+        sums.append({})
+        for runtime, known in times.items():
+            lacking = [unit.label for unit in counts if unit not in known]
+            if lacking:
+                where = f" on {runtime}" if len(times) > 1 else ""
+                raise UsageError(
+                    f"net {index + 1} of {nets} has {len(lacking)} units without a time{where}:"
+                    f" {', '.join(lacking[:5])}",
+                    hint="Measure them with `gnomon table build`, or leave the net out.",
+                )
+            sums[-1][runtime] = math.fsum(known[unit] * count for unit, count in counts.items())
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{out} cannot be made: {error.strerror}", hint="Give --out another folder.") from error
     files = tuple(out / f"{index:03d}.json" for index in range(len(sums)))
     for file, total in zip(files, sums, strict=True):
-        save_text(write_accumulation({runtime: total}), file)
+        save_text(write_accumulation(total), file)
     return files
+
+
+def _several(paths: Path | Sequence[Path]) -> tuple[Path, ...]:
+    return (paths,) if isinstance(paths, Path) else tuple(paths)
+
+
+def _beside(
+    paths: Path | Sequence[Path], space: str | None, *, needed: bool = False
+) -> tuple[dict[str, Table], SearchSpace | None]:
+    """Tables that can stand in one file, by their runtimes, and their space, where it is given or needed.
+
+    UsageError where they are of several spaces, or two of one runtime, or fused.
+    """
+    found: dict[str, Table] = {}
+    places: dict[str, Path] = {}
+    first: Table | None = None
+    loaded: SearchSpace | None = None
+    for path in _several(paths):
+        table = read_table(path)
+        _unfused(table)
+        if first is None:
+            first = table
+            if needed or space is not None:
+                loaded = space_of(path, table.manifest.space, space)
+        if table.manifest.space != first.manifest.space:
+            raise UsageError(
+                f"{path} is of the space {shown(table.manifest.space)}, and"
+                f" {next(iter(places.values()))} of {shown(first.manifest.space)}",
+                hint="Give the tables of one space.",
+            )
+        runtime = _runtime_of(table)
+        if runtime in found:
+            raise UsageError(
+                f"{places[runtime]} and {path} are both of the runtime {runtime}",
+                hint="Give one table of each runtime; `gnomon table merge` joins two of one.",
+            )
+        found[runtime], places[runtime] = table, path
+    if first is None:
+        raise UsageError("no table is given", hint="Give the directory that `gnomon table build` made.")
+    return found, loaded
 
 
 def _unfused(table: Table) -> None:
@@ -209,11 +320,12 @@ def _runtime(found: SnpeTable, asked: str | None) -> str:
     return asked
 
 
-def _row(unit: Unit, keys: Mapping[str, Mapping[str, Number]], key: str) -> Row:
-    """The row of a unit; its figures are kept as the file tells them, so that they are written back alike."""
-    average = keys.get(key, {}).get(LOOKUP[1])
-    if not average:
-        return Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {key}, {LOOKUP[1]} of it")
+def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:
+    """The row of a unit on a runtime; its figures are kept as the file tells them, so that they are written alike."""
+    average = (keys or {}).get(key, {}).get(LOOKUP[1])
+    if keys is None or not average:
+        lacking = name if keys is None else f"{key}, {LOOKUP[1]}"
+        return Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {lacking} of it")
     return Row(
         unit=unit,
         status="ok",
@@ -242,7 +354,16 @@ def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
     }
 
 
-def _meta(table: Table) -> dict[str, str]:
+def _meta(tables: Sequence[Table]) -> dict[str, str]:
+    """What the meta file says of tables: what they say alike once, and of anything else all that they say."""
+    told: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for key, value in _meta_of(table).items():
+            told.setdefault(key, {})[value] = None
+    return {key: ", ".join(values) for key, values in told.items()}
+
+
+def _meta_of(table: Table) -> dict[str, str]:
     if table.manifest.notes:
         # One of the keys ends in a colon itself.
         return dict(read_snpe_meta("\n".join(table.manifest.notes)).values)

@@ -90,13 +90,18 @@ def read_table(path: Path) -> Table:
 
 def write_table(table: Table, path: Path) -> None:
     """Write a whole table into a new directory. UsageError if something lies there."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is there already", hint="Give --out another path.")
+    check_unused(path)
     folder = TableFolder(path, table.manifest)
     try:
         folder.append(*table.rows)
     finally:
         folder.close()
+
+
+def check_unused(path: Path) -> None:
+    """UsageError where something lies at a path; an empty directory is nothing."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is there already", hint="Give --out another path.")
 
 
 def _manifest_document(manifest: Manifest) -> dict[str, Any]:

@@ -46,6 +46,16 @@ def table_report(document: dict[str, Any], page: Page) -> None:
     page.path("table", document["table"])
 
 
+def tables_report(documents: list[dict[str, Any]], page: Page) -> None:
+    """Tables of one file, one a runtime: first where each is, then what each holds."""
+    page.headline(f"{len(documents)} tables, one a runtime.")
+    for document in documents:
+        page.path(document["context"]["runtime"], document["table"])
+    for document in documents:
+        page.line("")
+        table_report(document, page)
+
+
 def _measured_with(context: dict[str, Any], clock: str) -> str:
     device = context.get("device") or {}
     where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"

@@ -355,6 +355,10 @@ class NasBench201:
         """All units that occur in some net, an operator each."""
         return self.tables().units
 
+    def assignment_of(self, text: str) -> tuple[int, ...]:
+        """The assignment of an architecture string. ProblemError for one that is malformed."""
+        return assignment_of(text)
+
 
 def assignment_of(text: str) -> tuple[int, ...]:
     """The assignment of an architecture string. ProblemError for one that is malformed."""

@@ -1,0 +1,197 @@
+"""Whole nets and their latencies out of the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
+
+Written after the loader of HayeonLee/HELP (loader.py, utils.py), in whose folders data/SPACE are `latency/DEVICE.pt`, a
+time in milliseconds for each architecture, and the architectures in the same order: `metainfo.pt` of FBNet and
+`ofa_archs.pt` of OFA, each with a list `arch`, and `str_arch2idx.pt` of NAS-Bench-201, the number of each architecture
+string. The files themselves were not at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.space import Space
+from gnomon.core.strict_json import Complaints, shown
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.nets_csv import NetRow
+from gnomon.spaces.catalogue.fbnet import fbnet
+from gnomon.spaces.catalogue.ofa_mobilenetv3 import STAGES, assignments_of, ofa_mobilenetv3
+from gnomon.spaces.loading import SearchSpace, load_space, text_reader
+from gnomon.training.saved import load_saved, numbers
+
+_MS = 1e-3
+_MOST_NETS = 1 << 20
+_MOST_SHOWN = 5
+_OTHERS = "Of other sources write a csv of nets: the column arch, or a column a slot, and latency_ms."
+_HINT = (
+    "Give HELP's latency/DEVICE.pt, and with --archs its metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or"
+    f" str_arch2idx.pt (nasbench201). {_OTHERS}"
+)
+
+Assignment = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The nets of a space in the order of their file, and in sentences what is not as it should be."""
+
+    space: SearchSpace
+    rows: tuple[NetRow, ...]
+    told: tuple[str, ...]
+
+
+def import_nets(latencies: Path, archs: Path, space: str) -> Imported:
+    """Nets with the times that `latencies` has of the architectures of `archs`.
+
+    A time that is none (0, a negative one, NaN) is that of a net that failed: it has no latency, and that is told.
+    UsageError where a file cannot be read or is of another space, ProblemError, with all that is wrong, for a malformed
+    one, RuntimeMissingError without PyTorch.
+    """
+    loaded = load_space(space)
+    times = numbers(_saved(latencies), _MOST_NETS)
+    if not times:
+        raise ProblemError(f"{latencies} does not hold a list of latencies", hint=_HINT)
+    nets = _nets(_saved(archs), archs, loaded)
+    if len(nets) != len(times):
+        raise ProblemError(
+            f"{latencies} has {len(times)} latencies, and {archs} has {len(nets)} architectures",
+            hint="Give two files of one folder of HELP.",
+        )
+    good = [math.isfinite(time) and time > 0 for time in map(float, times)]
+    failed = [number for number, fine in enumerate(good) if not fine]
+    if len(failed) == len(times):
+        raise ProblemError(f"{latencies} has no latency above 0", hint=_HINT)
+    rows = (
+        NetRow(assignment=net, latency_s=float(time) * _MS if fine else None)
+        for net, time, fine in zip(nets, times, good, strict=True)
+    )
+    return Imported(space=loaded, rows=tuple(rows), told=_told(failed, times))
+
+
+def _told(failed: list[int], times: tuple[float | int, ...]) -> tuple[str, ...]:
+    if not failed:
+        return ()
+    few = ", ".join(f"{number} ({times[number]})" for number in failed[:_MOST_SHOWN])
+    dots = ", .." if len(failed) > _MOST_SHOWN else ""
+    return (f"{len(failed)} of {len(times)} nets have no latency, as their time is none, counted from 0: {few}{dots}",)
+
+
+def _saved(path: Path) -> Any:
+    """What a file holds. ProblemError for one of the benchmarks that HELP's files are like."""
+    if path.suffix in (".pickle", ".pkl", ".p"):
+        raise ProblemError(
+            f"{path} is a pickle, such as HW-NAS-Bench's, which would run whatever is in it", hint=_OTHERS
+        )
+    found = load_saved(path, hint=_HINT)
+    if isinstance(found, dict) and {"meta_archs", "arch2infos"} & found.keys():
+        raise ProblemError(f"{path} is the file of NAS-Bench-201 itself, and not one of HELP's", hint=_OTHERS)
+    return found
+
+
+def _nets(found: Any, path: Path, space: SearchSpace) -> list[Assignment]:
+    """The assignments of architectures, in the order of their latencies."""
+    complaints = Complaints(what=f"file {path}", hint=_HINT)
+    if isinstance(found, Mapping) and isinstance(found.get("arch"), list | tuple):
+        archs = found["arch"]
+        if not 0 < len(archs) <= _MOST_NETS:
+            raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"From 1 to {_MOST_NETS} are read.")
+        read = _reader(archs[0], path, space)
+        nets = [_read(read, arch, f"architecture {number}", complaints) for number, arch in enumerate(archs)]
+    elif isinstance(found, Mapping) and 0 < len(found) <= _MOST_NETS and all(isinstance(key, str) for key in found):
+        by_number = _numbered(found, complaints)
+        text = text_reader(space)
+        if text is None:
+            raise UsageError(
+                f"{path} has architecture strings, and nobody writes nets of {space.name} so",
+                hint="Name the space that they are of: --space nasbench201.",
+            )
+        nets = [_read(text, by_number[number], shown(by_number[number]), complaints) for number in sorted(by_number)]
+    else:
+        raise ProblemError(f"{path} does not hold architectures as HELP's files do", hint=_HINT)
+    complaints.raise_any()
+    return [net for net in nets if net is not None]
+
+
+def _numbered(found: Mapping[str, Any], complaints: Complaints) -> dict[int, str]:
+    """Architecture strings by their numbers, which are 0, 1, .. in any order."""
+    by_number: dict[int, str] = {}
+    for text, value in found.items():
+        number = _whole(value)
+        if number is None or not 0 <= number < len(found):
+            complaints.tell(shown(text), f"a number from 0 to {len(found) - 1} expected, {_shown(value)} found")
+        elif number in by_number:
+            complaints.tell(shown(text), f"it has the number {number} of another one")
+        else:
+            by_number[number] = text
+    return by_number
+
+
+def _read(read: Callable[[Any], Assignment], arch: Any, place: str, complaints: Complaints) -> Assignment | None:
+    try:
+        return read(arch)
+    except ProblemError as error:
+        complaints.tell(place, error.message)
+        return None
+
+
+def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assignment]:
+    """What reads the architectures of a list whose first one is this. UsageError where they are of another space."""
+    for keys, made, read in (
+        (("op_idx_list",), fbnet, partial(_fbnet, slots=space.space)),
+        (("ks", "e", "d", "r"), ofa_mobilenetv3, _ofa),
+    ):
+        if isinstance(first, Mapping) and all(key in first for key in keys):
+            own = made()
+            if own.space != space.space:
+                raise UsageError(
+                    f"{path} has architectures of {own.name}, and not of {space.name}",
+                    hint=f"Name their space: --space {own.name}.",
+                )
+            return read
+    raise ProblemError(f"{path} does not hold architectures as HELP's files do", hint=_HINT)
+
+
+def _fbnet(arch: Any, *, slots: Space) -> Assignment:
+    """The blocks by their numbers, in the order of the published list, which is that of the choices."""
+    blocks = _values(arch, "op_idx_list", len(slots.slots))
+    slots.encode(blocks)
+    return blocks
+
+
+def _ofa(arch: Any) -> Assignment:
+    layers, stages = 4 * len(STAGES), len(STAGES)
+    kernels, expansions = _values(arch, "ks", layers), _values(arch, "e", layers)
+    depths, height = _values(arch, "d", stages), _values(arch, "r", 1)
+    (found,) = assignments_of([kernels], [expansions], [depths], height).tolist()
+    return tuple(found)
+
+
+def _values(arch: Any, key: str, count: int) -> Assignment:
+    """The whole numbers of one key of an architecture. ProblemError for others, or another count of them."""
+    given = arch.get(key) if isinstance(arch, Mapping) else None
+    found = numbers(given, count)
+    whole = [number for number in map(_whole, found or ()) if number is not None]
+    if len(whole) != count:
+        many = f"{count} whole numbers" if count > 1 else "a whole number"
+        raise ProblemError(f"{many} expected as {key!r}, {_shown(given)} found")
+    return tuple(whole)
+
+
+def _shown(value: Any) -> str:
+    """A value as an error tells it: of what may hold others in turn its kind alone."""
+    return (
+        shown(value) if type(value) in (str, int, float, bool, list, dict, type(None)) else f"a {type(value).__name__}"
+    )
+
+
+def _whole(value: Any) -> int | None:
+    """A value as a whole number below 64 bits; None where it is none."""
+    found = numbers(value, 1)
+    if not found or not math.isfinite(found[0]) or found[0] != int(found[0]) or abs(found[0]) >= 1 << 62:
+        return None
+    return int(found[0])
