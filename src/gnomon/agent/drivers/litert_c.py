@@ -288,8 +288,10 @@ def usable_in_place(array: Array) -> bool:
 
 def in_place_like(array: Array) -> Array:
     """A new array of the same shape and dtype that LiteRT can use in place."""
-    raw = np.zeros(array.nbytes + _ALIGNMENT + _SPARE, np.uint8)
+    raw = np.zeros(array.nbytes + _ALIGNMENT + 2 * _SPARE, np.uint8)
     begin = -raw.ctypes.data % _ALIGNMENT
+    if -(raw.ctypes.data + begin + array.nbytes) % mmap.PAGESIZE < _SPARE:  # it would end where a page does
+        begin += _SPARE
     return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
 
 
