@@ -18,7 +18,7 @@ from tests.docs.documents import DOCUMENTS, ROOT, Block, Place, anchors, blocks_
 from gnomon.cli.main import cli
 
 LIMIT_S = 1200.0
-LITTLE_EFFORT = {"place": "--processes 1 --budget 1", "profile": "--processes 1 --budget 1"}
+LITTLE_EFFORT = {"place": "--processes 1 --budget 0.2", "profile": "--processes 1 --budget 0.2"}
 """Options that a command is given beside its own, so that it ends soon."""
 
 CONSOLE = blocks_of("console")
