@@ -205,6 +205,6 @@ def test_wrong_commands_are_found(arguments: list[str]) -> None:
 
 
 def test_effort_is_added_before_a_pipe() -> None:
-    assert with_little_effort("gnomon place m.onnx") == "gnomon place m.onnx --processes 1 --budget 1"
-    assert with_little_effort("gnomon place m --json > a") == "gnomon place m --json --processes 1 --budget 1 > a"
+    assert with_little_effort("gnomon place m.onnx") == "gnomon place m.onnx --processes 1 --budget 0.2"
+    assert with_little_effort("gnomon place m --json > a") == "gnomon place m --json --processes 1 --budget 0.2 > a"
     assert with_little_effort("gnomon runs > a") == "gnomon runs > a"

@@ -71,6 +71,9 @@ class Tracked:
     def __init__(self, servers: list[Server]) -> None:
         self.servers = servers
         self.folder = Path(tempfile.mkdtemp(prefix="gnomon-test-rpc-"))
+        # TVM imports PyTorch where it can, for two thirds of the start of each of its processes.
+        (self.folder / "without").mkdir()
+        (self.folder / "without" / "torch.py").write_text("raise ImportError('there is no PyTorch for TVM')\n")
         self._guard = Guard(self.folder)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         group, port = self._program("rpc_tracker", {"TVM_USE_RUNTIME_LIB": "1"})
@@ -135,7 +138,13 @@ class Tracked:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, "TMPDIR": str(self.folder), "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **more},
+                env={
+                    **os.environ,
+                    "TMPDIR": str(self.folder),
+                    "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
+                    "PYTHONPATH": str(self.folder / "without"),
+                    **more,
+                },
                 cwd=self.folder,
                 start_new_session=True,
             )
