@@ -190,7 +190,7 @@ def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 _PATH = click.Path(path_type=Path)
-METHODS = ("balanced", "fair", "halving", "published")
+METHODS = ("balanced", "fair", "published")
 TRAINING = (
     "data",
     "method",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,22 +123,8 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     "most_share",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
-    help="pareto: at most this share of the networks is left.  [default: 0.1]",
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    metavar="SHARE",
-    help="pareto: keep what is this often on the front, however many that are, instead of --max-fraction.",
-)
-@click.option(
-    "--stability-prior",
-    "--inertia",
-    "inertia",
-    type=click.FloatRange(0),
-    metavar="X",
-    help="pareto: what a departure from an even layout of each family has to save, in standard deviations; "
-    "with 0 the measurements alone decide, ties by their noise.  [default: 0.15; 0.3 for one family]",
+    help="pareto: at most this share of the networks is left (1: all but what is on no front); one that leaves too "
+    "little to search is refused, with the share that would do.  [default: 0.1]",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the resampled noise.")
 @click.option(
@@ -158,13 +143,13 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
     from gnomon.api import space as api
     from gnomon.spaces.selection.pareto import pareto_options
 
-    options = pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"])
+    options = pareto_options(values["families"], values["most_share"], values["seed"])
     chosen = api.select_primitives(
         profile_dir,
         rule=values["rule"],
         method=values["method"],
         toolchain=values["toolchain"],
-        options=replace(options, inertia=values["inertia"]),
+        options=options,
         output=values["output"],
         blocks=values["blocks"],
     )

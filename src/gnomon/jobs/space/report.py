@@ -130,9 +130,7 @@ def _rare(document: Mapping[str, Any], page: Page) -> None:
         say(
             page,
             f"{len(rare)} of the {kept} kept {'is' if len(rare) == 1 else 'are'} on the front less often than a "
-            "dropped one of the same cell group. What counts is how much would be lost, not how often; and where the "
-            "measurements do not speak clearly against it, an even layout of each family stays (--stability-prior 0 "
-            "turns that off, --threshold 0.5 keeps by frequency alone).",
+            "dropped one of the same cell group. What counts is how much would be lost, not how often.",
         )
 
 

@@ -235,7 +235,6 @@ def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
                     "low": one.low,
                     "high": one.high,
                     "stays": one.stays,
-                    "layout": one.layout,
                 }
                 for one in group
             ]
