@@ -136,6 +136,7 @@ def test_without_noise_each_frequency_is_0_or_1_as_all_networks_say(seed: int) -
         assert {i for i, one in enumerate(own) if one.frequency == 1} == wanted
         assert all(one.frequency in (0, 1) for one in own)
     assert found.share_kept == pytest.approx(1, abs=1e-9)
+    assert found.stability > 0.99
 
 
 def test_a_thousand_tables_are_the_same_numbers_in_any_unit() -> None:
@@ -154,7 +155,9 @@ def in_unit(latency: Evidence, unit: float) -> Evidence:
     return Evidence(assignments=latency.assignments, values=latency.values * unit, errors=latency.errors * unit)
 
 
-@pytest.mark.parametrize("options", [ParetoOptions(resamples=3), ParetoOptions(resamples=3, families="one")])
+@pytest.mark.parametrize(
+    "options", [ParetoOptions(resamples=3), ParetoOptions(resamples=3, families="one", most_share=0.3)]
+)
 def test_no_change_of_unit_changes_a_selection(options: ParetoOptions) -> None:
     given = space()
     for number, unit in enumerate(UNITS):
@@ -287,6 +290,10 @@ def test_a_selection_tells_what_it_kept_and_how_sure_that_is() -> None:
     assert found.networks_after == math.prod(map(len, found.groups)) <= 10**4
     assert found.family is None and found.contenders == ()
     assert 0 <= found.share_low <= found.share_kept <= found.share_high <= 1
+    assert 0.3 < found.stability < 1
+    for own in found.primitives:
+        assert all(0 <= one.again <= 1 for one in own)
+        assert np.mean([one.again for one in own if one.stays]) > np.mean([one.again for one in own if not one.stays])
     for own, names in zip(found.primitives, found.groups, strict=True):
         assert tuple(one.name for one in own if one.stays) == names
         assert all(0 <= one.low <= one.frequency <= one.high <= 1 for one in own)

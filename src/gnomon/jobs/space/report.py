@@ -55,6 +55,11 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
         kept, low, high = document["share_kept"]
         told = f"{percent(kept)} [{points(low)}, {points(high)}]"
         say(page, f"They keep {told} of the expected hypervolume of accuracy and latency.")
+    if "stability" in document:
+        say(
+            page,
+            f"From networks measured again the choice is expected to be {units.share(document['stability'])} the same.",
+        )
     page.line(f"Rule {document['rule']}: {_RULES.get(document['rule'], 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document['method']}, latencies by the toolchain {document['toolchain']}.")
     _family(document, page)

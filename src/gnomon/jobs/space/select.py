@@ -227,6 +227,7 @@ def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
     return {
         "why": found.why,
         "share_kept": [found.share_kept, found.share_low, found.share_high],
+        "stability": found.stability,
         "primitives": [
             [
                 {
@@ -235,6 +236,7 @@ def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
                     "low": one.low,
                     "high": one.high,
                     "stays": one.stays,
+                    "again": one.again,
                 }
                 for one in group
             ]

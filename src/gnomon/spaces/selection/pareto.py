@@ -19,14 +19,16 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.costs import relative, rounded
-from gnomon.spaces.cells.effects import Effects, Evidence, design_matrix, fit_effects
+from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn
 from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.selection.kept import drawn_front
 from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
 
 
@@ -67,6 +69,8 @@ Families = Literal["mixed", "one"]
 _LEAST_KEPT = 0.5
 """Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
 _GROWTH = 1.25
+_REPEATS, _FEW = 20, 40
+"""So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
 
 
@@ -97,7 +101,7 @@ class ParetoOptions:
 class Kept:
     """A primitive of a cell group: how often it is on the front, with the 95 % interval of so many resamples.
 
-    `stays` says whether it was kept.
+    `stays` says whether it was kept, and `again` how often it would be if the same networks were measured again.
     """
 
     name: str
@@ -105,6 +109,7 @@ class Kept:
     low: float
     high: float
     stays: bool
+    again: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +118,10 @@ class ParetoSelection:
 
     `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
     the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
-    in. `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
+    in, up to the `reference`: the largest latency, over the median one, and error rate of what was measured.
+    `stability` is how much of the choice is expected to come out again where the same networks are measured again: the
+    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it.
+    `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -124,10 +132,12 @@ class ParetoSelection:
     share_kept: float
     share_low: float
     share_high: float
+    stability: float
     networks_before: int
     networks_after: int
     accuracy: Effects
     latency: Effects
+    reference: tuple[float, float]
 
 
 def select_pareto(
@@ -184,8 +194,8 @@ def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose groups and choices stand in the order of their names."""
-    accurate = fit_effects(space, accuracy, scale="logit")
-    fast = fit_effects(space, unit_free(latency), scale="plain")
+    prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
+    accurate, fast = (one.effects for one in prices)
     measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
     points = np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
     worst = points.max(axis=0).tolist()
@@ -196,15 +206,13 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
     )
     if options.families == "mixed":
         chosen = [np.arange(len(slot.choices)) for slot in space.slots]
-        frequencies, volumes = judged(whole)
-        return _selected(_Case(space, chosen, frequencies, volumes, options), whole, (accurate, fast), ())
+        return _selected(_Case(space, chosen, prices, judged(whole)[0], whole.reference, options), whole, ())
     contenders = tuple(_contenders(space, whole, measured, points))
     family, why = choose_family(contenders)
     chosen = _places(space, family)
     mine = whole.restricted(chosen)
-    frequencies, volumes = judged(mine)
-    case = _Case(_part(space, chosen), chosen, frequencies, volumes, options)
-    return _selected(case, mine, (accurate, fast), contenders, (family, why))
+    case = _Case(_part(space, chosen), chosen, prices, judged(mine)[0], whole.reference, options)
+    return _selected(case, mine, contenders, (family, why))
 
 
 def unit_free(latency: Evidence) -> Evidence:
@@ -228,15 +236,15 @@ class _Case:
 
     space: Space
     places: list[Ints]
+    prices: tuple[Learned, Learned]
     frequencies: tuple[Floats, ...]
-    volumes: Floats
+    reference: tuple[float, float]
     options: ParetoOptions
 
 
 def _selected(
     case: _Case,
     resamples: Resamples,
-    effects: tuple[Effects, Effects],
     contenders: tuple[Contender, ...],
     winner: tuple[str | None, str] = (None, "primitives of all families stand side by side"),
 ) -> ParetoSelection:
@@ -248,15 +256,18 @@ def _selected(
             f"a share of {options.most_share:g} leaves too little to search: {why}",
             hint=_share_that_does(case, resamples, costs),
         )
-    slots = case.space.slots
+    slots, again = case.space.slots, _again(case)
+    marks = _marks(case, kept)
     return ParetoSelection(
         groups=tuple(tuple(slot.choices[int(i)] for i in own) for slot, own in zip(slots, kept, strict=True)),
         primitives=tuple(
             tuple(
-                Kept(name=name, frequency=float(f[i]), stays=i in own, **_wilson(f[i], options))
+                Kept(name=name, frequency=float(f[i]), stays=i in own, again=float(often[i]), **_wilson(f[i], options))
                 for i, name in enumerate(slot.choices)
             )
-            for slot, own, f in zip(slots, kept, case.frequencies, strict=True)
+            for slot, own, f, often in zip(
+                slots, kept, case.frequencies, _by_group(case, again.mean(axis=0)), strict=True
+            )
         ),
         family=winner[0],
         why=winner[1],
@@ -264,10 +275,12 @@ def _selected(
         share_kept=float(shares.mean()),
         share_low=float(np.quantile(shares, 0.025)),
         share_high=float(np.quantile(shares, 0.975)),
+        stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
         networks_before=case.space.size,
         networks_after=math.prod(map(len, kept)),
-        accuracy=effects[0],
-        latency=effects[1],
+        accuracy=case.prices[0].effects,
+        latency=case.prices[1].effects,
+        reference=resamples.reference,
     )
 
 
@@ -278,10 +291,37 @@ def _reduced(case: _Case, costs: WeighedCosts, share: float) -> tuple[Ints, ...]
     return reduce_choices(costs, most=max(1.0, share * case.space.size))
 
 
+def _again(case: _Case) -> NDArray[np.bool_]:
+    """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
+    options, found = case.options, []
+    worlds = zip(*(one.again(_REPEATS, seed=options.seed) for one in case.prices), strict=True)
+    for accurate, fast in worlds:
+        one = Resamples(
+            latencies=fast.draw(_FEW, seed=options.seed),
+            logits=accurate.draw(_FEW, seed=options.seed + 1),
+            reference=case.reference,
+        ).restricted(case.places)
+        anew = replace(case, frequencies=judged(one)[0]) if options.most_share >= 1 else case
+        found.append(_marks(case, _reduced(anew, weighed_costs(one), options.most_share)))
+    return np.array(found)
+
+
+def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
+    """Which choices of all groups are kept, one group after the other."""
+    return np.concatenate(
+        [np.isin(np.arange(len(slot.choices)), own) for slot, own in zip(case.space.slots, kept, strict=True)]
+    )
+
+
+def _by_group(case: _Case, values: Floats) -> list[Floats]:
+    ends = np.cumsum([len(slot.choices) for slot in case.space.slots])
+    return np.split(values, ends[:-1])
+
+
 def _shares(case: _Case, resamples: Resamples, kept: tuple[Ints, ...]) -> Floats:
-    """The share of each resample's hypervolume that the kept networks reach: (K,)."""
-    full = case.volumes
-    return np.where(full > 0, resamples.restricted(kept).volumes() / np.where(full > 0, full, 1.0), 1.0)
+    """The share of the hypervolume that the kept networks reach, in each draw of all that is believed: (K,)."""
+    front = drawn_front(case.prices, resamples, kept, case.places)
+    return front.shares([own[left] for own, left in zip(case.places, kept, strict=True)])
 
 
 def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:

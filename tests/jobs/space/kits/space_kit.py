@@ -128,9 +128,17 @@ def selection(**changes: Any) -> dict[str, Any]:
         "lookup": "p/lookup_table.ort.txt",
         "why": "primitives of all families stand side by side",
         "share_kept": [0.97, 0.91, 0.999],
+        "stability": 0.71,
         "primitives": [
             [
-                {"name": n, "frequency": f, "low": 0.9 * f, "high": min(1.0, 1.1 * f), "stays": n in groups[g]}
+                {
+                    "name": n,
+                    "frequency": f,
+                    "low": 0.9 * f,
+                    "high": min(1.0, 1.1 * f),
+                    "stays": n in groups[g],
+                    "again": f,
+                }
                 for n, f in zip(names, often[g], strict=True)
             ]
             for g in (0, 1)
@@ -143,7 +151,7 @@ def selection(**changes: Any) -> dict[str, Any]:
 def published(**changes: Any) -> dict[str, Any]:
     """A selection by the published rule, which knows no frequencies."""
     found = selection(rule="published", family="Res", groups=[["Resblock_0"], ["Resblock_0", "Resblock_1"]])
-    for name in ("why", "share_kept", "primitives", "contenders"):
+    for name in ("why", "share_kept", "stability", "primitives", "contenders"):
         del found[name]
     walked = [{"id": f"Res_{k}", "cost": 0.9 + 0.01 * k} for k in range(10)]
     return {**found, "networks": walked, "counts": {"VGG": 0, "Res": 10}, "lookup": None, **changes}
