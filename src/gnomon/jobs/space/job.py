@@ -20,7 +20,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
-from gnomon.jobs.space.estimates import accuracy_effects, latest, method_of, seen_networks, toolchains_of
+from gnomon.jobs.space.estimates import latest, method_of, seen_networks, swap_accuracies, toolchains_of
 from gnomon.jobs.space.folder import ProfileFolder
 from gnomon.jobs.space.images import carried, open_calibration, open_images
 from gnomon.jobs.space.measuring import Measurer
@@ -42,9 +42,9 @@ ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     """Write the tables of what the journals hold; returns sentences about what they lack.
 
-    `accuracy_table.yaml` is as published: a share of images by network. Networks that were trained have what was
-    measured of them, the others what is believed of them; none where nothing was trained. `latency_table.yaml` has the
-    milliseconds of the first toolchain, and `latency_table.<toolchain>.yaml` those of each.
+    `accuracy_table.yaml` is as published: a share of images by network, as measured where all were trained, else what
+    is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
+    toolchain, and `latency_table.<toolchain>.yaml` those of each.
     """
     notes = _accuracies(folder, study)
     swaps = [n.id for family in study.families.values() for n in family.swaps()]
@@ -69,15 +69,8 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
     except UsageError:
         return ["no network was trained: there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
-    table: dict[str, float] = {}
-    for family in study.families.values():
-        networks = family.swaps()
-        effects = accuracy_effects(family, seen)
-        if effects is None:
-            continue
-        believed = effects.predict([n.assignment for n in networks])[0]
-        for network, value in zip(networks, believed.tolist(), strict=True):
-            table[network.id] = seen[network.id].accuracy if network.id in seen else float(value)
+    swaps = [network for family in study.families.values() for network in family.swaps()]
+    table = swap_accuracies(study, seen, swaps).values
     if table and all(math.isfinite(value) for value in table.values()):
         _write(folder.path / ACCURACIES, write_flat_table(table))
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]

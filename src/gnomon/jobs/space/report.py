@@ -94,11 +94,24 @@ def _family(document: Mapping[str, Any], page: Page) -> None:
     if walked:
         counted = ", ".join(f"{name} {count}" for name, count in document.get("counts", {}).items())
         page.line(f"Why {document['family']}: it was first to have enough cheap networks ({counted}).")
+        _kind(document["accuracies"], page)
         page.heading("The networks that decided, the cheapest first")
         columns = [Column(title="network", number=False), Column(title="cost")]
         page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
         if len(walked) > _WALKED:
             page.line(f"and {len(walked) - _WALKED} more: --json has all of them", indent=1, style="dim")
+
+
+def _kind(accuracies: Mapping[str, Any], page: Page) -> None:
+    """Whether the rule saw accuracies as they were measured."""
+    count, trained = accuracies["networks"], accuracies["trained"]
+    if accuracies["kind"] == "measured":
+        page.line(f"Accuracies: as measured of all {count} one-change variants.")
+        return
+    page.item(
+        f"Accuracies: what is believed of each of the {count} one-change variants, as {trained} of them were trained.",
+        "For the rule to the letter train all: gnomon space profile --accuracy published (or fair).",
+    )
 
 
 def _group(document: Mapping[str, Any], number: int, names: Sequence[str], page: Page) -> None:

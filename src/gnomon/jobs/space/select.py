@@ -19,11 +19,12 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import UsageError
 from gnomon.jobs.space.estimates import (
     Seen,
-    accuracy_effects,
+    SwapAccuracies,
     latest,
     method_of,
     seen_networks,
     standard_error,
+    swap_accuracies,
     toolchain_of,
 )
 from gnomon.jobs.space.folder import LatencyRow
@@ -187,27 +188,25 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
     )
 
 
-def published_tables(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> NetworkTables:
-    """The one-change variants of all families, with what was measured of each, or else its estimated accuracy."""
-    accuracies, latencies = {}, {}
-    for name, family in study.families.items():
-        effects = accuracy_effects(family, seen)
-        networks = family.swaps()
-        if effects is None:
-            continue
-        believed = effects.predict([n.assignment for n in networks])[0].tolist()
-        for network, value in zip(networks, believed, strict=True):
-            row = rows.get(network.id)
-            if row is None or row.call_s is None:
-                continue
-            accuracies[name, network.assignment] = seen[network.id].accuracy if network.id in seen else value
-            latencies[name, network.assignment] = row.call_s * 1e3
-    return NetworkTables(
+def published_tables(
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
+) -> tuple[NetworkTables, SwapAccuracies]:
+    """The one-change variants of all families that have a latency, with accuracies of one kind, and which kind."""
+    timed = {
+        network.id: (network, row.call_s * 1e3)
+        for family in study.families.values()
+        for network in family.swaps()
+        if (row := rows.get(network.id)) is not None and row.call_s is not None
+    }
+    known = swap_accuracies(study, seen, (network for network, _ in timed.values()))
+    both = [(*timed[name], accuracy) for name, accuracy in known.values.items()]
+    tables = NetworkTables(
         primitives={name: tuple(one.name for one in family.primitives) for name, family in study.families.items()},
-        accuracies=accuracies,
-        latencies=latencies,
+        accuracies={(network.family, network.assignment): accuracy for network, _, accuracy in both},
+        latencies={(network.family, network.assignment): milliseconds for network, milliseconds, _ in both},
         defaults={name: family.defaults for name, family in study.families.items()},
     )
+    return tables, known
 
 
 def _by_published_rule(
@@ -220,12 +219,18 @@ def _by_published_rule(
         latency_cost_coeff=own.latency_cost_coeff,
         select_ss_threshold=own.select_ss_threshold,
     )
-    found = select_published(published_tables(study, seen, rows), constants, mode=rule)
+    tables, known = published_tables(study, seen, rows)
+    found = select_published(tables, constants, mode=rule)
     walked = [
         {"id": study.families[family].network(assignment).id, "cost": cost}
         for (family, assignment), cost in zip(found.networks, found.costs, strict=True)
     ]
-    return found.groups, found.family, {"networks": walked, "counts": found.counts}
+    accuracies = {
+        "kind": "measured" if known.measured else "believed",
+        "trained": known.trained,
+        "networks": len(known.values),
+    }
+    return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
 
 
 def _pareto_details(found: ParetoSelection) -> dict[str, Any]:

@@ -160,7 +160,14 @@ def published(**changes: Any) -> dict[str, Any]:
     for name in ("why", "share_kept", "stability", "primitives", "contenders"):
         del found[name]
     walked = [{"id": f"Res_{k}", "cost": 0.9 + 0.01 * k} for k in range(10)]
-    return {**found, "networks": walked, "counts": {"VGG": 0, "Res": 10}, "lookup": None, **changes}
+    return {
+        **found,
+        "networks": walked,
+        "counts": {"VGG": 0, "Res": 10},
+        "lookup": None,
+        "accuracies": {"kind": "believed", "trained": 2, "networks": 10},
+        **changes,
+    }
 
 
 def validation(**changes: Any) -> dict[str, Any]:
