@@ -13,6 +13,7 @@ from gnomon.cli.options import (
     TRAINING,
     bench_options,
     chosen_toolchains,
+    gone,
     http_options,
     options_of,
     place_options,
@@ -69,6 +70,8 @@ def space() -> None:
 @click.option("--mixed", type=click.IntRange(0), default=12, show_default=True, help="Mixed networks of each family.")
 @http_options
 @bench_options
+@gone("--gpu", hint="Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.")
+@gone("--arch-file", hint="Give --toolchain vitis --set vitis.arch=FILE.")
 def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
@@ -137,6 +140,10 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
 )
 @_OWN_BLOCKS
 @click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg or .png.")
+@gone("--stability-prior", "--inertia", hint="Leave it out: the measurements alone decide.")
+@gone(
+    "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
+)
 @_JSON
 def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""

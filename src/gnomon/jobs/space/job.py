@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.core.brief import brief
 from gnomon.devices.http import DpuServer
-from gnomon.errors import UsageError
-from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.errors import MeasurementError, UsageError
+from gnomon.formats.aw_nas.config import CalibrationFiles, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
 from gnomon.jobs.space.estimates import latest, method_of, seen_networks, swap_accuracies, toolchains_of
 from gnomon.jobs.space.folder import ProfileFolder
@@ -32,7 +35,7 @@ from gnomon.session.request import Request
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
 from gnomon.system.files import save_text
-from gnomon.toolchains.base import chosen_toolchain
+from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.job import read_state
 from gnomon.training.recipe import check
 
@@ -167,7 +170,8 @@ def profile_space(
 ) -> Profiled:
     """Train and measure what the profile lacks, and write down each network as soon as it is done.
 
-    Whatever ends it, the same call goes on. Raises GnomonError.
+    Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
+    was trained is kept. Raises GnomonError.
     """
     _check_numbers(asked)
     text = read_config(asked.config)
@@ -189,7 +193,7 @@ def profile_space(
             request=asked.request,
             weights=trained_weights(folder),
             data=data,
-            calibration=open_calibration(config.profiler.calib_data, asked.config.parent, data.shape),
+            calibration=_calibration(asked, config.profiler.calib_data, toolchains, data.shape),
             server=asked.server,
             watch=watch,
             tell=tell,
@@ -216,6 +220,7 @@ def profile_space(
         for toolchain in toolchains:
             measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
         notes = write_tables(folder, study)
+        _check_measured(folder, [toolchain.name for toolchain in toolchains])
     finally:
         folder.close()
     return Profiled(
@@ -226,6 +231,29 @@ def profile_space(
         notes=(*config.warnings, *notes),
         seconds=seconds,
     )
+
+
+def _calibration(
+    asked: ProfileRequest,
+    given: CalibrationFiles | None,
+    toolchains: Sequence[Toolchain],
+    shape: tuple[int, int, int],
+) -> NDArray[np.uint8] | None:
+    """The images that the config names for calibration, where one of the toolchains looks at any."""
+    if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
+        return None
+    return open_calibration(given, asked.config.parent, shape)
+
+
+def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
+    """MeasurementError where toolchains were asked for and no network has a time by any; what was trained is kept."""
+    rows = [row for name in toolchains for row in latest(folder.latency.values(), name).values()]
+    if rows and all(row.call_s is None for row in rows):
+        reasons = "; ".join(dict.fromkeys(row.reason for row in rows if row.reason))
+        raise MeasurementError(
+            f"nothing could be measured by {', '.join(toolchains)}: {len(rows)} networks failed ({reasons[:400]})",
+            hint=f"Correct what the reasons name and repeat the command; gnomon space show {folder.path} has the rest.",
+        )
 
 
 def _check_numbers(asked: ProfileRequest) -> None:
