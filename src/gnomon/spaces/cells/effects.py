@@ -53,7 +53,7 @@ PARTS = ("misfit", "family", "main", "own")
 _USUAL = (0.15, 1.0, 0.5, 0.5)  # the middle of the weak prior on their sizes, in the spread of the values
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size
 _MISFIT_SPREAD = 1.5  # and on that of the misfit
-_SIZES = 20  # how often sizes are drawn anew among draws of networks
+_SIZES = 20  # so many times sizes are drawn among draws of networks
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
 _LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
 _WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
@@ -207,7 +207,7 @@ def shared_pairs(assignments: Ints, others: Ints | None = None) -> Floats:
 
 
 def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.random.Generator) -> list[Floats]:
-    """Sums over the pairs of cell groups of what each two primitives add, drawn anew; a network's variance is 1."""
+    """Sums over the pairs of cell groups of what each two primitives add, at random; a network's variance is 1."""
     counts = [len(slot.choices) for slot in space.slots]
     pairs = list(combinations(range(len(counts)), 2)) or [(0, 0)]
     found = [np.zeros((count, len(rows))) for rows in networks]
@@ -316,7 +316,7 @@ class Learned:
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
         """Prices of networks (M, groups) that may be true, on the scale of the model: (count, M).
 
-        With what pairs of primitives add, and with the doubt about all sizes: they are drawn anew some times.
+        With what pairs of primitives add, and with the doubt about all sizes: they are drawn several times.
         """
         rng = np.random.default_rng(seed)
         parts = np.array_split(np.arange(count), min(_SIZES, count))

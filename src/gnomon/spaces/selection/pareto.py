@@ -301,8 +301,8 @@ def _again(case: _Case) -> NDArray[np.bool_]:
             logits=accurate.draw(_FEW, seed=options.seed + 1),
             reference=case.reference,
         ).restricted(case.places)
-        anew = replace(case, frequencies=judged(one)[0]) if options.most_share >= 1 else case
-        found.append(_marks(case, _reduced(anew, weighed_costs(one), options.most_share)))
+        other = replace(case, frequencies=judged(one)[0]) if options.most_share >= 1 else case
+        found.append(_marks(case, _reduced(other, weighed_costs(one), options.most_share)))
     return np.array(found)
 
 
