@@ -212,6 +212,8 @@ def _untested(families: set[str], there: Mapping[Model, Table]) -> Model:
 def _why(errors: Mapping[Model, Error]) -> str:
     if not errors:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
-    told = "; ".join(f"{name} {one.mean:.1%} off on average, {one.worst:.1%} at worst" for name, one in errors.items())
+    told = "; ".join(
+        f"{name} {100 * one.mean:.1f} % off on average, {100 * one.worst:.1f} % at worst" for name, one in errors.items()
+    )
     count = next(iter(errors.values())).networks
     return f"on {count} mixed networks that were not fitted to: {told}"

@@ -128,7 +128,7 @@ def selection(**changes: Any) -> dict[str, Any]:
         "lookup": "p/lookup_table.ort.txt",
         "lookup_model": {
             "model": "effects of all networks",
-            "why": "on 12 mixed networks that were not fitted to: effects of all networks 2.0% off on average",
+            "why": "on 12 mixed networks that were not fitted to: effects of all networks 2.0 % off on average",
             "held_out": {"effects of all networks": {"networks": 12, "mean": 0.02, "worst": 0.041}},
         },
         "latency_file": False,
