@@ -213,7 +213,8 @@ def _why(errors: Mapping[Model, Error]) -> str:
     if not errors:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
     told = "; ".join(
-        f"{name} {100 * one.mean:.1f} % off on average, {100 * one.worst:.1f} % at worst" for name, one in errors.items()
+        f"{name} {100 * one.mean:.1f} % off on average, {100 * one.worst:.1f} % at worst"
+        for name, one in errors.items()
     )
     count = next(iter(errors.values())).networks
     return f"on {count} mixed networks that were not fitted to: {told}"
