@@ -89,11 +89,7 @@ def rules(resamples: int) -> dict[str, Rule]:
         "published, relative": published(1.0, "relative"),
         "front of the means": means,
         "pareto, mixed (default)": pareto(resamples),
-        "pareto, mixed, no inertia": pareto(resamples, inertia=0.0),
-        "pareto, mixed, inertia without end": pareto(resamples, inertia=1e6),
-        "pareto, mixed, frequency from 0.5": pareto(resamples, most_share=None),
         "pareto, one family": pareto(resamples, families="one"),
-        "pareto, one family, no inertia": pareto(resamples, families="one", inertia=0.0),
     }
 
 

@@ -96,6 +96,7 @@ CASES: dict[str, list[str]] = {
     "spaces": [
         "space show profile --json",
         "space select profile --rule pareto -o pareto.yaml --json",
+        "space select profile --rule pareto --max-fraction 0.5 -o pareto.yaml --json",
         "space select profile --rule relative -o relative.yaml --json",
         "space select profile --rule published -o published.yaml --json",
         "space select nowhere --json",

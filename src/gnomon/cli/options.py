@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, Threads, complete_device
+from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
     from gnomon.api.place import Options
@@ -189,8 +190,18 @@ def unique(option: str, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return made
 
 
+def gone(*names: str, hint: str) -> Decorator:
+    """Options that another tool or an earlier gnomon has under these names, answered by what to give instead."""
+
+    def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
+        if value is not None:
+            raise UsageError(f"there is no option {' or '.join(names)} of {context.command_path}", hint=hint)
+
+    return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)
+
+
 _PATH = click.Path(path_type=Path)
-METHODS = ("balanced", "fair", "halving", "published")
+METHODS = ("balanced", "fair", "published")
 TRAINING = (
     "data",
     "method",

@@ -32,10 +32,8 @@ from gnomon.training.recipe import Recipe
 class TrainJob:
     """A training: of a net, by a recipe, on a data set.
 
-    `key` names it for the caller. `init` are parameters to begin with; those it lacks are made of (seed, tag). The
-    epochs [start, stop) of the recipe's schedule are trained, all of them where `stop` is None; one that does not start
-    at 0 goes on from `resume`, which an earlier one's `Trained.resume` is. `device` is "cpu" or "cuda", `threads` those
-    of one process on the CPU.
+    `key` names it for the caller. `init` are parameters to begin with; those it lacks are made of (seed, tag). `device`
+    is "cpu" or "cuda", `threads` those of one process on the CPU.
     """
 
     key: str
@@ -46,17 +44,9 @@ class TrainJob:
     init: State | None = None
     device: str = "cpu"
     threads: int = 1
-    start: int = 0
-    stop: int | None = None
-    resume: bytes | None = field(default=None, repr=False)
-
-    @property
-    def end(self) -> int:
-        """The epoch before which it stops."""
-        return self.recipe.epochs if self.stop is None else self.stop
 
     def digest(self) -> str:
-        """SHA-256 of what decides the outcome of each epoch: not the name, the threads, nor which epochs are asked."""
+        """SHA-256 of what decides the outcome of each epoch: not the name, nor the threads."""
         digest = hashlib.sha256(
             json.dumps(
                 [net_digest(self.tagged), self.recipe.canonical(), self.seed, self.data.digest, self.device]
@@ -85,14 +75,13 @@ class Trained:
 
     `accuracies` (validation) and `losses` are a value an epoch. `correct` says of each validation image whether the net
     has its class right after the last epoch. `test_accuracy` is taken once, after the recipe's last epoch, and None
-    before. `state` and `correct` are None where nothing was trained. `resume` goes on where `stop` is before the
-    recipe's end. `samples` are images that were trained on, `macs` multiply-accumulates of one image. `failure` is how
-    it ended where it did: "wrong-output" for a loss that is not finite, "memory", "refused" for what PyTorch cannot do.
+    before. `state` and `correct` are None where nothing was trained. `samples` are images that were trained on, `macs`
+    multiply-accumulates of one image. `failure` is how it ended where it did: "wrong-output" for a loss that is not
+    finite, "memory", "refused" for what PyTorch cannot do.
     """
 
     key: str
     state: dict[str, NDArray[np.float32]] | None = field(default=None, repr=False)
-    resume: bytes | None = field(default=None, repr=False)
     accuracies: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     correct: NDArray[np.uint8] | None = field(default=None, repr=False)

@@ -1,6 +1,6 @@
 """Training one network: epochs, validation after each, one look at the test part at the end.
 
-The outcome depends on the job alone; on the CPU, with as many threads, bit for bit, in one go or in several.
+The outcome depends on the job alone; on the CPU, with as many threads, bit for bit, in one go or from a file of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from gnomon.training.job import (
     TrainJob,
     checkpoint_bytes,
     load_partial,
-    read_checkpoint,
     restore,
     save_bytes,
 )
@@ -151,13 +150,6 @@ def step(module: Any, optimizer: Any, x: Any, y: Any) -> Any:
 
 
 def _check_job(job: TrainJob) -> None:
-    if not 0 <= job.start < job.end <= job.recipe.epochs:
-        raise UsageError(
-            f"epochs {job.start} to {job.end} of {job.recipe.epochs} cannot be trained",
-            hint="Give 0 <= start < stop <= the recipe's epochs.",
-        )
-    if job.start and job.resume is None:
-        raise UsageError("a training that starts behind epoch 0 needs what it goes on from", hint="Give `resume`.")
     if job.threads < 1:
         raise UsageError(f"{job.threads} threads cannot train", hint="Give a whole number from 1.")
 
@@ -169,9 +161,9 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
     check_fit(net.inputs, net.shape(net.output), dataset)
     digest = job.digest()
     found, note = load_partial(partial, digest) if partial is not None else (None, "")
-    if found is not None and found.epochs > job.end:
-        note = f"{partial} is of epoch {found.epochs}, behind {job.end}, and was not used"
-    elif found is not None and found.epochs >= job.start:
+    if found is not None and found.epochs > job.recipe.epochs:
+        note = f"{partial} is of epoch {found.epochs}, behind {job.recipe.epochs}, and was not used"
+    elif found is not None:
         run = _fresh(job, dataset, digest)
         try:
             _take_over(run, found)
@@ -180,8 +172,6 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
             note = f"{partial} does not fit this training ({error}), and was not used"
     run = _fresh(job, dataset, digest)
     run.notes += [note] * bool(note)
-    if job.start:
-        _resume(run)
     return run
 
 
@@ -197,27 +187,13 @@ def _take_over(run: _Run, found: Checkpoint) -> None:
     run.history = list(found.history)
 
 
-def _resume(run: _Run) -> None:
-    job = run.job
-    try:
-        found = read_checkpoint(job.resume or b"")
-        if found.digest != run.digest or found.epochs != job.start:
-            raise ValueError(f"it is another training's, or of epoch {found.epochs}")
-        _take_over(run, found)
-    except MISFITS as error:
-        raise ProblemError(
-            f"{job.key} cannot go on from epoch {job.start}: {error}",
-            hint="Give `resume` of the training that ended there.",
-        ) from error
-
-
 def _epochs(run: _Run, partial: Path | None, on_epoch: OnEpoch | None) -> None:
-    """Trains until the job's end, or until it fails."""
+    """Trains until the recipe's end, or until it fails."""
     job, dataset = run.job, run.dataset
     with _told(run):
         source = feed(dataset, dataset.train, job.device, border=border_of(job.recipe, dataset.shape[1]))
         validation = feed(dataset, dataset.validation, job.device)
-    while run.failure is None and len(run.history) < job.end:
+    while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
         with _told(run):
             loss = _epoch(run, source, number)
@@ -281,7 +257,6 @@ def _result(run: _Run) -> Trained:
     return Trained(
         key=job.key,
         state=state_of(run.module) if whole else None,
-        resume=_checkpoint(run) if whole and not finished else None,
         accuracies=tuple(row.accuracy for row in run.history),
         losses=tuple(row.loss for row in run.history),
         correct=run.correct if whole else None,

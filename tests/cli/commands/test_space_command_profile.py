@@ -18,6 +18,7 @@ from gnomon.api import space as api
 from gnomon.cli.main import run
 from gnomon.jobs.space.folder import ACCURACY, LATENCY, read_accuracy
 from gnomon.jobs.space.look import look
+from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -90,9 +91,14 @@ def test_show_tells_the_same_and_draws(made: Path, tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("rule", ["pareto", "relative", "published"])
 def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--rule", rule, "-o", tmp_path / "o.yaml")
+    options = ("--rule", rule, "--max-fraction", "1", "-o", tmp_path / "o.yaml")
     found = document(capsys, "select", made / "p", *options)
-    done = api.select_primitives(made / "p", rule=rule, output=tmp_path / "o.yaml")  # type: ignore[arg-type]
+    done = api.select_primitives(
+        made / "p",
+        rule=rule,  # type: ignore[arg-type]
+        options=ParetoOptions(most_share=1),
+        output=tmp_path / "o.yaml",
+    )
     assert found == json.loads(json.dumps(done.document()))
     assert f"--rule {rule}" in (tmp_path / "o.yaml").read_text().splitlines()[0]
     code, out, err = call(capsys, "select", made / "p", *options, "--picture", tmp_path / "choice.svg")
@@ -101,7 +107,7 @@ def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: 
 
 
 def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys, "select", made / "p", "--threshold", "0")[0] == 0
+    assert call(capsys, "select", made / "p", "--max-fraction", "1")[0] == 0
     record = ("--record", made / "record.sqlite")
     args = ("validate", made / "p", "--networks", "8", "--epochs", "1", "--workers", "1", *record, *MEASURING)
     found = document(capsys, *args)
@@ -128,7 +134,6 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "which images", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
         (2, "halving", ("select", made / "p", "--accuracy", "halving")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
-        (2, "contradict", ("select", made / "p", "--threshold", "0.5", "--most-share", "0.5")),
         (2, "is not a profile", ("validate", tmp_path / "x")),
         (2, "not a profile", ("show", tmp_path)),
     ]

@@ -50,7 +50,7 @@ def test_of_a_networks_stages_the_last_counts_and_failed_ones_do_not() -> None:
         trained(c, 0.4, epochs=1),
         trained(c, 0.1, epochs=2, reason="crash: it ended"),
         trained(d, None),
-        trained(d, 0.8, method="halving"),
+        trained(d, 0.8, method="published"),
     ]
     seen = seen_networks(one, rows, "fair")
     assert {name: s.accuracy for name, s in seen.items()} == {a.id: 0.7, c.id: 0.4}
@@ -93,15 +93,15 @@ def test_the_method_is_the_wanted_one_or_the_first_with_an_accuracy() -> None:
     rows = [
         trained(a, None, method="balanced", reason="crash: it ended"),
         trained(a, 0.2, method="balanced", reason="wrong-output: the loss is not finite"),
-        trained(a, 0.5, method="halving"),
+        trained(a, 0.5, method="published"),
         trained(a, 0.5, method="fair"),
     ]
     assert method_of(rows, None) == "fair"
-    assert method_of(rows, "halving") == "halving"
-    for wanted in ("balanced", "published"):
+    assert method_of(rows, "published") == "published"
+    for wanted in ("balanced", "halving"):
         with pytest.raises(UsageError, match=wanted) as told:
             method_of(rows, wanted)
-        assert "fair, halving" in told.value.hint
+        assert "fair, published" in told.value.hint
     with pytest.raises(UsageError, match="no network was trained") as told:
         method_of(rows[:2], None)
     assert "gnomon space profile" in told.value.hint

@@ -135,7 +135,7 @@ def _check_tables(where: Path, one: Study, values: list[float]) -> None:
     assert "VGG_0_1" not in read_latencies(tables["latency_table.openvino.yaml"])
     accuracies = read_accuracies(tables["accuracy_table.yaml"])
     assert accuracies.keys() == {n.id for n in swaps}, "what was not trained is believed"
-    assert all(accuracies[n.id] == pytest.approx(0.25 + 0.5 * values[0]) for n in swaps[:-2])
+    assert all(accuracies[n.id] == pytest.approx(0.25 + 0.5 * values[0], abs=0.02) for n in swaps)
     assert all(math.isfinite(value) and 0 < value < 1 for value in accuracies.values())
 
 

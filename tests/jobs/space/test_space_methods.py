@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from tests.jobs.space.kits.studykit import made, study
 from gnomon.jobs.space.folder import AccuracyRow
 from gnomon.jobs.space.methods import Budget, Plan, plan, recipes
 from gnomon.jobs.space.study import Study
-from gnomon.jobs.space.training import Method, Trainer, Training, weights_path
+from gnomon.jobs.space.training import Trainer, Training, weights_path
 from gnomon.training.recipe import Recipe
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -37,7 +37,7 @@ def row(one: Training, *, reason: str = "", validation: float | None = None) -> 
         method=one.method,
         stage=one.stage,
         seed=one.seed,
-        epochs=one.recipe.epochs if one.stop is None else one.stop,
+        epochs=one.recipe.epochs,
         validation=value,
         reason=reason,
     )
@@ -61,7 +61,7 @@ def test_published_trains_defaults_then_tunes_each_swap_from_the_default_of_its_
     first, second = rounds(planned)
     defaults = {family.name: family.swaps()[0] for family in one.families.values()}
     assert [t.network for t in first] == list(defaults.values())
-    assert all((t.recipe, t.begins_with, t.goes_on) == (FIRST, None, None) for t in first)
+    assert all((t.recipe, t.begins_with) == (FIRST, None) for t in first)
     swaps = [n for family in one.families.values() for n in family.swaps()[1:]]
     assert [t.network for t in second] == swaps
     assert all(t.recipe == FINETUNE and t.begins_with is not None for t in second)
@@ -88,7 +88,7 @@ def test_fair_trains_each_alike_from_the_same_seeds(seeds: int) -> None:
     for network in {t.network.id for t in wanted}:
         mine = [t for t in wanted if t.network.id == network]
         assert [t.seed for t in mine] == list(range(7, 7 + len(mine)))
-    assert all((t.recipe, t.begins_with, t.start, t.stop) == (FIRST, None, 0, None) for t in wanted)
+    assert all((t.recipe, t.begins_with) == (FIRST, None) for t in wanted)
     assert len({t.key for t in wanted}) == len(wanted) == planned.trainings
 
 
@@ -109,49 +109,7 @@ def test_balanced_has_each_primitive_equally_often(networks: int | None, seeds: 
     assert max(again.values()) >= 3, "one network of each family tells the noise"
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 3, 8])
-def test_halving_halves_and_goes_on_from_the_same_training(epochs: int) -> None:
-    one = study()
-    found = rounds(plan("halving", one, budget(recipe=Recipe(epochs=epochs))))
-    assert len(found) == 1 + int(np.ceil(np.log2(epochs)))
-    for family in one.families.values():
-        left = set(family.swaps())
-        for number, wanted in enumerate(found):
-            mine = {t.network: t for t in wanted if t.network.family == family.name}
-            if number:
-                ranked = sorted(left, key=lambda n: -sum(n.assignment))
-                assert len(mine) == (len(left) + 1) // 2
-                least = min(sum(n.assignment) for n in mine)
-                assert all(sum(n.assignment) <= least for n in ranked if n not in mine)
-                for network, training in mine.items():
-                    before = next(t for t in found[number - 1] if t.network == network)
-                    assert training.goes_on == before
-                    assert training.start == before.stop, "epochs add up"
-                    assert training.recipe == before.recipe and training.seed == before.seed
-            left = set(mine)
-    assert {t.stop for t in found[-1]} == {epochs}
-    assert all(t.start == 0 and t.goes_on is None for t in found[0])
-
-
-def test_halving_goes_on_without_what_failed_whatever_accuracy_it_had_before() -> None:
-    one = study()
-    best = one.mixed(["VGGblock_2", "VGGblock_1"])
-
-    def judge(training: Training) -> AccuracyRow:
-        if training.network.family == "Mobile":
-            return row(training, reason="memory: too little")
-        if training.network == best:
-            return row(training, reason="wrong-output: the loss is not finite", validation=0.99)
-        return row(training)
-
-    found = rounds(plan("halving", one, budget()), judge)
-    assert best in {t.network for t in found[0]}
-    for wanted in found[1:]:
-        assert wanted
-        assert all(t.network != best and t.network.family == "VGG" for t in wanted)
-
-
-@pytest.mark.parametrize("name", ["published", "fair", "balanced", "halving"])
+@pytest.mark.parametrize("name", ["published", "fair", "balanced"])
 def test_another_number_of_epochs_is_another_training(name: str) -> None:
     keys = []
     for epochs in (4, 5):
@@ -207,40 +165,6 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
         assert not any(name.startswith(f"l{changed}/") for name in init)
         assert any(name.startswith(f"l{1 - changed}/") for name in init) and any(n.startswith("head/") for n in init)
     assert all(works._job(training).init is None for training in first)
-    works.folder.close()
-
-
-def losing(method: Method, works: Trainer, network: str) -> Method:
-    """A method between whose rounds what a network goes on from is lost."""
-    wanted = next(method)
-    try:
-        while True:
-            rows: Mapping[str, AccuracyRow] = yield wanted
-            wanted = method.send(rows)
-            for training in wanted:
-                if training.goes_on is not None and training.network.id == network:
-                    works._resume_path(training.goes_on.key).unlink()
-    except StopIteration:
-        return
-
-
-@pytest.mark.slow
-def test_a_training_in_stages_ends_as_one_without_even_where_the_stage_before_is_lost(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-    one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
-    works = trainer(tmp_path, one)
-    first, finetune = recipes(one)
-    wanted = Budget(recipe=first, finetune=finetune)
-    whole, staged = plan("fair", one, wanted), plan("halving", one, wanted)
-    rows = [r for r in works.run(whole.method, whole.trainings) if r.seed == 0]
-    curves = {r.network: r.curve for r in rows}
-    # Those that go on are the best after one epoch, of which one loses what it goes on from.
-    best = max(rows, key=lambda r: r.curve[0]).network
-    ended = works.run(losing(staged.method, works, best), staged.trainings)
-    last = {r.network: r.curve for r in ended if r.epochs == 2}
-    assert len(last) == 3 and best in last
-    assert last == {name: curves[name] for name in last}
-    assert list((tmp_path / "p" / "checkpoints" / "partial").iterdir()) == []
     works.folder.close()
 
 

@@ -14,19 +14,20 @@ from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_lookup
-from gnomon.jobs.space.estimates import latest, predictors
+from gnomon.jobs.space.estimates import Seen, latest, predictors
 from gnomon.jobs.space.folder import read_latency
 from gnomon.jobs.space.select import (
     RULES,
     SELECTION,
     Rule,
     SelectRequest,
+    published_tables,
     select_primitives,
     unlike_aw_nas,
 )
 from gnomon.jobs.space.study import Network, Study
 from gnomon.jobs.space.validate import read_selection
-from gnomon.spaces.selection.pareto import pareto_options
+from gnomon.spaces.selection.pareto import ParetoOptions, pareto_options
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -53,6 +54,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def select(profile: Path, rule: Rule, output: Path, **options: Any) -> Any:
+    options.setdefault("options", ParetoOptions(most_share=0.5))  # 25 networks are few
     return select_primitives(SelectRequest(profile=profile, rule=rule, output=output, **options))
 
 
@@ -97,16 +99,18 @@ def test_the_lookup_table_adds_up_to_the_prediction(rule: Rule, profile: Path, t
 
 
 def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: Path, tmp_path: Path) -> None:
-    found = select(profile, "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", None, 0.0, 0))
-    assert all(set(names) == set(COSTS) for names in found.groups)
+    found = select(profile, "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", 1.0, 0))
+    assert all({name[:3] for name in names} == {"Mob", "VGG"} for names in found.groups)
     one = study(LAYERS)
     table = read_lookup(found.lookup.read_text())
     for family in one.families.values():
         for network in family.swaps():
+            if not all(name in names for name, names in zip(network.primitives, found.groups, strict=True)):
+                continue
             told = sum(
                 table[layer][found.groups[g].index(network.primitives[g])] for layer, g in enumerate(one.layout.groups)
             )
-            assert told == pytest.approx(latency(network) * 1e3, rel=1e-6)
+            assert told == pytest.approx(latency(network) * 1e3, rel=0.03)
 
 
 def test_a_primitive_that_did_not_run_leaves_no_lookup_table(tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_a_primitive_that_did_not_run_leaves_no_lookup_table(tmp_path: Path) -> 
             runs = network.primitives[0] != "VGGblock_2"
             folder.add(timed(network, latency(network) if runs else None, reason="" if runs else "crash: it ended"))
     folder.close()
-    found = select(tmp_path / "p", "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", None, 0.0, 0))
+    found = select(tmp_path / "p", "pareto", tmp_path / "o.yaml", options=pareto_options("mixed", 1.0, 0))
     if "VGGblock_2" in found.groups[0]:
         assert found.lookup is None
     json.dumps(found.document(), allow_nan=False)
@@ -174,7 +178,8 @@ def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
     for options, word in (
         ({"method": "halving"}, "halving"),
         ({"toolchain": "openvino"}, "openvino"),
-        ({"output": tmp_path / "no" / "folder.yaml"}, "folder.yaml"),
+        ({"output": tmp_path / "no" / "folder.yaml", "options": ParetoOptions(most_share=1)}, "folder.yaml"),
+        ({}, "2 of 25 networks"),
         ({"rule": "guess"}, "guess"),
     ):
         with pytest.raises(UsageError, match=word) as told:
@@ -182,11 +187,9 @@ def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
         assert told.value.hint
 
 
-def test_a_share_and_a_threshold_contradict_each_other() -> None:
-    with pytest.raises(UsageError, match="contradict"):
-        pareto_options(None, 0.1, 0.5, 0)
-    assert pareto_options(None, None, 0.5, 3).most_share is None
-    assert pareto_options("one", 0.25, None, 3).most_share == 0.25
+def test_options_that_are_not_given_are_the_usual_ones() -> None:
+    assert pareto_options(None, None, 3) == ParetoOptions(seed=3)
+    assert pareto_options("one", 0.25, 0) == ParetoOptions(families="one", most_share=0.25)
 
 
 def test_both_published_rules_take_the_family_that_is_cheapest(profile: Path, tmp_path: Path) -> None:
@@ -198,3 +201,41 @@ def test_both_published_rules_take_the_family_that_is_cheapest(profile: Path, tm
         assert all(set(group) <= names for group in document["groups"]), rule
         assert int(document["networks_before"]) == len(names) ** 2
         assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_where_all_variants_are_alike_chance_does_not_put_a_trained_one_first() -> None:
+    """Raw accuracies of a few beside believed ones of the others put a trained one first in 87 % of such worlds."""
+    text = CONFIG.replace("num_cell_groups: 2", "num_cell_groups: 3").replace("[0, 1]", "[0, 1, 2]")
+    one = study(text.replace("{C_in: 4, C_out: 8}]", "{C_in: 4, C_out: 8}, {C_in: 8, C_out: 8}]"))
+    family = one.families["VGG"]
+    swaps = family.swaps()
+    rows = {network.id: timed(network, 1e-3) for network in swaps}
+    rng, first = np.random.default_rng(0), 0
+    designs = [tuple(int(k) for k in row) for row in rng.integers(0, 3, (400, 3))]
+    for number in range(60):
+        few = [swaps[int(k)] for k in rng.permutation(len(swaps))[:2]]
+        others = [family.network(designs[(7 * number + k) % 400]) for k in range(5)]
+        networks = {n.id: n for n in (*few, *(n for n in others if n.id not in rows))}
+        seen = {
+            n.id: Seen(network=n, accuracy=0.9 + float(rng.normal(0, 0.012)), error=0.012, trainings=1)
+            for n in networks.values()
+        }
+        tables, known = published_tables(one, seen, rows)
+        assert not known.measured and known.trained == 2 and len(known.values) == len(swaps)
+        best = max(tables.accuracies, key=tables.accuracies.__getitem__)
+        first += family.network(best[1]) in few
+    assert first / 60 < 0.5, "2 of 7 by chance"
+
+
+def test_where_all_variants_are_trained_the_rule_sees_what_was_measured(profile: Path, tmp_path: Path) -> None:
+    found = select(profile, "published", tmp_path / "o.yaml").document()
+    assert found["accuracies"] == {"kind": "measured", "trained": 8, "networks": 8}
+    one = study(LAYERS)
+    folder = made(tmp_path / "p", one)
+    for number, network in enumerate(n for family in one.families.values() for n in family.swaps()):
+        folder.add(timed(network, latency(network)))
+        if number != 2:
+            folder.add(trained(network, accuracy(network)))
+    folder.close()
+    few = select(tmp_path / "p", "published", tmp_path / "o.yaml").document()
+    assert few["accuracies"] == {"kind": "believed", "trained": 7, "networks": 8}

@@ -59,8 +59,9 @@ def test_defaults_are_the_configs_or_the_published_ones(own: str, default: str) 
     assert all(sum(a != b for a, b in zip(n.assignment, family.defaults, strict=True)) == 1 for n in others)
 
 
-def test_without_the_published_default_the_first_is_it() -> None:
-    assert study(CONFIG.replace("VGGblock_1, ", "")).families["VGG"].swaps()[0].primitives == ("VGGblock_0",) * 2
+def test_of_a_subset_the_default_is_the_second_by_number_as_published() -> None:
+    first = study(CONFIG.replace("VGGblock_1, ", "")).families["VGG"].swaps()[0]
+    assert first.primitives == ("VGGblock_2",) * 2 and first.id == "VGG_1_1"
 
 
 def test_a_default_that_is_not_there_is_told() -> None:

@@ -70,7 +70,9 @@ def test_defaults() -> None:
     assert [default_of(family, ones).name for family, ones in families.items()] == [
         "Mobileblock_1", "Resblock_1", "VGGblock_1",
     ]  # fmt: skip
-    assert default_of("VGG", families["VGG"][5:]).number == 5
+    assert default_of("VGG", families["VGG"][5:]).number == 6
+    assert default_of("Mobile", [families["Mobile"][k] for k in (0, 3, 8)]).number == 3, "as ssprofile takes it"
+    assert default_of("Res", families["Res"][4:5]).number == 4
     assert default_of("Own", families["VGG"]).number == 0
 
 

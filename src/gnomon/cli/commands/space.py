@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from gnomon.cli.options import (
     TRAINING,
     bench_options,
     chosen_toolchains,
+    gone,
     http_options,
     options_of,
     place_options,
@@ -70,6 +70,8 @@ def space() -> None:
 @click.option("--mixed", type=click.IntRange(0), default=12, show_default=True, help="Mixed networks of each family.")
 @http_options
 @bench_options
+@gone("--gpu", hint="Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.")
+@gone("--arch-file", hint="Give --toolchain vitis --set vitis.arch=FILE.")
 def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
 
@@ -124,22 +126,8 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     "most_share",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
-    help="pareto: at most this share of the networks is left.  [default: 0.1]",
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    metavar="SHARE",
-    help="pareto: keep what is this often on the front, however many that are, instead of --max-fraction.",
-)
-@click.option(
-    "--stability-prior",
-    "--inertia",
-    "inertia",
-    type=click.FloatRange(0),
-    metavar="X",
-    help="pareto: what a departure from an even layout of each family has to save, in standard deviations; "
-    "with 0 the measurements alone decide, ties by their noise.  [default: 0.15; 0.3 for one family]",
+    help="pareto: at most this share of the networks is left (1: all but what is on no front); one that leaves too "
+    "little to search is refused, with the share that would do.  [default: 0.1]",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the resampled noise.")
 @click.option(
@@ -152,19 +140,23 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
 )
 @_OWN_BLOCKS
 @click.option("--picture", type=_PATH, metavar="FILE", help="Draw the choice, as .svg or .png.")
+@gone("--stability-prior", "--inertia", hint="Leave it out: the measurements alone decide.")
+@gone(
+    "--threshold", hint="Give --max-fraction; how often each primitive is on the front is in the report and in --json."
+)
 @_JSON
 def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any) -> None:
     """Choose the primitives worth searching from PROFILE; again and again, nothing is measured."""
     from gnomon.api import space as api
     from gnomon.spaces.selection.pareto import pareto_options
 
-    options = pareto_options(values["families"], values["most_share"], values["threshold"], values["seed"])
+    options = pareto_options(values["families"], values["most_share"], values["seed"])
     chosen = api.select_primitives(
         profile_dir,
         rule=values["rule"],
         method=values["method"],
         toolchain=values["toolchain"],
-        options=replace(options, inertia=values["inertia"]),
+        options=options,
         output=values["output"],
         blocks=values["blocks"],
     )

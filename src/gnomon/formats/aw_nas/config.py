@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.aw_nas.output import Keys, filled
+from gnomon.formats.aw_nas.output import Keys, filled, has_text, renamed
 from gnomon.formats.yaml import Plain, YamlPlace, read_yaml, yaml_text
 
 NUMBERINGS = ("ssprofile", "aw_nas")
@@ -232,6 +232,7 @@ _MOST_WIDTH = 1 << 16
 _MOST_PRIMITIVES = 1000
 _READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
 _FILLED = "cell_shared_primitives"
+_LATENCY_FILE = ("objective_cfg", "latency_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,9 +265,12 @@ class ConfigDocument:
     _keys: Keys
     _primitives: frozenset[str]
     _groups: int
+    names_latency_file: bool
 
-    def output(self, cell_shared_primitives: Sequence[Sequence[str]]) -> str:
+    def output(self, cell_shared_primitives: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
         """The text with each cell group's primitives filled in and ``shared_primitives: null``; all else as it was.
+
+        Where it has an ``objective_cfg.latency_file`` (`names_latency_file`) that becomes `latency_file`, unless None.
 
         ProblemError where they are not at least one of the config's primitives for each of its cell groups, each once.
         """
@@ -284,7 +288,10 @@ class ConfigDocument:
                 raise ProblemError(
                     f"cell group {group} has {told}", hint="Give at least one of the config's primitives, each once."
                 )
-        return self._mark + filled(self._text, self._keys, cell_shared_primitives)
+        text = filled(self._text, self._keys, cell_shared_primitives)
+        if latency_file is not None and self.names_latency_file:
+            text = renamed(text, *_LATENCY_FILE, latency_file)
+        return self._mark + text
 
 
 def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
@@ -307,7 +314,12 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     complaints.raise_any()
     keys = Keys.of(root.entries["search_space_cfg"][1], "shared_primitives", _FILLED)
     document = ConfigDocument(
-        _text=whole, _mark=mark, _keys=keys, _primitives=frozenset(config.primitives), _groups=config.num_cell_groups
+        _text=whole,
+        _mark=mark,
+        _keys=keys,
+        _primitives=frozenset(config.primitives),
+        _groups=config.num_cell_groups,
+        names_latency_file=has_text(root, *_LATENCY_FILE),
     )
     return config, document
 

@@ -6,6 +6,7 @@ line ends of everything else stay letter for letter. The style of the new list i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,47 @@ def filled(text: str, keys: Keys, lists: Sequence[Sequence[str]]) -> str:
         made = made[: edit.start] + edit.text + made[edit.end :]
     _prove(text, made, keys, lists)
     return made
+
+
+def has_text(root: YamlNode, section: str, key: str) -> bool:
+    """Whether a section has a key with a text, or with nothing."""
+    found = root.entries.get(section)
+    value = None if found is None else found[1].entries.get(key)
+    return value is not None and value[1].kind == "scalar"
+
+
+def renamed(text: str, section: str, key: str, value: str) -> str:
+    """The text with another text as the value of a section's key.
+
+    ProblemError where the document is written so that this cannot be done without touching something else.
+    """
+    before = read_yaml(text, "config", _HINT)
+    key_node, old = before.entries[section][1].entries[key]
+    made = json.dumps(value, ensure_ascii=False)
+    behind = _colon(text, key_node)
+    if old.kind == "scalar" and (old.text or old.quoted):
+        after = text[: old.start] + made + text[old.end :]
+    else:
+        after = f"{text[:behind]} {made}{text[behind:]}"
+    try:
+        new = read_yaml(after, "config", _HINT)
+        good = new.entries[section][1].entries[key][1].value == value
+        same = _but(before, section, key) == _but(new, section, key)
+    except (GnomonError, KeyError) as error:
+        raise _refusal(key_node.line) from error
+    if not good or not same:
+        raise _refusal(key_node.line)
+    return after
+
+
+def _but(root: YamlNode, section: str, key: str) -> list[Any]:
+    """All that a document says but one value of a section, in order."""
+    rows: list[Any] = []
+    for name, value in root.entries.values():
+        inside = value.entries.values() if name.text == section else ()
+        mine = [(k.shape(), None if k.text == key else v.shape()) for k, v in inside]
+        rows.append((name.shape(), mine or value.shape()))
+    return rows
 
 
 def _cleared(text: str, key: YamlNode, value: YamlNode) -> list[_Edit]:

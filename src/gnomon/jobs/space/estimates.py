@@ -144,6 +144,40 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
     return fit_effects(family.space.space, evidence, scale="logit")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAccuracies:
+    """Accuracies of one-change variants by id, all of one kind: as `measured`, or what is believed of each.
+
+    `trained` of them were trained. What was measured of some does not stand beside what is believed of others: that is
+    drawn together, so that the best and the worst place would go to those that were measured.
+    """
+
+    values: Mapping[str, float]
+    measured: bool
+    trained: int
+
+
+def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]) -> SwapAccuracies:
+    """Accuracies of these one-change variants: as measured where all of them were trained, else as believed.
+
+    Variants of families of which nothing was trained are left out.
+    """
+    known = {one.network.family for one in seen.values()}
+    wanted = [one for one in networks if one.family in known]
+    trained = sum(one.id in seen for one in wanted)
+    values: dict[str, float] = {}
+    if trained == len(wanted):
+        values = {one.id: seen[one.id].accuracy for one in wanted}
+    else:
+        for name, family in study.families.items():
+            own = [one for one in wanted if one.family == name]
+            effects = accuracy_effects(family, seen) if own else None
+            if effects is not None:
+                believed = effects.predict([one.assignment for one in own])[0].tolist()
+                values |= dict(zip((one.id for one in own), believed, strict=True))
+    return SwapAccuracies(values=values, measured=trained == len(wanted), trained=trained)
+
+
 def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> Ranking | None:
     """The one-change variants of a family by what is believed of them; None where none of it was trained."""
     effects = accuracy_effects(family, seen)

@@ -64,7 +64,13 @@ def open_calibration(
     """
     if given is None:
         return None
-    found = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0])
+    try:
+        found = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0])
+    except (ProblemError, UsageError) as error:
+        raise type(error)(
+            f"ss_profiler_cfg.calib_data of the config: {error.message}",
+            hint=f"{error.hint} Its paths are beside the config; without it a few training images do.",
+        ) from error
     if found.shape[1:] != shape:
         raise ProblemError(
             f"images for calibration are {list(found.shape[1:])}, and networks take {list(shape)}",

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.core.brief import brief
 from gnomon.devices.http import DpuServer
-from gnomon.errors import UsageError
-from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.errors import MeasurementError, UsageError
+from gnomon.formats.aw_nas.config import CalibrationFiles, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
-from gnomon.jobs.space.estimates import accuracy_effects, latest, method_of, seen_networks, toolchains_of
+from gnomon.jobs.space.estimates import latest, method_of, seen_networks, swap_accuracies, toolchains_of
 from gnomon.jobs.space.folder import ProfileFolder
 from gnomon.jobs.space.images import carried, open_calibration, open_images
 from gnomon.jobs.space.measuring import Measurer
@@ -32,7 +35,7 @@ from gnomon.session.request import Request
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
 from gnomon.system.files import save_text
-from gnomon.toolchains.base import chosen_toolchain
+from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.job import read_state
 from gnomon.training.recipe import check
 
@@ -42,9 +45,9 @@ ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     """Write the tables of what the journals hold; returns sentences about what they lack.
 
-    `accuracy_table.yaml` is as published: a share of images by network. Networks that were trained have what was
-    measured of them, the others what is believed of them; none where nothing was trained. `latency_table.yaml` has the
-    milliseconds of the first toolchain, and `latency_table.<toolchain>.yaml` those of each.
+    `accuracy_table.yaml` is as published: a share of images by network, as measured where all were trained, else what
+    is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
+    toolchain, and `latency_table.<toolchain>.yaml` those of each.
     """
     notes = _accuracies(folder, study)
     swaps = [n.id for family in study.families.values() for n in family.swaps()]
@@ -69,15 +72,8 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
     except UsageError:
         return ["no network was trained: there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
-    table: dict[str, float] = {}
-    for family in study.families.values():
-        networks = family.swaps()
-        effects = accuracy_effects(family, seen)
-        if effects is None:
-            continue
-        believed = effects.predict([n.assignment for n in networks])[0]
-        for network, value in zip(networks, believed.tolist(), strict=True):
-            table[network.id] = seen[network.id].accuracy if network.id in seen else float(value)
+    swaps = [network for family in study.families.values() for network in family.swaps()]
+    table = swap_accuracies(study, seen, swaps).values
     if table and all(math.isfinite(value) for value in table.values()):
         _write(folder.path / ACCURACIES, write_flat_table(table))
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
@@ -174,7 +170,8 @@ def profile_space(
 ) -> Profiled:
     """Train and measure what the profile lacks, and write down each network as soon as it is done.
 
-    Whatever ends it, the same call goes on. Raises GnomonError.
+    Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
+    was trained is kept. Raises GnomonError.
     """
     _check_numbers(asked)
     text = read_config(asked.config)
@@ -196,7 +193,7 @@ def profile_space(
             request=asked.request,
             weights=trained_weights(folder),
             data=data,
-            calibration=open_calibration(config.profiler.calib_data, asked.config.parent, data.shape),
+            calibration=_calibration(asked, config.profiler.calib_data, toolchains, data.shape),
             server=asked.server,
             watch=watch,
             tell=tell,
@@ -223,6 +220,7 @@ def profile_space(
         for toolchain in toolchains:
             measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
         notes = write_tables(folder, study)
+        _check_measured(folder, [toolchain.name for toolchain in toolchains])
     finally:
         folder.close()
     return Profiled(
@@ -233,6 +231,29 @@ def profile_space(
         notes=(*config.warnings, *notes),
         seconds=seconds,
     )
+
+
+def _calibration(
+    asked: ProfileRequest,
+    given: CalibrationFiles | None,
+    toolchains: Sequence[Toolchain],
+    shape: tuple[int, int, int],
+) -> NDArray[np.uint8] | None:
+    """The images that the config names for calibration, where one of the toolchains looks at any."""
+    if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
+        return None
+    return open_calibration(given, asked.config.parent, shape)
+
+
+def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
+    """MeasurementError where toolchains were asked for and no network has a time by any; what was trained is kept."""
+    rows = [row for name in toolchains for row in latest(folder.latency.values(), name).values()]
+    if rows and all(row.call_s is None for row in rows):
+        reasons = "; ".join(dict.fromkeys(row.reason for row in rows if row.reason))
+        raise MeasurementError(
+            f"nothing could be measured by {', '.join(toolchains)}: {len(rows)} networks failed ({reasons[:400]})",
+            hint=f"Correct what the reasons name and repeat the command; gnomon space show {folder.path} has the rest.",
+        )
 
 
 def _check_numbers(asked: ProfileRequest) -> None:

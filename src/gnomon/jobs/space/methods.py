@@ -6,23 +6,20 @@
 - "balanced": networks of a balanced design of each family, and of one over all families, are trained from nothing, and
   effects are found from all of them together. As each says something of every cell group, it separates the variants
   at a fraction of the cost of training them.
-- "halving": one-change variants are trained from nothing; after each rung the worse half of each family goes no further
-  (Jamieson and Talwalkar, "Non-stochastic best arm identification", 2016). For who wants the best one only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gnomon.jobs.space.folder import AccuracyRow
 from gnomon.jobs.space.study import Family, Network, Study
 from gnomon.jobs.space.training import Method, Training
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.training.recipe import Recipe
 
-METHODS = ("balanced", "fair", "halving", "published")
+METHODS = ("balanced", "fair", "published")
 """The names of all methods."""
 
 _NOISE_SEEDS = 3
@@ -33,8 +30,7 @@ _NOISE_SEEDS = 3
 class Budget:
     """How much is trained. `networks` is for each family, None as many as its variants; `seeds` are trainings each.
 
-    `recipe` is for training from nothing, `finetune` for the published method's swaps; `least_epochs` is the first rung
-    of halving.
+    `recipe` is for training from nothing, `finetune` for the published method's swaps.
     """
 
     recipe: Recipe
@@ -42,7 +38,6 @@ class Budget:
     networks: int | None = None
     seeds: int = 1
     seed: int = 0
-    least_epochs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +58,6 @@ def plan(name: str, study: Study, budget: Budget) -> Plan:
     if name == "fair":
         extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
         return Plan(method=_fair(families, budget), trainings=swaps * budget.seeds + extra)
-    if name == "halving":
-        return Plan(method=_halving(families, budget), trainings=2 * swaps)
     across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
     networks = sum(_networks(family, budget) for family in families) + len(across)
     extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
@@ -182,35 +175,3 @@ def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Bud
 
 def _networks(family: Family, budget: Budget) -> int:
     return budget.networks or len(family.swaps())
-
-
-def _halving(families: Sequence[Family], budget: Budget) -> Method:
-    running = {family.name: list(family.swaps()) for family in families}
-    before: dict[str, Training] = {}
-    start, rung = 0, min(budget.least_epochs, budget.recipe.epochs)
-    while True:
-        wanted = [
-            Training(
-                method="halving",
-                stage="rungs",
-                network=network,
-                recipe=budget.recipe,
-                seed=budget.seed,
-                start=start,
-                stop=rung,
-                goes_on=before.get(network.id),
-            )
-            for networks in running.values()
-            for network in networks
-        ]
-        rows: Mapping[str, AccuracyRow] = yield wanted
-        before = {one.network.id: one for one in wanted}
-        if rung >= budget.recipe.epochs:
-            return
-        for name, networks in running.items():
-            done = {n.id: rows[before[n.id].key] for n in networks}
-            # One that failed may have an accuracy too, of the epochs before.
-            good = [n for n in networks if done[n.id].validation is not None and not done[n.id].reason]
-            good.sort(key=lambda n: -(rows[before[n.id].key].validation or 0.0))
-            running[name] = good[: max(1, (len(networks) + 1) // 2)]
-        start, rung = rung, min(2 * rung, budget.recipe.epochs)

@@ -55,6 +55,11 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
         kept, low, high = document["share_kept"]
         told = f"{percent(kept)} [{points(low)}, {points(high)}]"
         say(page, f"They keep {told} of the expected hypervolume of accuracy and latency.")
+    if "stability" in document:
+        say(
+            page,
+            f"From networks measured again the choice is expected to be {units.share(document['stability'])} the same.",
+        )
     page.line(f"Rule {document['rule']}: {_RULES.get(document['rule'], 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document['method']}, latencies by the toolchain {document['toolchain']}.")
     _family(document, page)
@@ -66,6 +71,10 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
     page.path("config", document["output"])
     if document["lookup"] is not None:
         page.path("lookup", document["lookup"])
+        model = document["lookup_model"]
+        page.line(f"It is of {model['model']}: {model['why']}.", indent=1)
+        if not document["latency_file"]:
+            page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
@@ -85,11 +94,24 @@ def _family(document: Mapping[str, Any], page: Page) -> None:
     if walked:
         counted = ", ".join(f"{name} {count}" for name, count in document.get("counts", {}).items())
         page.line(f"Why {document['family']}: it was first to have enough cheap networks ({counted}).")
+        _kind(document["accuracies"], page)
         page.heading("The networks that decided, the cheapest first")
         columns = [Column(title="network", number=False), Column(title="cost")]
         page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
         if len(walked) > _WALKED:
             page.line(f"and {len(walked) - _WALKED} more: --json has all of them", indent=1, style="dim")
+
+
+def _kind(accuracies: Mapping[str, Any], page: Page) -> None:
+    """Whether the rule saw accuracies as they were measured."""
+    count, trained = accuracies["networks"], accuracies["trained"]
+    if accuracies["kind"] == "measured":
+        page.line(f"Accuracies: as measured of all {count} one-change variants.")
+        return
+    page.item(
+        f"Accuracies: what is believed of each of the {count} one-change variants, as {trained} of them were trained.",
+        "For the rule to the letter train all: gnomon space profile --accuracy published (or fair).",
+    )
 
 
 def _group(document: Mapping[str, Any], number: int, names: Sequence[str], page: Page) -> None:
@@ -130,9 +152,7 @@ def _rare(document: Mapping[str, Any], page: Page) -> None:
         say(
             page,
             f"{len(rare)} of the {kept} kept {'is' if len(rare) == 1 else 'are'} on the front less often than a "
-            "dropped one of the same cell group. What counts is how much would be lost, not how often; and where the "
-            "measurements do not speak clearly against it, an even layout of each family stays (--stability-prior 0 "
-            "turns that off, --threshold 0.5 keeps by frequency alone).",
+            "dropped one of the same cell group. What counts is how much would be lost, not how often.",
         )
 
 

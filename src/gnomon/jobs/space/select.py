@@ -16,21 +16,20 @@ import numpy as np
 
 from gnomon.core.brief import brief
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.aw_nas.tables import write_lookup
+from gnomon.errors import UsageError
 from gnomon.jobs.space.estimates import (
     Seen,
-    accuracy_effects,
+    SwapAccuracies,
     latest,
     method_of,
-    predictors,
     seen_networks,
     standard_error,
+    swap_accuracies,
     toolchain_of,
 )
 from gnomon.jobs.space.folder import LatencyRow
 from gnomon.jobs.space.look import read_rows, study_of
-from gnomon.jobs.space.predict import SpacePredictor
+from gnomon.jobs.space.lookup import Lookup, lookup_of, write_lookup_files
 from gnomon.jobs.space.study import Study
 from gnomon.spaces.cells.effects import Evidence
 from gnomon.spaces.cells.primitives import published_primitives
@@ -74,6 +73,7 @@ class Selected:
     details: Mapping[str, Any]
     output: Path
     lookup: Path | None
+    model: Lookup | None
 
     __repr__ = brief
 
@@ -96,6 +96,8 @@ class Selected:
             "networks_after": str(math.prod(map(len, self.groups))),
             "output": str(self.output),
             "lookup": None if self.lookup is None else str(self.lookup),
+            "lookup_model": None if self.model is None else self.model.document(),
+            "latency_file": self.lookup is not None and self.study.document.names_latency_file,
             **self.details,
         }
 
@@ -120,11 +122,12 @@ def select_primitives(asked: SelectRequest) -> Selected:
         groups, family, details = found.groups, found.family, _pareto_details(found)
     else:
         groups, family, details = _by_published_rule(study, seen, rows, asked.rule)
-    output = asked.output or asked.profile / OUTPUT
-    text = study.document.output(groups)
+    output, model = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
+    lookup = None if model is None else write_lookup_files(asked.profile, toolchain, model)
+    text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
-    save_text(mark + _remark(asked.rule, study.numbering) + text[len(mark) :], output, option="--output-yaml")
-    lookup = _write_lookup(asked.profile, toolchain, study, groups, predictors(study, rows))
+    remark = _remark(asked.rule, study.numbering, model if study.document.names_latency_file else None)
+    save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
     selected = Selected(
         asked=asked,
         study=study,
@@ -135,6 +138,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
         details=details,
         output=output,
         lookup=lookup,
+        model=model,
     )
     text = json.dumps(selected.document(), indent=1, allow_nan=False) + "\n"
     save_text(text, asked.profile / SELECTION, option="--profile-dir")
@@ -148,8 +152,10 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
     return [name for name in kept if name not in theirs or theirs[name].digest != study.primitives[name].digest]
 
 
-def _remark(rule: Rule, numbering: str) -> str:
-    return f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
+def _remark(rule: Rule, numbering: str, model: Lookup | None) -> str:
+    """Comments that say where the values come from which were filled in."""
+    told = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
+    return told + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
 
 
 def mixed_space(study: Study) -> Space:
@@ -182,27 +188,25 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
     )
 
 
-def published_tables(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> NetworkTables:
-    """The one-change variants of all families, with what was measured of each, or else its estimated accuracy."""
-    accuracies, latencies = {}, {}
-    for name, family in study.families.items():
-        effects = accuracy_effects(family, seen)
-        networks = family.swaps()
-        if effects is None:
-            continue
-        believed = effects.predict([n.assignment for n in networks])[0].tolist()
-        for network, value in zip(networks, believed, strict=True):
-            row = rows.get(network.id)
-            if row is None or row.call_s is None:
-                continue
-            accuracies[name, network.assignment] = seen[network.id].accuracy if network.id in seen else value
-            latencies[name, network.assignment] = row.call_s * 1e3
-    return NetworkTables(
+def published_tables(
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
+) -> tuple[NetworkTables, SwapAccuracies]:
+    """The one-change variants of all families that have a latency, with accuracies of one kind, and which kind."""
+    timed = {
+        network.id: (network, row.call_s * 1e3)
+        for family in study.families.values()
+        for network in family.swaps()
+        if (row := rows.get(network.id)) is not None and row.call_s is not None
+    }
+    known = swap_accuracies(study, seen, (network for network, _ in timed.values()))
+    both = [(*timed[name], accuracy) for name, accuracy in known.values.items()]
+    tables = NetworkTables(
         primitives={name: tuple(one.name for one in family.primitives) for name, family in study.families.items()},
-        accuracies=accuracies,
-        latencies=latencies,
+        accuracies={(network.family, network.assignment): accuracy for network, _, accuracy in both},
+        latencies={(network.family, network.assignment): milliseconds for network, milliseconds, _ in both},
         defaults={name: family.defaults for name, family in study.families.items()},
     )
+    return tables, known
 
 
 def _by_published_rule(
@@ -215,18 +219,25 @@ def _by_published_rule(
         latency_cost_coeff=own.latency_cost_coeff,
         select_ss_threshold=own.select_ss_threshold,
     )
-    found = select_published(published_tables(study, seen, rows), constants, mode=rule)
+    tables, known = published_tables(study, seen, rows)
+    found = select_published(tables, constants, mode=rule)
     walked = [
         {"id": study.families[family].network(assignment).id, "cost": cost}
         for (family, assignment), cost in zip(found.networks, found.costs, strict=True)
     ]
-    return found.groups, found.family, {"networks": walked, "counts": found.counts}
+    accuracies = {
+        "kind": "measured" if known.measured else "believed",
+        "trained": known.trained,
+        "networks": len(known.values),
+    }
+    return found.groups, found.family, {"networks": walked, "counts": found.counts, "accuracies": accuracies}
 
 
 def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
     return {
         "why": found.why,
         "share_kept": [found.share_kept, found.share_low, found.share_high],
+        "stability": found.stability,
         "primitives": [
             [
                 {
@@ -235,7 +246,7 @@ def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
                     "low": one.low,
                     "high": one.high,
                     "stays": one.stays,
-                    "layout": one.layout,
+                    "again": one.again,
                 }
                 for one in group
             ]
@@ -245,31 +256,3 @@ def _pareto_details(found: ParetoSelection) -> dict[str, Any]:
             {"family": one.family, "expected": one.expected, "measured": one.measured} for one in found.contenders
         ],
     }
-
-
-def _write_lookup(
-    profile: Path,
-    toolchain: str,
-    study: Study,
-    groups: Sequence[Sequence[str]],
-    known: Mapping[str, SpacePredictor],
-) -> Path | None:
-    """The milliseconds of each layer under each kept primitive, in the output's order; None where one is missing."""
-    rows: list[list[float]] = []
-    for layer, group in enumerate(study.layout.groups):
-        row = []
-        for name in groups[group]:
-            one = study.primitives[name]
-            if one.family not in known:
-                return None
-            costs = known[one.family].costs
-            column = costs.cells.choices[group].index(name)
-            row.append(float(costs.spread()[layer][column]) * 1e3)
-        rows.append(row)
-    try:
-        text = write_lookup(rows)
-    except ProblemError:
-        return None  # a swap that did not run has no latency
-    path = profile / f"lookup_table.{toolchain}.txt"
-    save_text(text, path, option="--profile-dir")
-    return path

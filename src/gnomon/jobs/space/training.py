@@ -242,8 +242,7 @@ _FINAL = "wrong-output"  # a training that diverges does so again; what else fai
 class Training:
     """A training that a method wants: of a network, by a recipe.
 
-    It begins with the weights of `begins_with`, another one, where tags are the same; or goes on with the very training
-    `goes_on` from its last epoch. `stop` is the epoch before which it ends (None: the recipe's last).
+    It begins with the weights of `begins_with`, another one, where tags are the same.
     """
 
     method: str
@@ -252,15 +251,11 @@ class Training:
     recipe: Recipe
     seed: int
     begins_with: Training | None = None
-    goes_on: Training | None = None
-    start: int = 0
-    stop: int | None = None
 
     @property
     def key(self) -> str:
         """Names the training in the journal: what is trained, how, for how long, and from which seed."""
-        ends = "" if self.stop is None else f"/{self.stop}"
-        return f"{self.method}/{self.stage}{ends}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
+        return f"{self.method}/{self.stage}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
 
 
 Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
@@ -298,8 +293,6 @@ class Trainer:
                     wanted = method.send(rows)
                 except StopIteration:
                     break
-        for row in found:
-            self._resume_path(row.key).unlink(missing_ok=True)
         return found
 
     def _round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
@@ -327,7 +320,6 @@ class Trainer:
         init: State | None = None
         if one.begins_with is not None:
             init = shared(read_state(weights_path(self.folder.path, one.begins_with)), tagged)
-        resume = None if one.goes_on is None else self._resume(one.goes_on.key)
         return TrainJob(
             key=one.key,
             tagged=tagged,
@@ -336,13 +328,10 @@ class Trainer:
             seed=one.seed,
             init=init,
             device=self.device,
-            start=0 if resume is None else one.start,  # where that is lost, from the beginning: it ends up the same
-            stop=one.stop,
-            resume=resume,
         )
 
     def _keep(self, one: Training, done: Trained) -> None:
-        """The weights, a text of the network, and what a later stage goes on from; before the row that tells of it."""
+        """The weights and a text of the network; before the row that tells of it."""
         path = weights_path(self.folder.path, one)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -350,8 +339,6 @@ class Trainer:
                 write_state(path, done.state)
                 text = path.with_name(path.name.replace(".state_dict.pth", ".repr.txt"))
                 text.write_text(network_text(self.study.tagged(one.network)), encoding="utf-8")
-            if done.resume is not None:
-                self._resume_path(one.key).write_bytes(done.resume)
         except OSError as error:
             raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
 
@@ -392,14 +379,6 @@ class Trainer:
     def _clean(self, key: str) -> None:
         if partial := self._partial(key):
             Path(partial).unlink(missing_ok=True)
-
-    def _resume(self, key: str) -> bytes | None:
-        path = self._resume_path(key)
-        return path.read_bytes() if path.is_file() else None
-
-    def _resume_path(self, key: str) -> Path:
-        name = hashlib.sha256(key.encode()).hexdigest()[:24]
-        return self.folder.path / "checkpoints" / "partial" / f"{name}.resume"
 
 
 def done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:

@@ -8,6 +8,10 @@ them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's est
 
 Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
+What no sum of effects explains, the misfit, is taken as effects of pairs: for each two cell groups one of each two
+primitives, all normal and of one size. Networks share as much of it as they share pairs. The best of many networks
+owe something to it, so that what is said of a front has to know it (`Learned.draw`).
+
 Accuracy is modelled on the logit scale: there effects add up without leaving 0 to 1, a gain near 1 is as hard as it is,
 and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
 after division by a reference that frees it of its unit; its errors are relative.
@@ -30,7 +34,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -45,11 +50,13 @@ from gnomon.spaces.features import Ints as Int64s
 PARTS = ("misfit", "family", "main", "own")
 """The parts whose sizes are estimated, before the scale of each group."""
 
-_USUAL = (0.05, 1.0, 0.5, 0.5)  # the middle of the weak prior on their sizes, in the spread of the values
+_USUAL = (0.15, 1.0, 0.5, 0.5)  # the middle of the weak prior on their sizes, in the spread of the values
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size
+_MISFIT_SPREAD = 1.5  # and on that of the misfit
+_SIZES = 20  # so many times sizes are drawn among draws of networks
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
 _LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
-_WIDE = 1e3  # prior standard deviation of the constant, in the spread of the values
+_WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
 _ROUNDS = 40
 _STEP = 1.0  # the most that a logarithm changes in a round
 _ENOUGH = 1e-7  # a round that gains less is the last
@@ -59,7 +66,7 @@ _ENOUGH = 1e-7  # a round that gains less is the last
 class Told:
     """What is known, in units of the spread of the values; `mixed` if networks tell what no sum of effects explains."""
 
-    design: Floats
+    assignments: Ints
     values: Floats
     errors: Floats
     mixed: bool
@@ -74,12 +81,14 @@ class Likelihood:
         self.group = np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
         kin = (families[:, None] == families[None, :]).astype(np.float64)
         self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
-        self.design, self.values, self.mixed = told.design, told.values, told.mixed
+        self.space, self.assignments, self.values, self.mixed = space, told.assignments, told.values, told.mixed
+        self.design, self.pairs = design_matrix(space, told.assignments), shared_pairs(told.assignments)
         self.noise = told.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), 1 + len(self.parts)
         usual = np.log(_USUAL) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
-        spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
+        own = np.full(self.last - 1, _SPREAD)
+        spread = np.concatenate([[_MISFIT_SPREAD], own, np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
 
     def prior(self, sizes: Floats) -> tuple[Floats, list[Floats]]:
@@ -97,12 +106,16 @@ class Likelihood:
     def covariance(self, sizes: Floats, prior: Floats) -> Floats:
         """The covariance of the measured values, but for the constant."""
         effects = self.design[:, 1:]
-        made = effects @ prior @ effects.T
-        made[np.diag_indices_from(made)] += self.noise + (math.exp(2 * sizes[0]) if self.mixed else 0.0)
+        made = effects @ prior @ effects.T + self.misfit(sizes) ** 2 * self.pairs
+        made[np.diag_indices_from(made)] += self.noise
         return np.asarray(made)
 
-    def best(self) -> Floats:
-        """The log sizes of the largest penalised likelihood."""
+    def misfit(self, sizes: Floats) -> float:
+        """The standard deviation of what no sum of effects explains; 0 where no network tells."""
+        return math.exp(float(sizes[0])) if self.mixed else 0.0
+
+    def best(self) -> tuple[Floats, Floats]:
+        """The log sizes of the largest penalised likelihood, and its curvature there."""
         sizes, damping = self.start.copy(), 1e-3
         score, slope, curvature = self._score(sizes)
         for _ in range(_ROUNDS):
@@ -118,7 +131,7 @@ class Likelihood:
                 damping = max(damping * 8, 1e-2)
                 if damping > 1e6:
                     break
-        return sizes
+        return sizes, curvature
 
     def _score(self, sizes: Floats) -> tuple[float, Floats, Floats]:
         """The penalised likelihood, its gradient, and its expected curvature."""
@@ -140,21 +153,69 @@ class Likelihood:
         ]
         curvature[1:, 1:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
         if self.mixed:
-            variance = 2 * math.exp(2 * sizes[0])
-            slope[0] = 0.5 * variance * (float(pulled @ pulled) - float(np.trace(projected)))
-            curvature[0, 0] = 0.5 * variance**2 * float((projected**2).sum())
-        return score, slope - self.weights * away, curvature + np.diag(self.weights)
+            variance, spread = 2 * math.exp(2 * sizes[0]), projected @ self.pairs
+            slope[0] = 0.5 * variance * (float(pulled @ self.pairs @ pulled) - float(np.trace(spread)))
+            curvature[0, 0] = 0.5 * variance**2 * float((spread * spread.T).sum())
+            between = effects.T @ spread @ projected @ effects
+            curvature[0, 1:] = curvature[1:, 0] = [0.5 * variance * float((between * one).sum()) for one in slopes]
+        return score, slope - self.weights * away, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
 
     def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """Mean and covariance of constant and effects."""
+        """The covariance of constant and effects, and what makes their mean of the values: (1 + C, N)."""
+        whole, crossed, covariance = self._known(sizes)
+        gain = np.linalg.solve(covariance, crossed.T).T
+        left = whole - gain @ crossed.T
+        return np.asarray((left + left.T) / 2), np.asarray(gain)
+
+    def drawn(self, sizes: Floats, networks: Ints, count: int, rng: np.random.Generator) -> Floats:
+        """Values of networks (M, groups) that may be true under these sizes: (count, M).
+
+        A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
+        is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
+        """
+        whole, crossed, covariance = self._known(sizes)
+        values, vectors = np.linalg.eigh(whole[1:, 1:])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        effects = np.zeros((count, len(whole)))
+        effects[:, 1:] = rng.standard_normal((count, len(root))) @ root
+        effects[:, 0] = _WIDE * rng.standard_normal(count)
+        misfit = self.misfit(sizes)
+        here, there = (misfit * one for one in _drawn_pairs(self.space, (self.assignments, networks), count, rng))
+        noise = rng.standard_normal((count, len(self.values))) * np.sqrt(self.noise)
+        off = self.values - effects @ self.design.T - here - noise
+        pull = np.linalg.solve(covariance, off.T)
+        effects += (crossed @ pull).T
+        shared = misfit**2 * shared_pairs(networks, self.assignments)
+        return np.asarray(effects @ design_matrix(self.space, networks).T + there + (shared @ pull).T)
+
+    def _known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
+        """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
         prior, _ = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
         whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
-        noise = self.covariance(sizes, np.zeros_like(prior))
         crossed = whole @ self.design.T
-        gain = np.linalg.solve(self.design @ crossed + noise, crossed.T).T
-        covariance = whole - gain @ crossed.T
-        return gain @ self.values, np.asarray((covariance + covariance.T) / 2)
+        return whole, crossed, self.design @ crossed + self.covariance(sizes, np.zeros_like(prior))
+
+
+def shared_pairs(assignments: Ints, others: Ints | None = None) -> Floats:
+    """Of all pairs of cell groups the share in which two networks have the same primitives: (N, M), 1 for a network's
+    own. One cell group alone is its own pair."""
+    other = assignments if others is None else others
+    same = (assignments[:, None, :] == other[None, :, :]).sum(axis=2)
+    groups = assignments.shape[1]
+    return np.asarray(same * (same - 1) / (groups * (groups - 1)) if groups > 1 else same, dtype=np.float64)
+
+
+def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.random.Generator) -> list[Floats]:
+    """Sums over the pairs of cell groups of what each two primitives add, at random; a network's variance is 1."""
+    counts = [len(slot.choices) for slot in space.slots]
+    pairs = list(combinations(range(len(counts)), 2)) or [(0, 0)]
+    found = [np.zeros((count, len(rows))) for rows in networks]
+    for a, b in pairs:
+        table = rng.standard_normal((count, counts[a] * counts[b])) / math.sqrt(len(pairs))
+        for one, rows in zip(found, networks, strict=True):
+            one += table[:, rows[:, a] * counts[b] + rows[:, b]]
+    return found
 
 
 Scale = Literal["plain", "logit"]
@@ -240,12 +301,52 @@ class Effects:
         return expit(middle), expit(middle - half), expit(middle + half)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Learned:
+    """The effects of a price, and all else that is believed of networks. Made by `learn`."""
+
+    effects: Effects
+    likelihood: Likelihood = field(repr=False)
+    sizes: Floats
+    doubt: Floats
+    gain: Floats = field(repr=False)
+    unit: float
+    center: float
+
+    def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
+        """Prices of networks (M, groups) that may be true, on the scale of the model: (count, M).
+
+        With what pairs of primitives add, and with the doubt about all sizes: they are drawn several times.
+        """
+        rng = np.random.default_rng(seed)
+        parts = np.array_split(np.arange(count), min(_SIZES, count))
+        drawn = []
+        for part in parts:
+            sizes = self.sizes + np.clip(rng.standard_normal(len(self.sizes)), -2, 2) @ self.doubt.T
+            drawn.append(self.likelihood.drawn(sizes, networks, len(part), rng))
+        return np.asarray(np.concatenate(drawn) * self.unit + self.center)
+
+    def again(self, count: int, *, seed: int) -> list[Effects]:
+        """What would be believed if the same networks were measured again, with the same sizes: so many times."""
+        own = self.likelihood
+        truth = (self.draw(own.assignments, count, seed=seed) - self.center) / self.unit
+        noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
+        means = (truth + noise) @ self.gain.T * self.unit
+        means[:, 0] += self.center
+        return [replace(self.effects, mean=mean) for mean in means]
+
+
 def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
 
     With `scale` "logit" values lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
     ProblemError for networks outside the space, and for values that do not fit the scale.
     """
+    return learn(space, evidence, scale=scale).effects
+
+
+def learn(space: Space, evidence: Evidence, *, scale: Scale) -> Learned:
+    """As `fit_effects`, with what is believed of whole networks."""
     values, errors = evidence.values, evidence.errors
     if scale == "logit":
         if ((values < 0) | (values > 1)).any():
@@ -256,19 +357,28 @@ def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     unit = float(values.std()) or float(np.abs(values).max()) or 1.0
     center = float(values.mean())
     told = Told(
-        design=design_matrix(space, evidence.assignments),
+        assignments=evidence.assignments,
         values=(values - center) / unit,
         errors=errors / unit,
         mixed=_swaps(evidence.assignments) > 1,
     )
     likelihood = Likelihood(space, told)
-    sizes = likelihood.best()
-    mean, covariance = likelihood.posterior(sizes)
-    mean = mean * unit
+    sizes, curvature = likelihood.best()
+    covariance, gain = likelihood.posterior(sizes)
+    mean = gain @ told.values * unit
     mean[0] += center
     found = {name: math.exp(size) * unit for name, size in zip(PARTS, sizes[: likelihood.last], strict=False)}
     found["misfit"] = found["misfit"] if told.mixed else 0.0
-    return Effects(space=space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found)
+    values, vectors = np.linalg.eigh(curvature)
+    return Learned(
+        effects=Effects(space=space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found),
+        likelihood=likelihood,
+        sizes=sizes,
+        doubt=(vectors / np.sqrt(np.maximum(values, 1e-12))) @ vectors.T,
+        gain=gain,
+        unit=unit,
+        center=center,
+    )
 
 
 def design_matrix(space: Space, assignments: Ints) -> Floats:

@@ -115,7 +115,7 @@ _VGG: tuple[tuple[int, ...], ...] = (
     (1, 3, 3, 3),
 )
 _DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
-"""The published default of each family, as a number."""
+"""The published default of each family, as a place among those that a config has of it, by rising number."""
 
 
 def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
@@ -151,9 +151,8 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
 
 
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
-    """The default of a family among these of it: the published one where it is there, else the first."""
-    wanted = _DEFAULTS.get(family)
-    return next((one for one in primitives if one.number == wanted), primitives[0])
+    """The default of a family among these of it, by rising number: the second of a published family, else the first."""
+    return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
 
 
 def _inner(x: Symbol, expansion: Fraction) -> int:

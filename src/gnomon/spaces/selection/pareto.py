@@ -4,9 +4,9 @@ Both prices are learned from the networks that were measured, with what stays un
 samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact.
 How often a primitive is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
-Two ways to choose from that. With `most_share` the selection is the one that loses least while that share of the
-networks is left, with inertia against what noise would decide (`reduce`). Without, all stay whose frequency
-reaches `threshold`, the most frequent of each group at least. Neither depends on the unit of latency.
+The selection is the one that is expected to lose least while a share of the networks is left (`reduce`). It does not
+depend on the unit of latency, and nothing but the measurements has a part in it. A share that leaves too little to be
+worth a search is refused, with the share that would do.
 
 Which family a space of one family is made of.
 """
@@ -16,20 +16,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.costs import relative, rounded
-from gnomon.spaces.cells.effects import Effects, Evidence, design_matrix, fit_effects
+from gnomon.spaces.cells.effects import Effects, Evidence, Learned, design_matrix, learn
 from gnomon.spaces.cells.primitives import parse_name
-from gnomon.spaces.selection.reduce import Resamples, judged, layout, reduce_choices, weighed_costs
-
-_DECISIVE = 0.9
+from gnomon.spaces.selection.kept import drawn_front
+from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,33 +51,26 @@ class Contender:
         return float(self.volumes.mean())
 
 
-def choose_family(contenders: Sequence[Contender], *, careful: bool) -> tuple[str, str]:
-    """The family and the reason: the largest expected hypervolume of all its networks.
-
-    That is an extrapolation. If `careful`, another that leads among the networks that were measured stays, unless nine
-    of ten resamples prefer the first.
-    """
+def choose_family(contenders: Sequence[Contender]) -> tuple[str, str]:
+    """The family and the reason: the largest expected hypervolume of all its networks, which is an extrapolation."""
     best = max(contenders, key=lambda one: (one.expected, one.family))
     lead = max(contenders, key=lambda one: (one.measured, one.family))
-    sure = float(np.mean(best.volumes > lead.volumes))
     if best is lead:
         return best.family, "it has the largest expected hypervolume, and the largest of the measured networks"
-    if not careful:
-        return best.family, "it has the largest expected hypervolume"
-    if sure >= _DECISIVE:
-        return (
-            best.family,
-            f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above {lead.family}'s",
-        )
-    return lead.family, (
-        f"its measured networks have the largest hypervolume; {best.family} promises more, "
-        f"but only in {sure:.0%} of the resamples"
+    sure = float(np.mean(best.volumes > lead.volumes))
+    return best.family, (
+        f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above that of {lead.family}, whose "
+        "measured networks have the largest"
     )
 
 
 Families = Literal["mixed", "one"]
 
-_INERTIA = {"mixed": 0.15, "one": 0.3}
+_LEAST_KEPT = 0.5
+"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
+_GROWTH = 1.25
+_REPEATS, _FEW = 20, 40
+"""So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
 
 
@@ -86,42 +79,29 @@ class ParetoOptions:
     """How to select.
 
     - `families`: "mixed" keeps primitives of all families side by side, "one" those of a single family.
-    - `most_share`: the share of the networks that may be left (0 to 1); None keeps by `threshold` instead.
-    - `inertia`: what a departure from an even layout of each family has to save, in standard deviations of what is
-      known; 0 lets the measurements alone decide. None is 0.15 for "mixed" and 0.3 for "one".
+    - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only what is on no front goes.
     - `resamples`: how many posterior samples are drawn, from `seed`.
     """
 
     families: Families = "mixed"
-    most_share: float | None = 0.1
-    threshold: float = 0.5
-    inertia: float | None = None
+    most_share: float = 0.1
     resamples: int = 200
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.families not in _INERTIA:
+        if self.families not in get_args(Families):
             raise UsageError(f"families are {self.families!r}", hint="Use 'mixed' or 'one'.")
-        if self.most_share is not None and not 0 < self.most_share <= 1:
+        if not 0 < self.most_share <= 1:
             raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0, to 1: 0.1 for a tenth.")
-        if not 0 <= self.threshold <= 1:
-            raise UsageError(f"the threshold is {self.threshold}", hint="Use a frequency from 0 to 1, such as 0.5.")
-        if self.inertia is not None and not (math.isfinite(self.inertia) and self.inertia >= 0):
-            raise UsageError(f"the stability prior is {self.inertia}", hint="Use a number from 0, such as 0.15.")
         if self.resamples < 2:
             raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
-
-    @property
-    def departure(self) -> float:
-        """The inertia in force."""
-        return _INERTIA[self.families] if self.inertia is None else self.inertia
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A primitive of a cell group: how often it is on the front, with the 95 % interval of so many resamples.
 
-    `stays` says whether it was kept, and `layout` whether the even layout has it, which inertia stays with.
+    `stays` says whether it was kept, and `again` how often it would be if the same networks were measured again.
     """
 
     name: str
@@ -129,7 +109,7 @@ class Kept:
     low: float
     high: float
     stays: bool
-    layout: bool
+    again: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,7 +118,10 @@ class ParetoSelection:
 
     `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
     the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
-    in. `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
+    in, up to the `reference`: the largest latency, over the median one, and error rate of what was measured.
+    `stability` is how much of the choice is expected to come out again where the same networks are measured again: the
+    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it.
+    `networks_before` counts those of the family that won, or of the mixed space. `family` is None for mixed ones.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -149,10 +132,12 @@ class ParetoSelection:
     share_kept: float
     share_low: float
     share_high: float
+    stability: float
     networks_before: int
     networks_after: int
     accuracy: Effects
     latency: Effects
+    reference: tuple[float, float]
 
 
 def select_pareto(
@@ -162,7 +147,8 @@ def select_pareto(
 
     The networks need not be the same in both. The order of groups and choices changes nothing: selections that lose
     equally much differ by rounding alone, so all is computed in the order of the names. ProblemError for values that
-    are not possible, and for "one" where no family has a primitive in each group.
+    are not possible, and for "one" where no family has a primitive in each group. UsageError for a share that leaves
+    one network, or so few that the interval of what they keep begins below half.
     """
     groups = sorted(range(len(space.slots)), key=lambda g: space.slots[g].name)
     orders = [sorted(range(len(s.choices)), key=s.choices.__getitem__) for s in space.slots]
@@ -208,8 +194,8 @@ def _reordered(effects: Effects, space: Space, order: Sequence[int]) -> Effects:
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose groups and choices stand in the order of their names."""
-    accurate = fit_effects(space, accuracy, scale="logit")
-    fast = fit_effects(space, unit_free(latency), scale="plain")
+    prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
+    accurate, fast = (one.effects for one in prices)
     measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
     points = np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
     worst = points.max(axis=0).tolist()
@@ -220,15 +206,13 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
     )
     if options.families == "mixed":
         chosen = [np.arange(len(slot.choices)) for slot in space.slots]
-        frequencies, volumes = judged(whole)
-        return _selected(_Case(space, chosen, frequencies, volumes, options), whole, (accurate, fast), ())
+        return _selected(_Case(space, chosen, prices, judged(whole)[0], whole.reference, options), whole, ())
     contenders = tuple(_contenders(space, whole, measured, points))
-    family, why = choose_family(contenders, careful=options.departure > 0)
+    family, why = choose_family(contenders)
     chosen = _places(space, family)
     mine = whole.restricted(chosen)
-    frequencies, volumes = judged(mine)
-    case = _Case(_part(space, chosen), chosen, frequencies, volumes, options)
-    return _selected(case, mine, (accurate, fast), contenders, (family, why))
+    case = _Case(_part(space, chosen), chosen, prices, judged(mine)[0], whole.reference, options)
+    return _selected(case, mine, contenders, (family, why))
 
 
 def unit_free(latency: Evidence) -> Evidence:
@@ -252,36 +236,38 @@ class _Case:
 
     space: Space
     places: list[Ints]
+    prices: tuple[Learned, Learned]
     frequencies: tuple[Floats, ...]
-    volumes: Floats
+    reference: tuple[float, float]
     options: ParetoOptions
 
 
 def _selected(
     case: _Case,
     resamples: Resamples,
-    effects: tuple[Effects, Effects],
     contenders: tuple[Contender, ...],
     winner: tuple[str | None, str] = (None, "primitives of all families stand side by side"),
 ) -> ParetoSelection:
-    options = case.options
-    stay = layout(case.space, 1.0 if options.most_share is None else options.most_share)
-    if options.most_share is None:
-        kept = tuple(np.flatnonzero(f >= min(options.threshold, float(f.max())) - 1e-12) for f in case.frequencies)
-    else:
-        most = max(1.0, options.most_share * case.space.size)
-        kept = reduce_choices(weighed_costs(resamples), stay, inertia=options.departure, most=most)
-    full = case.volumes
-    shares = np.where(full > 0, resamples.restricted(kept).volumes() / np.where(full > 0, full, 1.0), 1.0)
-    slots = case.space.slots
+    options, costs = case.options, weighed_costs(resamples)
+    kept = _reduced(case, costs, options.most_share)
+    shares = _shares(case, resamples, kept)
+    if why := _too_little(case, kept, shares):
+        raise UsageError(
+            f"a share of {options.most_share:g} leaves too little to search: {why}",
+            hint=_share_that_does(case, resamples, costs),
+        )
+    slots, again = case.space.slots, _again(case)
+    marks = _marks(case, kept)
     return ParetoSelection(
         groups=tuple(tuple(slot.choices[int(i)] for i in own) for slot, own in zip(slots, kept, strict=True)),
         primitives=tuple(
             tuple(
-                Kept(name=name, frequency=float(f[i]), stays=i in own, layout=bool(marks[i]), **_wilson(f[i], options))
+                Kept(name=name, frequency=float(f[i]), stays=i in own, again=float(often[i]), **_wilson(f[i], options))
                 for i, name in enumerate(slot.choices)
             )
-            for slot, own, f, marks in zip(slots, kept, case.frequencies, stay, strict=True)
+            for slot, own, f, often in zip(
+                slots, kept, case.frequencies, _by_group(case, again.mean(axis=0)), strict=True
+            )
         ),
         family=winner[0],
         why=winner[1],
@@ -289,11 +275,78 @@ def _selected(
         share_kept=float(shares.mean()),
         share_low=float(np.quantile(shares, 0.025)),
         share_high=float(np.quantile(shares, 0.975)),
+        stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
         networks_before=case.space.size,
         networks_after=math.prod(map(len, kept)),
-        accuracy=effects[0],
-        latency=effects[1],
+        accuracy=case.prices[0].effects,
+        latency=case.prices[1].effects,
+        reference=resamples.reference,
     )
+
+
+def _reduced(case: _Case, costs: WeighedCosts, share: float) -> tuple[Ints, ...]:
+    """What each group keeps so that this share of the networks is left, at least one; of all, what is on any front."""
+    if share >= 1:
+        return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
+    return reduce_choices(costs, most=max(1.0, share * case.space.size))
+
+
+def _again(case: _Case) -> NDArray[np.bool_]:
+    """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
+    options, found = case.options, []
+    worlds = zip(*(one.again(_REPEATS, seed=options.seed) for one in case.prices), strict=True)
+    for accurate, fast in worlds:
+        one = Resamples(
+            latencies=fast.draw(_FEW, seed=options.seed),
+            logits=accurate.draw(_FEW, seed=options.seed + 1),
+            reference=case.reference,
+        ).restricted(case.places)
+        other = replace(case, frequencies=judged(one)[0]) if options.most_share >= 1 else case
+        found.append(_marks(case, _reduced(other, weighed_costs(one), options.most_share)))
+    return np.array(found)
+
+
+def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
+    """Which choices of all groups are kept, one group after the other."""
+    return np.concatenate(
+        [np.isin(np.arange(len(slot.choices)), own) for slot, own in zip(case.space.slots, kept, strict=True)]
+    )
+
+
+def _by_group(case: _Case, values: Floats) -> list[Floats]:
+    ends = np.cumsum([len(slot.choices) for slot in case.space.slots])
+    return np.split(values, ends[:-1])
+
+
+def _shares(case: _Case, resamples: Resamples, kept: tuple[Ints, ...]) -> Floats:
+    """The share of the hypervolume that the kept networks reach, in each draw of all that is believed: (K,)."""
+    front = drawn_front(case.prices, resamples, kept, case.places)
+    return front.shares([own[left] for own, left in zip(case.places, kept, strict=True)])
+
+
+def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
+    """Why a choice leaves too little to be worth a search; nothing where it does not."""
+    left = math.prod(map(len, kept))
+    if left == 1 < case.space.size:
+        return f"1 of {case.space.size} networks, which is no space any more"
+    low, high = np.quantile(shares, [0.025, 0.975])
+    if low < _LEAST_KEPT:
+        return (
+            f"{left} of {case.space.size} networks keep {shares.mean():.1%} [{100 * low:.1f}, {100 * high:.1f}] of the "
+            "hypervolume, which may be less than half"
+        )
+    return ""
+
+
+def _share_that_does(case: _Case, resamples: Resamples, costs: WeighedCosts) -> str:
+    """The next step where a share leaves too little: the least of growing ones that does not."""
+    share = case.options.most_share
+    while share < 1:
+        share = min(1.0, math.ceil(100 * share * _GROWTH) / 100)
+        kept = _reduced(case, costs, share)
+        if not _too_little(case, kept, _shares(case, resamples, kept)):
+            return f"Use --max-fraction {share:g}, which leaves {math.prod(map(len, kept))} networks, or measure more."
+    return "Measure more networks: not even all of them are known well enough."
 
 
 def _wilson(frequency: float, options: ParetoOptions) -> dict[str, float]:
@@ -336,15 +389,11 @@ def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) 
     return found
 
 
-def pareto_options(families: str | None, most_share: float | None, threshold: float | None, seed: int) -> ParetoOptions:
-    """The options by what was given. UsageError for a share and a threshold together."""
-    if most_share is not None and threshold is not None:
-        raise UsageError("a share and a threshold contradict each other", hint="Give --max-fraction or --threshold.")
-    given: dict[str, Any] = {"seed": seed}
-    if families is not None:
-        given["families"] = families
-    if threshold is not None:
-        given |= {"threshold": threshold, "most_share": None}
-    elif most_share is not None:
-        given["most_share"] = most_share
-    return ParetoOptions(**given)
+def pareto_options(families: Families | None, most_share: float | None, seed: int) -> ParetoOptions:
+    """The options by what was given; None is the usual."""
+    usual = ParetoOptions(seed=seed)
+    return replace(
+        usual,
+        families=usual.families if families is None else families,
+        most_share=usual.most_share if most_share is None else most_share,
+    )
