@@ -200,7 +200,7 @@ def processes_in(folder: Path) -> list[int]:
 
 def nothing_left(folder: Path) -> bool:
     """Whether all processes and private folders go away, waiting for it."""
-    for _ in range(1000):
+    for _ in range(9000):
         if not processes_in(folder) and not list((folder / "tmp").glob("gnomon-*")):
             return True
         time.sleep(0.02)

@@ -142,8 +142,8 @@ def gone(pid: int) -> bool:
 
 
 def becomes(truth: Any) -> bool:
-    """Whether the function says yes, in the end."""
-    for _ in range(3000):
+    """Whether the function says yes, in the end: within minutes, as the machine may be busy."""
+    for _ in range(18_000):
         if truth():
             return True
         time.sleep(0.01)
