@@ -29,6 +29,39 @@ SOURCES = ("1080ti_1", "1080ti_32", "1080ti_256", "1080ti_64", "silver_4114", "s
            "essential_ph_1", "samsung_s7")  # fmt: skip
 LABELS = {"batch_sizes": ("1", "32", "64", "256")}
 
+_FPGA, _TURING = (
+    "essential_ph_1 gold_6226 gold_6240 pixel3 raspi4",
+    "1080ti_1 1080ti_32 2080ti_32 titan_rtx_1 titanxp_1",
+)
+TASKS: dict[str, dict[str, tuple[str, str, float]]] = {
+    "nb201": {
+        "ND": ("1080ti_1 1080ti_32 1080ti_256 silver_4114 silver_4210r samsung_a50 pixel3 essential_ph_1 samsung_s7",
+               "titan_rtx_256 gold_6226 fpga pixel2 raspi4 eyeriss", 0.962),
+        "N1": ("eyeriss pixel3", "1080ti_1 titan_rtx_32 titanxp_1 2080ti_32 titan_rtx_1", 0.974),
+        "N3": ("eyeriss", "1080ti_1 2080ti_1 titanxp_1 2080ti_32 titanxp_32", 0.963),
+        "N4": ("eyeriss pixel2", "1080ti_1 2080ti_1 titan_rtx_1", 0.968),
+    },
+    "fbnet": {
+        "FD": ("1080ti_1 1080ti_32 1080ti_64 silver_4114 silver_4210r samsung_a50 pixel3 essential_ph_1 samsung_s7",
+               "titanx_1 titanx_32 titanx_64 gold_6240", 0.961),
+        "F1": ("2080ti_1 essential_ph_1 silver_4114 titan_rtx_1 titan_rtx_32",
+               "eyeriss fpga raspi4 samsung_a50 samsung_s7", 0.809),
+        "F2": ("essential_ph_1 gold_6226 gold_6240 pixel3 raspi4",
+               "1080ti_1 1080ti_32 2080ti_32 titan_rtx_1 titanxp_1", 0.871),
+        "F3": ("essential_ph_1 pixel2 pixel3 raspi4 samsung_s7",
+               "1080ti_1 1080ti_32 2080ti_1 titan_rtx_1 titan_rtx_32", 0.863),
+        "F4": ("1080ti_64 2080ti_1 eyeriss gold_6226 gold_6240 raspi4 samsung_s7 silver_4210r titan_rtx_1 "
+               "titan_rtx_32",
+               "1080ti_1 pixel2 essential_ph_1", 0.831),
+        "FA": ("1080ti_1 1080ti_32 1080ti_64 2080ti_1 2080ti_32 2080ti_64 titan_rtx_1 titan_rtx_32 titan_rtx_64 "
+               "titanx_1 titanx_32 titanx_64 titanxp_1 titanxp_32 titanxp_64",
+               "gold_6226 essential_ph_1 samsung_s7 pixel2", 0.625),
+    },
+}  # fmt: skip
+"""Sources, targets and the best that NASFLAT reached with 20 nets, task by task (abdelfattah-lab/nasflat_latency,
+device_task_list.py and the result files in its history: the best of all its configurations). Devices of Eagle, which
+the reference data lack, are left out, and with them the tasks N2 and NA."""
+
 Devices = list[str]
 
 
@@ -103,6 +136,36 @@ def transfer(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) 
     for device in devices:
         found[device] = describe(data, device) | {"nets": {n: mean_of(runs) for n, runs in found[device].items()}}
     return {"devices": found, "mean": overall(found), "seeds": seeds}
+
+
+def tasks(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
+    """NASFLAT's few-shot tasks, as far as their devices are found: rank over all held-out nets, none left out.
+
+    Sources are the task's own, the target's family not left out, as there.
+    """
+    found: dict[str, Any] = {}
+    for name, (sources, targets, published) in TASKS[data.space].items():
+        asked = [device for device in targets.split() if device in devices]
+        known = [device for device in sources.split() if device in data.times_s]
+        runs: dict[str, dict[str, list[float]]] = {}
+        for seed in range(seeds if asked else 0):
+            split = split_of(data, seed, SOURCE_POOL)
+            assert data.described is not None
+            samples = {one: data.rows(one, split.pool) for one in known}
+            others = {one.name: one for one in sources_of(data.described, samples)}
+            for count in counts:
+                nets = chosen(data, split, count, seed, others)
+                for device in asked:
+                    told = fitted(data, device, nets, others).mean_s(data.x[split.held], unknown=Unknown.WIDEN)
+                    rank = spearman(told, data.times_s[device][split.held])
+                    runs.setdefault(device, {}).setdefault(str(count), []).append(rank)
+        ranks = {device: {n: float(np.mean(r)) for n, r in by.items()} for device, by in runs.items()}
+        mean = {str(n): float(np.mean([by[str(n)] for by in ranks.values()])) for n in counts} if ranks else {}
+        found[name] = {
+            "sources": known, "sources_lacking": [d for d in sources.split() if d not in known], "targets": ranks,
+            "targets_lacking": [d for d in targets.split() if d not in asked], "mean": mean, "published": published,
+        }  # fmt: skip
+    return {"tasks": found, "seeds": seeds}
 
 
 def hat(data: Data, devices: Devices, seeds: int, _: tuple[int, ...]) -> dict[str, Any]:
@@ -187,6 +250,8 @@ PARTS: dict[str, tuple[str, Part, tuple[int, ...]]] = {
     "nb201": ("nb201", plain, (10, 20)),
     "transfer": ("nb201", transfer, (10, 20)),
     "fbnet": ("fbnet", transfer, (10, 20)),
+    "tasks of nb201": ("nb201", tasks, (20,)),
+    "tasks of fbnet": ("fbnet", tasks, (20,)),
     "ofa": ("ofa", plain, (100,)),
     "hat": ("hat", hat, ()),
     "intervals": ("nb201", plain, (10, 20, 30, 50, 100)),
