@@ -7,6 +7,7 @@ and a value that is not what its type's `Must` says. So a damaged or foreign fil
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import numbers
@@ -69,6 +70,8 @@ def dumps(value: Any, path: str = "$") -> str:
 def loads(text: str | bytes, path: str = "$") -> Any:
     """JSON values of a text; RecordError if it is not JSON, is nested too deep, or holds NaN or infinity."""
     try:
+        if isinstance(text, str) and not text.startswith("\ufeff"):
+            return (_CAREFUL if _may_be_beyond(text) else _QUICK).decode(text)
         refuse = _finite if _may_be_beyond(text) else None
         return json.loads(text, parse_constant=_refuse_constant, parse_float=refuse)
     except (ValueError, TypeError, RecursionError) as error:  # what is no text is in a damaged record
@@ -100,6 +103,11 @@ def _finite(text: str) -> float:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# To make a decoder anew takes half as long as to decode a short text.
+_QUICK = json.JSONDecoder(parse_constant=_refuse_constant)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def not_that(path: str, expected: str, value: Any) -> RecordError:
@@ -143,8 +151,9 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
     """
     if kind is Any:
         return value
-    if typing.get_origin(kind) is Annotated:
-        kind, *musts = typing.get_args(kind)
+    origin, arguments = _parts(kind)
+    if origin is Annotated:
+        kind, *musts = arguments
         if _is_of(kind, value):
             for must in musts:
                 if not must.fits(value):
@@ -157,7 +166,6 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
         return float(value) if kind is float else value
     if dataclasses.is_dataclass(kind):
         return _decode_record(typing.cast(type[Any], kind), value, complaints, path)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union) and type(None) in arguments:
         (inner,) = (a for a in arguments if a is not type(None))
         return None if value is None else decode(inner, value, complaints, path)
@@ -176,6 +184,12 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
     raise TypeError(f"{path}: no field has the type {kind}")
 
 
+@functools.cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What a type is made of, and of what: asking takes longer than decoding."""
+    return typing.get_origin(kind), typing.get_args(kind)
+
+
 def _wrong(complaints: Complaints, path: str, sentence: str) -> None:
     complaints.tell(path, sentence)
 
@@ -190,7 +204,7 @@ def _is_of(kind: Any, value: Any) -> bool:
         return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
     if kind in _PLAIN:
         return type(value) is kind
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    origin, arguments = _parts(kind)
     if origin in (types.UnionType, typing.Union):
         return any(value is None if a is type(None) else _is_of(a, value) for a in arguments)
     return isinstance(value, list if origin is tuple else dict)
