@@ -197,3 +197,13 @@ def test_other_formats_are_refused_with_the_way_out(tmp_path: Path) -> None:
 def test_an_estimator_needs_its_nets(tmp_path: Path, capsys: Any) -> None:
     assert run(["estimator", "predict", str(tmp_path / "e.json")]) == 2
     assert "Missing argument 'CSV'" in capsys.readouterr().err
+
+
+def test_a_model_of_views_alone_has_no_time_by_a_table_without_overhead(
+    tmp_path: Path, operators: tuple[Any, ...]
+) -> None:
+    path = model(tmp_path, [node("Reshape", "x s", "y")], {"x": (1, 8)}, ("y", (8, 1)), {"s": np.array([8, 1])})
+    given = table(tmp_path / "t", operators[:20], overhead_s=0.0)
+    with pytest.raises(ModelError, match="no operator") as refused:
+        predict_model(path, tables=[given])
+    assert "profile" in refused.value.hint

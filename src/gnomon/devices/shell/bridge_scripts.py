@@ -47,7 +47,7 @@ base=%(base)s held= ticket= said= n=0 last=
 echo $$ >"$base/watcher"
 clean() {
   mv "$base/run" "$base/ended"
-  for f in "$base"/ended/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   [ -z "$held" ] || rm -rf "$held"
   [ -z "$ticket" ] || rm -f "$ticket"

@@ -68,7 +68,7 @@ else
   %(command)s <&3 2>&4 3<&- 4>&- &
   p=$!
 fi
-echo "$g" >%(note)s || kill -s KILL -- "$p" "-$g"
+echo "$g" >%(note)s || [ -d %(notes)s ] || kill -s KILL -- "$p" "-$g"
 exec 3<&-
 while :; do wait "$p"; s=$?; kill -0 "$p" || break; done
 rm -f %(note)s
@@ -87,9 +87,9 @@ def run_script(
 ) -> str:
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
-    Without setsid its group is that of the session, which its end then kills too. Where the note cannot be written, as
-    the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no such
-    program, else as the shell tells it: 128 and the signal for what a signal ended.
+    Without setsid its group is that of the session, which its end then kills too. Where the folder of the note is
+    gone, as the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no
+    such program, else as the shell tells it: 128 and the signal for what a signal ended.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
@@ -102,6 +102,7 @@ def run_script(
         "path": f"PATH={quoted(env['PATH'])};" if "PATH" in env else "",
         "command": " ".join(("env", "-i", *kept, *given, *words)),
         "note": quoted(note),
+        "notes": quoted(note.rpartition("/")[0]),
     }
     return _begin(token) + filled
 
@@ -186,7 +187,7 @@ base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
 told=$(mkdir "$base" 2>&1 && mkdir "$base/work" "$base/run" 2>&1) || { say "fail $told"; rm -rf "$base"; exit 1; }
 clean() {
   mv "$base/run" "$base/ended"
-  for f in "$base"/ended/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
   [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
   rm -rf "$base"
   [ -z "$held" ] || rm -rf "$held"

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.errors import UsageError
+from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
@@ -221,6 +221,8 @@ def _priced(path: Path, paths: tuple[Path, ...], table: Table, found: ModelNet, 
     each = often * times
     overhead, guessed = table.manifest.overhead_s, _guessed(table, found.left_out)
     mean = float(each.sum()) + overhead + guessed
+    if not mean > 0:
+        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
     variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
     deviations = np.sqrt(own**2 + np.diag(shared))
