@@ -71,7 +71,7 @@ def table(folder: Path) -> None:
     first, second, third = units()
     rows = (
         Row(unit=first, status="ok", at_s=1e9, call_s=1e-4, low_s=9e-5, high_s=1.1e-4, processes=2,
-            samples={"0": [1e-4, 1.1e-4]}, reported={"GPU": 2e-4}),
+            samples={"0": (1e-4, 1.1e-4)}, reported={"GPU": 2e-4}),
         Row(unit=second, status="unstable", at_s=1e9, call_s=2e-4, drift=1.1),
         Row(unit=third, status="failed", at_s=1e9, reason="it crashed"),
     )  # fmt: skip

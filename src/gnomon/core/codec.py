@@ -16,10 +16,10 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from gnomon.core.strict_json import Complaints, complaint, shown
-from gnomon.errors import RecordError
+from gnomon.errors import ProblemError, RecordError
 
 T = TypeVar("T")
 
@@ -144,6 +144,16 @@ class Must:
     fits: Callable[[Any], bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBy:
+    """How a value is made of its JSON value where its type has a document of its own: `Annotated[Unit, ReadBy(..)]`.
+
+    `read` raises ProblemError for what is wrong, which is told with the path.
+    """
+
+    read: Callable[[Any], Any]
+
+
 def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> Any:
     """The value of that type out of JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
 
@@ -154,6 +164,8 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
     origin, arguments = _parts(kind)
     if origin is Annotated:
         kind, *musts = arguments
+        if isinstance(musts[0], ReadBy):
+            return _made(lambda: musts[0].read(value), complaints, path)
         if _is_of(kind, value):
             for must in musts:
                 if not must.fits(value):
@@ -164,6 +176,10 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
         if not _is_of(kind, value):
             return _wrong(complaints, path, f"{_PLAIN[kind]} expected, {shown(value)} found")
         return float(value) if kind is float else value
+    if origin is Literal:
+        if value not in arguments:
+            return _wrong(complaints, path, f"one of {', '.join(arguments)} expected, {shown(value)} found")
+        return value
     if dataclasses.is_dataclass(kind):
         return _decode_record(typing.cast(type[Any], kind), value, complaints, path)
     if origin in (types.UnionType, typing.Union) and type(None) in arguments:
@@ -225,4 +241,12 @@ def _decode_record(kind: type[Any], value: Any, complaints: Complaints, path: st
         for name, item in value.items()
         if name in fields
     }
-    return kind(**found) if len(complaints.told) == before else None
+    return _made(lambda: kind(**found), complaints, path) if len(complaints.told) == before else None
+
+
+def _made(make: Callable[[], Any], complaints: Complaints, path: str) -> Any:
+    """What `make` returns; where its values do not fit together, that is told."""
+    try:
+        return make()
+    except ProblemError as error:
+        return _wrong(complaints, path, error.message)

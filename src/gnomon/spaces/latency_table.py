@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gnomon.core.brief import brief
+from gnomon.core.codec import Must, ReadBy
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.unit import Unit
+from gnomon.spaces.unit import Unit, unit_of
 
 Status = Literal["ok", "unstable", "failed"]
+_MOST = 1e15
+"""Times of calls, and seconds since 1970, are below it."""
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
+Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
+Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
+# Figures of other tools stay as they are written: 3 does not become 3.0.
+Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all(map(_is_time, value.values())))]
 
 STABLE = 0.03
 """The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
@@ -28,16 +42,16 @@ class Row:
     of tools that measure by themselves, as they told them. A failed unit has a `reason` and no time: it is never 0.
     """
 
-    unit: Unit
+    unit: Annotated[Unit, ReadBy(read=unit_of)]
     status: Status
-    at_s: float
-    call_s: float | None = None
-    low_s: float | None = None
-    high_s: float | None = None
-    drift: float = 1.0
-    processes: int = 0
-    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    reported: Mapping[str, float] = field(default_factory=dict)
+    at_s: Seconds
+    call_s: Seconds | None = None
+    low_s: Seconds | None = None
+    high_s: Seconds | None = None
+    drift: Above0 = 1.0
+    processes: Whole = 0
+    samples: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
+    reported: Figures = field(default_factory=dict)
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -74,13 +88,13 @@ class Manifest:
     space: str
     context: Mapping[str, Any]
     clock: Literal["cpu", "wall"]
-    overhead_s: float
+    overhead_s: Seconds
     anchor: str = ""
-    anchor_calls_s: tuple[float, ...] = ()
+    anchor_calls_s: tuple[Above0, ...] = ()
     rules: tuple[str, ...] = ()
-    evidence: Sequence[Mapping[str, Any]] = ()
-    notes: Sequence[str] = ()
-    created_at_s: float = 0.0
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    created_at_s: Seconds = 0.0
     gnomon_version: str = ""
 
 

@@ -49,7 +49,9 @@ def rows(draw: st.DrawFn) -> Row:
         high_s=high_s if known else None,
         drift=draw(st.floats(0.1, 10)),
         processes=draw(st.integers(0, 99)),
-        samples=draw(st.dictionaries(st.from_regex("[0-9]/[0-9]", fullmatch=True), st.lists(SECONDS, max_size=3))),
+        samples=draw(
+            st.dictionaries(st.from_regex("[0-9]/[0-9]", fullmatch=True), st.lists(SECONDS, max_size=3).map(tuple))
+        ),
         reported=draw(st.dictionaries(st.text(max_size=9), SECONDS, max_size=2)),
     )
 

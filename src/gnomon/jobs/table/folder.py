@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from gnomon.core.codec import Must, decode
+from gnomon.core.codec import decode
 from gnomon.core.strict_json import Complaints, Strict, shown
-from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.errors import RecordError, UsageError
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.spaces.unit import unit_of
 from gnomon.system.files import Journal, read_journal, write_whole
 
 SCHEMA = 1
 MANIFEST, ROWS = "manifest.json", "rows.jsonl"
 _STRICT = Strict(what="table", hint="Build it again with `gnomon table build`.", most_letters=1 << 28)
-_MOST = 1e15
-"""Times of calls, and seconds since 1970, are below it."""
-
-_STATUSES = ("ok", "unstable", "failed")
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
-
-
-Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all(map(_is_time, value.values())))]
-Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
-Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
-Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
-Schema = Annotated[int, Must(be=f"schema {SCHEMA}", fits=lambda value: value == SCHEMA)]
-Clock = Annotated[str, Must(be="cpu or wall", fits=lambda value: value in ("cpu", "wall"))]
-Status = Annotated[str, Must(be=f"one of {', '.join(_STATUSES)}", fits=lambda value: value in _STATUSES)]
 
 
 class TableFolder:
@@ -108,52 +90,15 @@ def _manifest_document(manifest: Manifest) -> dict[str, Any]:
     return {"schema": SCHEMA, **asdict(manifest)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ManifestFile:
-    """`Manifest` as its file has it; see docs/jobs/table.md."""
-
-    schema: Schema
-    space: str
-    context: Mapping[str, Any]
-    clock: Clock
-    overhead_s: Seconds
-    anchor: str = ""
-    anchor_calls_s: tuple[Above0, ...] = ()
-    rules: tuple[str, ...] = ()
-    evidence: tuple[Mapping[str, Any], ...] = ()
-    notes: tuple[str, ...] = ()
-    created_at_s: Seconds = 0.0
-    gnomon_version: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RowFile:
-    """`Row` as its line has it; `reported` figures stay as they are written."""
-
-    id: str
-    unit: Mapping[str, Any]
-    status: Status
-    at_s: Seconds
-    call_s: Seconds | None = None
-    low_s: Seconds | None = None
-    high_s: Seconds | None = None
-    drift: Above0 = 1.0
-    processes: Whole = 0
-    samples: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
-    reported: Figures = field(default_factory=dict)
-    reason: str = ""
-
-
 def _manifest_of(document: Any, told: Complaints) -> Manifest | None:
-    found = decode(_ManifestFile, document, told)
-    if found is None:
-        return None
+    if isinstance(document, dict) and document.pop("schema", None) != SCHEMA:
+        told.tell("$.schema", f"schema {SCHEMA} expected")
+    found: Manifest | None = decode(Manifest, document, told)
+    context = found.context if found else {}
     for name in ("device", "options", "settings"):
-        if not isinstance(found.context.get(name) or {}, dict):
-            told.tell(f"$.context.{name}", f"an object expected, {shown(found.context[name])} found")
-    values = {one.name: getattr(found, one.name) for one in fields(found)}
-    values.pop("schema")
-    return Manifest(**values)
+        if not isinstance(context.get(name) or {}, dict):
+            told.tell(f"$.context.{name}", f"an object expected, {shown(context[name])} found")
+    return found
 
 
 def _row_document(row: Row) -> dict[str, Any]:
@@ -161,19 +106,11 @@ def _row_document(row: Row) -> dict[str, Any]:
 
 
 def _row_of(document: Any, where: str, told: Complaints) -> Row | None:
-    found = decode(_RowFile, document, told, where)
-    if found is None:
-        return None
-    values = {one.name: getattr(found, one.name) for one in fields(found)}
-    values["samples"] = {block: list(seconds) for block, seconds in found.samples.items()}
-    try:
-        unit = unit_of(values.pop("unit"))
-        if values.pop("id") != unit.id:
-            told.tell(f"{where}.id", "it is not the unit's")
-        return Row(unit=unit, **values)
-    except ProblemError as error:
-        told.tell(where, error.message)
-        return None
+    known = document.pop("id", None) if isinstance(document, dict) else ""
+    found: Row | None = decode(Row, document, told, where)
+    if not isinstance(known, str) or (found is not None and known != found.unit.id):
+        told.tell(f"{where}.id", "it is not the unit's")
+    return found
 
 
 def _refused(path: Path, error: OSError) -> RecordError:

@@ -224,7 +224,7 @@ def row_of(unit: Unit, one: Timed) -> Row:
         high_s=one.high_s,
         drift=one.drift,
         processes=one.processes,
-        samples=one.samples,
+        samples={block: tuple(seconds) for block, seconds in one.samples.items()},
     )
 
 
