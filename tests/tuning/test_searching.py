@@ -6,15 +6,17 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jobs.tune.tunekit import tiny_net
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TuningLayer, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.formats.tuning.metaschedule import as_in_database
-from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings
+from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings, Source
 
 
 def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
@@ -123,6 +125,40 @@ def test_what_another_tvm_wrote_teaches_nothing_and_hinders_nothing(kit: Kit) ->
     assert asked(kit, layer)
 
 
+def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path) -> None:
+    model = tmp_path / "two.onnx"
+    model.write_bytes(tiny_net())
+    small, large = sorted(kit.network(Source(path=model)).layers(TARGET), key=lambda layer: layer.flops or 0)
+    searches = Searches(kit.shop, SearchSettings(target=TARGET, strategy="random", trials=64, per_round=4, seed=1))
+    assert searches.begin(small, []) is None
+    known = searches.ask(small.layer, 4)
+    assert isinstance(known, tuple)
+    assert searches.tell(small.layer, [(trace, (1e-3 if trace is known[-1] else 2e-3,)) for trace in known]) is None
+    assert searches.begin(large, []) is None
+    traces = searches.ask(large.layer, 1)
+    assert isinstance(traces, tuple) and len(traces) == 1, "as many as are asked for, and no more"
+    best, first = known[-1], traces[0]
+    assert kinds(first) == kinds(best), "it is scheduled as the best of the other is"
+    # Both layers are 3x3 on images of one size: but for the channels that come in, all loops are split alike.
+    alike = [mine == theirs for mine, theirs in zip(splits(first), splits(best), strict=True)]
+    assert alike.count(False) <= 1
+    assert searches.tell(large.layer, [(first, (1e-3,))]) is None
+    own = searches.ask(large.layer, 4)
+    assert isinstance(own, tuple) and len(own) == 4, "then come the search's own"
+    searches._door.close()
+
+
+def kinds(trace: Any) -> list[str]:
+    """What is done to the loops, in order."""
+    named = [kind for kind, *_ in trace[0]]
+    return [kind for kind in named[: named.index("EnterPostproc")] if kind != "GetSBlock"]
+
+
+def splits(trace: Any) -> list[list[int]]:
+    """The factors of each split loop."""
+    return [factors for _, factors in trace[1] if isinstance(factors, list)]
+
+
 def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     """One search of several layers in one child, which is killed between two jobs."""
     dense, soft = kit.named("fused_matmul"), kit.named("softmax")
@@ -131,12 +167,12 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     door = searches._door
     assert searches.begin(dense, []) is None and searches.begin(soft, []) is None
     assert door.starts == 1
-    first = searches.ask(dense.layer)
+    first = searches.ask(dense.layer, 8)
     assert isinstance(first, tuple) and first
     bad = TuningLayer(layer="1", name="bad", workload="AAAA")
     said = searches.begin(bad, [])
     assert isinstance(said, Failure) and said.kind == "refused"
-    unknown = searches.ask("1")
+    unknown = searches.ask("1", 8)
     assert isinstance(unknown, Failure) and "was not begun" in unknown.message
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
@@ -144,10 +180,10 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     # Told before and taught after: this is not a failure, though the child that asked is gone.
     assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None
     assert door.starts == 2
-    second = searches.ask(dense.layer)
+    second = searches.ask(dense.layer, 8)
     assert isinstance(second, tuple) and second
     assert set(names(dense, second)) != set(names(dense, first)), "it does not begin from the start"
-    soft_traces = searches.ask(soft.layer)
+    soft_traces = searches.ask(soft.layer, 8)
     assert isinstance(soft_traces, tuple) and soft_traces and door.starts == 2
     assert bad.layer not in searches._layers
     assert searches.tell(soft.layer, [(trace, ()) for trace in soft_traces]) is None

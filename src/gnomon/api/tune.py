@@ -50,7 +50,7 @@ class TuneOptions(TypedDict, total=False):
 
 
 _WISH = ("target", "linker", "threads", "wait_s")
-_SEARCH = ("strategy", "per_round", "plateau", "budget_s", "layers")
+_SEARCH = ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
 _CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
@@ -66,7 +66,7 @@ def tune(
 ) -> Tuned:
     """Tune a network's layers on a device, compile it with the best of each, and prove it there.
 
-    `search` may hold strategy, per_round, plateau, budget_s and layers. The same call goes on where it was
+    `search` may hold strategy, per_round, first_round, plateau, budget_s and layers. The same call goes on where it was
     interrupted. Raises GnomonError.
     """
     from gnomon.jobs.tune.job import tune as tune_job

@@ -171,9 +171,9 @@ class Searches:
         self._layers[layer.layer] = layer
         return None
 
-    def ask(self, layer: str) -> tuple[Any, ...] | Failure:
-        """The traces of the next candidates; none where the search is at its end."""
-        said = self._door.ask("search", {"do": "ask", "layer": layer})
+    def ask(self, layer: str, most: int) -> tuple[Any, ...] | Failure:
+        """The traces of the next candidates, so many at most; none where the search is at its end."""
+        said = self._door.ask("search", {"do": "ask", "layer": layer, "most": most})
         return said if isinstance(said, Failure) else tuple(said["traces"])
 
     def tell(self, layer: str, told: Sequence[Told]) -> Failure | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.overlay.records import LayerProgress, next_layer, shares
+from gnomon.core.overlay.records import LayerProgress, first_round, next_layer, relevant, shares
 
 TIMES = st.floats(1e-9, 10.0)
 PROGRESS = st.builds(
@@ -39,6 +39,26 @@ def test_shares_are_of_one_whole(layers: list[LayerProgress]) -> None:
     assert all(0 <= share <= 1 for share in known)
     assert not known or math.isclose(sum(known), 1.0)
     assert [share is None for share in shares(layers)] == [one.untuned_s is None for one in layers]
+
+
+@given(st.lists(PROGRESS, max_size=8))
+def test_the_relevant_layers_are_the_fewest_that_take_nearly_all_of_the_time(layers: list[LayerProgress]) -> None:
+    timed = [one.weight * one.untuned_s for one in layers if one.untuned_s is not None]
+    found = relevant(layers)
+    kept = sorted(one.weight * one.untuned_s for one in found if one.untuned_s is not None)
+    assert sum(one.untuned_s is None for one in found) == len(layers) - len(timed), (
+        "what is too slow to be timed counts"
+    )
+    assert sum(kept) >= 0.99 * sum(timed) * (1 - 1e-12)
+    assert not kept or sum(kept[1:]) < 0.99 * sum(timed) * (1 + 1e-12), "without the least of them it is less"
+
+
+@given(st.lists(PROGRESS, min_size=1, max_size=8), st.integers(1, 500), st.integers(1, 16))
+def test_a_first_round_lets_all_that_matter_have_one(layers: list[LayerProgress], trials: int, per_round: int) -> None:
+    size = first_round(layers, trials=trials, per_round=per_round)
+    assert 1 <= size <= per_round
+    assert size == 1 or size * len(relevant(layers)) <= trials
+    assert size == per_round or (size + 1) * len(relevant(layers)) > trials, "and is as large as can be"
 
 
 def test_each_layer_is_tried_once_before_one_is_tried_again_that_gained_nothing() -> None:

@@ -8,6 +8,7 @@ crashes there leaves the search as it is.
 from __future__ import annotations
 
 import functools
+import statistics
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,15 @@ from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Job, Refused, Work, absent
+from . import carry
 from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
 """Measured candidates before the cost model's word counts; TVM's own default of 100 is more than a small budget has."""
+
+_CARRIED, _TRIED = 2, 8
+"""How many candidates a layer's first round has from other layers, and how many of these are looked at."""
 
 
 def jobs() -> dict[str, Work]:
@@ -29,7 +34,7 @@ def jobs() -> dict[str, Work]:
     model = functools.cache(_cost_model)  # one for all layers, and none in a child that compiles or measures
 
     def begin(job: Job) -> dict[str, Any]:
-        searches[job["layer"]] = _Search(job, model())
+        searches[job["layer"]] = _Search(job, model(), searches)
         return {"spaces": searches[job["layer"]].spaces}
 
     def begun(job: Job) -> _Search:
@@ -39,7 +44,7 @@ def jobs() -> dict[str, Work]:
 
     return {
         "search": begin,
-        "ask": lambda job: begun(job).ask(),
+        "ask": lambda job: begun(job).ask(job.get("most")),
         "tell": lambda job: begun(job).tell(job["times_s"]),
     }
 
@@ -47,8 +52,11 @@ def jobs() -> dict[str, Work]:
 class _Search:
     """The search of one layer."""
 
-    def __init__(self, job: Job, model: Any) -> None:
-        """Job: layer, workload, target, strategy, trials, per_round, seed, told [[trace, times_s]..]."""
+    def __init__(self, job: Job, model: Any, others: dict[str, _Search]) -> None:
+        """Job: layer, workload, target, strategy, trials, per_round, seed, told [[trace, times_s]..].
+
+        `others` are the searches of other layers.
+        """
         self._workload = tvm_workload.workload_of(job["workload"], job["layer"])
         self._target = tvm_workload.target_of(job["target"])
         self._strategy = _strategy(job["strategy"], int(job["per_round"]))
@@ -67,22 +75,30 @@ class _Search:
         self._database = ms.database.MemoryDatabase()
         self._own = self._database.commit_workload(self._workload.mod)
         self._waiting: list[Any] = []
+        self._carried, self._known, self._others = 0, bool(job["told"]), others
+        self.best: tuple[float, Any] | None = None
         self._recall(job["told"])
-        designs = self._context.generate_design_space()
-        self.spaces = len(designs)
+        self._designs = self._context.generate_design_space()
+        self.spaces = len(self._designs)
         self._strategy.pre_tuning(
             max_trials=int(job["trials"]),
             num_trials_per_iter=int(job["per_round"]),
-            design_spaces=designs,
+            design_spaces=self._designs,
             database=self._database,
             cost_model=model,
         )
 
-    def ask(self) -> dict[str, Any]:
-        """The traces of the next candidates; none where the search has come to its end."""
+    def ask(self, most: int | None = None) -> dict[str, Any]:
+        """The traces of the next candidates, so many at most; none where the search has come to its end.
+
+        The first ones of a layer that nothing is known of are what was best for the layers that are most like it.
+        """
         if self._waiting:
             raise Refused("the results of the last candidates were not reported")
-        self._waiting = list(self._strategy.generate_measure_candidates() or [])
+        self._waiting = [] if self._known else self._carried_over()[:most]
+        self._carried, self._known = len(self._waiting), True
+        if most is None or len(self._waiting) < most:
+            self._waiting += list(self._strategy.generate_measure_candidates() or [])[: most and most - self._carried]
         return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
 
     def tell(self, times_s: list[list[float] | None]) -> dict[str, Any]:
@@ -92,13 +108,33 @@ class _Search:
         results = [_result(times) for times in times_s]
         for candidate, result in zip(self._waiting, results, strict=True):
             self._commit(candidate.sch.trace, result, candidate.args_info)
-        self._strategy.notify_runner_results(self._waiting, results)
+        if own := self._waiting[self._carried :]:
+            self._strategy.notify_runner_results(own, results[self._carried :])
         self._model.update(self._context, self._waiting, results)
         self._waiting = []
         return {}
 
+    def _carried_over(self) -> list[Any]:
+        """Candidates made of the best traces of other layers of the same structure, the nearest in size first."""
+        best = [carry.plain(other.best[1]) for other in self._others.values() if other is not self and other.best]
+        known = [(carry.structure(trace), trace) for trace in best]
+        near = [
+            (carry.distance(trace, design), trace, design)
+            for design in (carry.plain(one.trace) for one in self._designs)
+            for structure, trace in known
+            if structure == carry.structure(design)
+        ]
+        made: dict[str, Any] = {}
+        for _, trace, design in sorted(near, key=lambda one: one[0])[:_TRIED]:
+            candidate = carry.candidate(trace, design, self._context)
+            if candidate is not None and len(made) < _CARRIED:
+                made.setdefault(str(candidate.sch.trace), candidate)
+        return list(made.values())
+
     def _commit(self, trace: Any, result: Any, arguments: Any) -> None:
         seconds = [float(t) for t in result.run_secs or [_FAILED_S]]
+        if self.best is None or statistics.median(seconds) < self.best[0]:
+            self.best = (statistics.median(seconds), trace)
         self._database.commit_tuning_record(
             ms.database.TuningRecord(trace, self._own, seconds, self._target, arguments)
         )

@@ -30,6 +30,12 @@ _PATH = click.Path(path_type=Path)
     "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
 )
 @click.option(
+    "--first-round",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Candidates of a layer's first round. Default: so many that each layer that matters has one.",
+)
+@click.option(
     "--plateau",
     type=click.IntRange(0),
     default=4,
@@ -37,7 +43,13 @@ _PATH = click.Path(path_type=Path)
     metavar="ROUNDS",
     help="A layer that gained less than 1 % in so many rounds is done; 0: never.",
 )
-@click.option("--budget", "budget_s", type=Seconds(), metavar="SECONDS", help="End the search after so long.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=Seconds(),
+    metavar="SECONDS",
+    help="End the whole, proof included, after about so long.",
+)
 @click.option("--layer", "layers", multiple=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable.")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
 @shape_option
@@ -53,7 +65,9 @@ def tune(model: Path, **values: Any) -> None:
     from gnomon.cli.progress import Show
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
-    search = {name: values.pop(name) for name in ("strategy", "per_round", "plateau", "budget_s", "layers")}
+    search = {
+        name: values.pop(name) for name in ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
+    }
     shapes = dict(values.pop("shapes"))
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -128,6 +128,7 @@ def sound_times(times_s: tuple[float, ...]) -> bool:
 
 _FLOOR = 0.2
 _RECENT = 2
+_MATTERS = 0.99
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +174,26 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
     """The layer to tune next; None where all have ended."""
     waiting = {name: one.gain_s() for name, one in layers.items() if not one.ended}
     return max(waiting, key=waiting.__getitem__, default=None)
+
+
+def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
+    """How many trials each layer gets before any gets a second round: as many as let all that matter have one.
+
+    Any schedule at all is several times as fast as none, so that breadth goes first where trials are few.
+    """
+    return max(1, min(per_round, trials // max(1, len(relevant(layers)))))
+
+
+def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
+    """The fewest layers that take 99 % of the untuned network's time, and those too slow to be timed."""
+    open_ = sorted(layers, key=lambda one: -one.weight * (one.untuned_s or 0.0))
+    total = sum(one.weight * (one.untuned_s or 0.0) for one in open_)
+    made, seen = [one for one in open_ if one.untuned_s is None], 0.0
+    for one in open_:
+        if one.untuned_s is not None and seen < _MATTERS * total:
+            seen += one.weight * one.untuned_s
+            made.append(one)
+    return made
 
 
 def shares(layers: Sequence[LayerProgress]) -> list[float | None]:

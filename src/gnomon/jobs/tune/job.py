@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,17 @@ from gnomon.core.overlay.records import (
     TuningLayer,
     TuningRecords,
     TuningTrial,
+    relevant,
     shares,
 )
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
-from gnomon.jobs.tune.networks import Compiled, compile_network, prove_network, summary_of
+from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, pooled_trials
-from gnomon.jobs.tune.request import TuneRequest, open_device
+from gnomon.jobs.tune.request import Care, TuneRequest, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders
@@ -62,6 +63,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)
     with Workshop() as shop, open_device(shop, request.device, tell=tell) as (device, bench):
+        opened_s = time.monotonic() - began_s
         network = Network(shop, Source(path=request.model, dtype=request.dtype, shapes=request.shapes))
         whole = network.layers(device.target)
         layers = _chosen(whole, request.layers)
@@ -76,11 +78,28 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 tell(f"{before} trials of these layers are in {file.path} already")
             file.add_layers(layers)
             tools = _tools(shop, bench, device, request, file)
-            progress = _rounds(tools, layers, request, watch, began_s)
+            time_left, untuned = None, None
+            if request.budget_s is not None:
+                compiling_s = time.monotonic()
+                untuned = compile_untuned(network, device, folder.library(device, model))
+                compiling_s = time.monotonic() - compiling_s
+                time_left = _TimeLeft(
+                    ends_s=began_s + request.budget_s,
+                    compile_s=compiling_s,
+                    process_s=opened_s,
+                    care=request.care,
+                )
+            progress = _rounds(tools, layers, request, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
             best = best_choice(replace(file.content(), layers=whole))
             compiled = compile_network(
-                network, device, best, folder.library(device, model), model=model, seed=request.care.seed
+                network,
+                device,
+                best,
+                folder.library(device, model),
+                model=model,
+                seed=request.care.seed,
+                untuned=untuned,
             )
             proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
             document = {
@@ -90,13 +109,13 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 "library": str(compiled.library) if isinstance(compiled, Compiled) else None,
                 "seconds": time.monotonic() - began_s,
                 "stopped": _stopped(progress),
-                "trials": _trials(file, layers, request, before),
+                "trials": _trials(file, layers, request, before) | {"relevant": len(relevant(progress.values()))},
                 "layers": _layers(file, layers, progress),
                 "failures": failures_of(
                     [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
                 ),
                 "network": proof,
-                "notes": _notes(file, layers),
+                "notes": [*_too_short(request, progress, time_left), *_notes(file, layers)],
             }
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
@@ -121,16 +140,66 @@ def _tools(shop: Workshop, bench: Bench, device: TunedDevice, request: TuneReque
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TimeLeft:
+    """When all has to be at its end, by the monotonic clock, and what is to be done once the trials are.
+
+    `compile_s` is what compiling the network took, `process_s` what starting on the device did.
+    """
+
+    ends_s: float
+    compile_s: float
+    process_s: float
+    care: Care
+
+    def after_s(self, network_s: float) -> float:
+        """About what compiling and proving will take, for a network of so many seconds untuned."""
+        calls_s = 2 * 2 * self.care.repeat * max(network_s, self.care.min_repeat_ms / 1e3)
+        return 1.5 * self.compile_s + self.care.processes * (self.process_s + calls_s)
+
+    def until_s(self, network_s: float) -> float:
+        """When the trials have to end."""
+        return self.ends_s - self.after_s(network_s)
+
+
 def _rounds(
-    tools: Tools, layers: tuple[TuningLayer, ...], request: TuneRequest, watch: Watch | None, began_s: float
+    tools: Tools,
+    layers: tuple[TuningLayer, ...],
+    request: TuneRequest,
+    watch: Watch | None,
+    time_left: _TimeLeft | None,
 ) -> dict[str, LayerProgress]:
-    measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
-    left_s = None if request.budget_s is None else max(0.0, request.budget_s - (time.monotonic() - began_s))
-    limits = Limits(trials=request.trials, plateau=request.plateau, budget_s=left_s)
+    limits = Limits(
+        trials=request.trials,
+        per_round=request.per_round,
+        first_round=request.first_round,
+        plateau=request.plateau,
+        until_s=None if time_left is None else time_left.until_s(0.0),
+    )
+    measure_untuned(tools, layers, limits, Meter("untuned layers", len(layers), watch))
+    if time_left is not None:
+        limits = replace(limits, until_s=time_left.until_s(_untuned_s(tools.file, layers)))
     meter = Meter("trials", max(0, request.trials - spent(tools.file, layers)), watch)
     progress = tune_layers(tools, layers, limits, meter)
     meter.finish()
     return progress
+
+
+def _untuned_s(file: RecordFile, layers: tuple[TuningLayer, ...]) -> float:
+    """What the untuned layers that were measured take in the network."""
+    known = ((layer.weight, pooled_trials(file.trials(layer.layer)).get(UNTUNED)) for layer in layers)
+    return sum(weight * (trial.time_s or 0.0) for weight, trial in known if trial is not None)
+
+
+def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
+    """A sentence where the budget left no time for any trial."""
+    if time_left is None or request.budget_s is None or any(one.best_s for one in progress.values()):
+        return []
+    before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
+    return [
+        f"Of {request.budget_s:g} s nothing was left for trials: reading the network, its untuned layers, compiling "
+        f"and the proof took {before_s:.0f} s."
+    ]
 
 
 def _chosen(layers: tuple[TuningLayer, ...], names: tuple[str, ...]) -> tuple[TuningLayer, ...]:

@@ -127,10 +127,8 @@ class Compiled:
     reference_by: str
 
 
-def compile_network(
-    network: Network, device: TunedDevice, choice: Choice, library: Path, *, model: TunedModel, seed: int
-) -> Compiled | Failure:
-    """Compile a network with a choice, and untuned; write beside it what `gnomon exec` needs elsewhere.
+def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Path | Failure:
+    """Compile a network without any choice, beside where the tuned library goes.
 
     RecordError where the folder cannot be written.
     """
@@ -138,14 +136,34 @@ def compile_network(
         library.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{library.parent}: {error.strerror or error}", hint="Give another --out.") from error
+    untuned = library.with_suffix(".untuned.so")
+    made = network.compile(device, (), untuned)
+    return made if isinstance(made, Failure) else untuned
+
+
+def compile_network(
+    network: Network,
+    device: TunedDevice,
+    choice: Choice,
+    library: Path,
+    *,
+    model: TunedModel,
+    seed: int,
+    untuned: Path | Failure | None = None,
+) -> Compiled | Failure:
+    """Compile a network with a choice, and untuned where that was not done before; write beside it what `gnomon exec`
+    needs elsewhere.
+
+    RecordError where the folder cannot be written.
+    """
+    if untuned is None:
+        untuned = compile_untuned(network, device, library)
+    if isinstance(untuned, Failure):
+        return untuned
     beside = companions(library)
     made = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
     if isinstance(made, Failure):
         return made
-    untuned = library.with_suffix(".untuned.so")
-    plain = network.compile(device, (), untuned)
-    if isinstance(plain, Failure):
-        return plain
     by = network.reference(beside["inputs"], beside["outputs"])
     if isinstance(by, Failure):
         beside["outputs"].unlink(missing_ok=True)

@@ -171,6 +171,9 @@ def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
         page.line(f"and {many(len(rows), 'more layer', 'more layers')}{told}: --json has all", indent=1, style="dim")
 
 
+_PROPER = 16
+"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
+
 _MOST_LAYERS = 40
 _MOST_FILES = 100
 _STOPPED = {
@@ -208,6 +211,8 @@ def _tuned(document: Mapping[str, Any]) -> str:
         told = f"{where}: {len(found)} of {many(len(layers), 'layer')} tuned; the whole network was not measured"
         return f"{told}{_layer_sums(layers)}."
     error = outputs(network["max_error"], document["model"]["dtype"])
+    if not network["scheduled"]:
+        return f"{where}: nothing is tuned yet, {units.time(tuned)}, {error}."
     untuned = median_of(network["untuned"])
     if untuned is None:
         return f"{where}: {units.time(tuned)} tuned, untuned not measured, {error}."
@@ -244,7 +249,17 @@ def _spent(document: Mapping[str, Any]) -> str:
     told += f"{device_words(document['device'])}: {_trials(document)}; the end: {why}."
     if network is not None and network["failure"] is None:
         told += f" {network['scheduled']} of {many(network['functions'], 'function')} of the network run tuned."
-    return told
+    return f"{told} {_enough(document['trials'])}".rstrip()
+
+
+def _enough(trials: Mapping[str, Any]) -> str:
+    """How many trials a layer that matters has, where more are worth their time."""
+    relevant, asked = trials.get("relevant") or 0, trials["asked"]
+    if not relevant or asked >= _PROPER * relevant or trials["measured"] < asked:
+        return ""
+    each = f"{asked / relevant:.0f}" if asked >= relevant else "less than 1"
+    told = f"{asked} trials are {each} for each of the {many(relevant, 'layer')} that take 99 % of the untuned time"
+    return f"{told}; --trials {_PROPER * relevant} would be {_PROPER}."
 
 
 def _trials(document: Mapping[str, Any]) -> str:
@@ -287,7 +302,7 @@ def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
         page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")
     untried = [named(layer["name"], 32) for layer in ordered if not layer["trials"]]
     if untried:
-        page.item(f"{many(len(untried), 'layer')} not tried, since others had more to gain: {listed(untried)}.")
+        page.item(f"{many(len(untried), 'layer')} not tried: {listed(untried)}.")
     none = [named(layer["name"], 32) for layer in ordered if layer["best"] is None and layer["trials"]]
     if none:
         page.item(f"{many(len(none), 'layer')} without any good trial: {listed(none)}.")

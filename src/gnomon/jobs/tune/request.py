@@ -85,8 +85,9 @@ class Care:
 class TuneRequest:
     """A network to tune for a device.
 
-    `layers` are texts of which a layer's name must hold one (none: all). `trials` in all, `per_round` in a round;
-    `plateau` rounds of a layer without a gain of 1 % end it (0: never); `budget_s` ends everything.
+    `layers` are texts of which a layer's name must hold one (none: all). `trials` in all, `per_round` in a round,
+    `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
+    layer without a gain of 1 % end it (0: never); `budget_s` ends everything.
     """
 
     model: Path
@@ -96,6 +97,7 @@ class TuneRequest:
     layers: tuple[str, ...] = ()
     trials: int = 512
     per_round: int = 8
+    first_round: int | None = None
     strategy: str = "evolutionary"
     plateau: int = 4
     budget_s: float | None = None
@@ -109,9 +111,14 @@ class TuneRequest:
             raise UsageError(f"{self.dtype!r} is not tuned", hint=f"Give the data type {' or '.join(TOLERANCES)}.")
         if self.strategy not in STRATEGIES:
             raise UsageError(f"no strategy is called {self.strategy!r}", hint=f"Give one of {', '.join(STRATEGIES)}.")
-        least = (("trials", self.trials, 1), ("per_round", self.per_round, 1), ("plateau", self.plateau, 0))
+        least = (
+            ("trials", self.trials, 1),
+            ("per_round", self.per_round, 1),
+            ("first_round", self.first_round, 1),
+            ("plateau", self.plateau, 0),
+        )
         for name, value, bound in least:
-            if value < bound:
+            if value is not None and value < bound:
                 raise UsageError(f"{name} is {value}", hint=f"Give a whole number from {bound}.")
         if self.budget_s is not None and not self.budget_s > 0:
             raise UsageError(f"the budget is {self.budget_s:g} s", hint="Give seconds above 0, or none.")

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.core.overlay.records import UNTUNED, LayerProgress, TuningLayer, TuningTrial, configuration_id, next_layer
+from gnomon.core.overlay.records import (
+    UNTUNED,
+    LayerProgress,
+    TuningLayer,
+    TuningTrial,
+    configuration_id,
+    first_round,
+    next_layer,
+)
 from gnomon.core.sample import Failure
 from gnomon.jobs.tune.records import RecordFile, best_trial, made_trial, pooled_trials
 from gnomon.measure.progress import Meter
@@ -21,12 +29,21 @@ _RELEVANT = 0.01
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """When tuning ends: after so many `trials` in all, after a layer saw `plateau` rounds that saved it less than 1 %
-    (0: never), or after `budget_s` seconds (None: no limit).
+    (0: never), or when the monotonic clock is at `until_s` (None: no limit).
+
+    A round is `per_round` trials, a layer's first one `first_round` (None: as the trials allow).
     """
 
     trials: int
+    per_round: int = 8
+    first_round: int | None = None
     plateau: int = 4
-    budget_s: float | None = None
+    until_s: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,13 +60,18 @@ class Tools:
     failures: list[Failure] = field(default_factory=list)
 
 
-def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
+def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limits, meter: Meter) -> None:
     """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
 
     Layers whose time is in the record are run again for their outputs, and not timed again.
     """
+    if limits.over:
+        return
     orders = [Order(layer=layer, trace=None, library=tools.folder / f"untuned-{layer.layer}.so") for layer in layers]
     for layer, built in zip(layers, tools.builders.build(orders), strict=True):
+        if limits.over:
+            discard([built])
+            continue
         before = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
         known = before is not None and before.time_s is not None
         said: Timed | Failure
@@ -76,12 +98,14 @@ def tune_layers(
 ) -> dict[str, LayerProgress]:
     """Rounds until the limits say stop; how far each layer came, by its digest."""
     by_digest = {layer.layer: layer for layer in layers}
-    progress = {layer.layer: _progress(tools, layer, limits) for layer in layers}
-    began_s, left = time.monotonic(), limits.trials - spent(tools.file, layers)
+    progress = {layer.layer: _progress(tools, layer) for layer in layers}
+    first = limits.first_round or first_round(progress.values(), trials=limits.trials, per_round=limits.per_round)
+    for layer in layers:
+        _look_back(tools, layer, progress[layer.layer], (first, limits))
+    left = limits.trials - spent(tools.file, layers)
     begun: set[str] = set()
     while left > 0 and (digest := next_layer(progress)) is not None:
-        if limits.budget_s is not None and time.monotonic() - began_s >= limits.budget_s:
-            _end(progress, "budget")
+        if limits.over:
             break
         layer, one = by_digest[digest], progress[digest]
         if digest not in begun:
@@ -90,25 +114,34 @@ def tune_layers(
                 tools.failures.append(said)
                 one.ended = "failed"
                 continue
-        new = _round(tools, layer, left, meter.step)
+        size = limits.per_round if one.best_s else first
+        new = _round(tools, layer, min(size, left), limits, meter.step)
         if not isinstance(new, int):
             one.ended = new
             continue
         left -= new
-        best = best_trial(tools.file.trials(digest))
-        one.best_s.append(best.time_s if best and best.time_s else one.now_s)
-        if limits.plateau and one.on_plateau(limits.plateau, _RELEVANT):
-            one.ended = "plateau"
+        _add_round(one, tools.file.trials(digest), limits)
         meter.expect(left)
-    _end(progress, "trials")
+    _end(progress, "budget" if limits.over else "trials")
     return progress
 
 
+def _add_round(one: LayerProgress, trials: Sequence[TuningTrial], limits: Limits) -> None:
+    """What is best after these trials of a layer, and whether it has come to its plateau."""
+    best = best_trial(trials)
+    one.best_s.append(best.time_s if best and best.time_s else one.now_s)
+    if limits.plateau and one.on_plateau(limits.plateau, _RELEVANT):
+        one.ended = "plateau"
+
+
 def _round(
-    tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]
+    tools: Tools, layer: TuningLayer, most: int, limits: Limits, step: Callable[[], None]
 ) -> int | Literal["exhausted", "failed"]:
-    """One round of a layer: how many candidates were new, or why the search has no more."""
-    traces = tools.searches.ask(layer.layer)
+    """One round of a layer: how many candidates were new, or why the search has no more.
+
+    Where the time is up in its midst the search is not told any more: nobody will ask it.
+    """
+    traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):
         tools.failures.append(traces)
         return "failed"
@@ -117,15 +150,20 @@ def _round(
     known = {t.configuration: t for t in pooled_trials(tools.file.trials(layer.layer)).values()}
     fresh: dict[str, Any] = {}
     for trace in traces:
-        if (name := configuration_id(layer.layer, trace)) not in known and len(fresh) < most:
+        if (name := configuration_id(layer.layer, trace)) not in known:
             fresh.setdefault(name, trace)
     orders = [Order(layer=layer, trace=trace, library=tools.folder / f"{name}.so") for name, trace in fresh.items()]
+    count = 0
     for order, built in zip(orders, tools.builders.build(orders), strict=True):
-        trial = _trial(layer, order.trace, _measured(tools, layer, built))
-        tools.file.add([trial])
-        known[trial.configuration] = trial
+        if not limits.over:
+            trial = _trial(layer, order.trace, _measured(tools, layer, built))
+            tools.file.add([trial])
+            known[trial.configuration] = trial
+            count += 1
+            step()
         discard([built])
-        step()
+    if limits.over:
+        return count
     told = []
     for trace in traces:
         found = known.get(configuration_id(layer.layer, trace))
@@ -133,7 +171,7 @@ def _round(
     if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
         tools.failures.append(lost)
         return "failed"
-    return len(fresh)
+    return count
 
 
 def _measured(tools: Tools, layer: TuningLayer, built: Built | Failure) -> Timed | Failure:
@@ -154,16 +192,23 @@ def _trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial
     return made_trial(layer.layer, trace, times_s=said.times_s, error=said.error, server=said.server)
 
 
-def _progress(tools: Tools, layer: TuningLayer, limits: Limits) -> LayerProgress:
-    trials = tools.file.trials(layer.layer)
-    untuned = pooled_trials(trials).get(UNTUNED)
+def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
+    untuned = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
     made = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
-        made.ended = "failed"  # what its outputs should be is not known
-    best = best_trial(trials)
-    if best is not None and best.time_s is not None:
-        made.best_s.append(best.time_s)
+        # What its outputs should be is not known: it failed, or the time was up before it was run.
+        made.ended = "failed" if untuned is not None else "budget"
     return made
+
+
+def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, rounds: tuple[int, Limits]) -> None:
+    """The rounds of an earlier call, as the record tells them: a layer on its plateau then is on it now."""
+    first, limits = rounds
+    tried = [trial for trial in tools.file.trials(layer.layer) if trial.trace is not None]
+    ends = [first, *range(first + limits.per_round, len(tried) + limits.per_round, limits.per_round)] if tried else []
+    for end in ends:
+        if not one.ended:
+            _add_round(one, tried[:end], limits)
 
 
 def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:

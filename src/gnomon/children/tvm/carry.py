@@ -1,0 +1,82 @@
+"""What was best for a layer, made to fit another one: the same schedule with the splits nearest in proportion.
+
+As TVM's anchor traces do for fused variants of one operator, for layers of one structure that differ in their sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+
+from . import workload as tvm_workload
+
+_SPLIT = "SamplePerfectTile"
+
+
+def plain(trace: Any) -> Any:
+    """A trace without what postprocessing added and what nothing uses, as the database keeps them."""
+    return trace.simplified(remove_postproc=True)
+
+
+def structure(trace: Any) -> tuple[Any, ...]:
+    """The instructions of a plain trace, with what each takes and makes; sizes and decisions left out."""
+    return tuple(
+        (kind, *(name for name in (*inputs, *outputs) if isinstance(name, str)))
+        for kind, inputs, _, outputs in tvm_workload.plain(trace.as_json())[0]
+    )
+
+
+def distance(trace: Any, design: Any) -> float:
+    """How unlike the sizes of two layers of one structure are: the sum of the logarithms' differences of all splits."""
+    found = 0.0
+    for one, other in zip(trace.insts, design.insts, strict=True):
+        if one.kind.name == _SPLIT:
+            found += abs(math.log(_size(trace, one)) - math.log(_size(design, other)))
+    return found
+
+
+def candidate(trace: Any, design: Any, context: Any) -> Any | None:
+    """The candidate of a layer that schedules it as the trace does another of the same structure.
+
+    `design` is the trace of one of the layer's own designs; both are plain. None where that gives no valid schedule.
+    """
+    made = design
+    for one, other in zip(trace.insts, design.insts, strict=True):
+        decided = trace.decisions.get(one)
+        if decided is None:
+            continue
+        decision = decided
+        if one.kind.name == _SPLIT:
+            decision = nearest([int(n) for n in decided], _size(design, other), int(other.attrs[1]))
+        made = made.with_decision(other, decision, remove_postproc=True)
+    try:
+        schedule = Schedule(context.mod, debug_mask="none")
+        made.apply_to_schedule(schedule, remove_postproc=True)
+        schedule.enter_postproc()
+        if not all(post.apply(schedule) for post in context.space_generator.postprocs):
+            return None
+    except Exception:  # a decision that is none here, such as a place to compute at that this layer has not
+        return None
+    arguments = ms.arg_info.ArgInfo.from_entry_func(context.mod, remove_preproc=True)
+    return ms.MeasureCandidate(schedule, arguments)
+
+
+def nearest(factors: list[int], size: int, innermost: int) -> list[int]:
+    """The split of a loop of `size` nearest to `factors`, from the innermost on; what is left goes to the outermost.
+
+    The innermost is at most `innermost` (0: any).
+    """
+    left, found = size, [1] * len(factors)
+    for place in range(len(factors) - 1, 0, -1):
+        most = innermost if innermost and place == len(factors) - 1 else left
+        fits = [n for n in range(1, min(left, most) + 1) if left % n == 0]
+        found[place] = min(fits, key=lambda n: abs(math.log(n / factors[place])))
+        left //= found[place]
+    return [left, *found[1:]]
+
+
+def _size(trace: Any, one: Any) -> int:
+    return math.prod(int(n) for n in trace.decisions[one])
