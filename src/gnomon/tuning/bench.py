@@ -146,6 +146,11 @@ class Bench:
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return self._servers is None
+
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
         if self._servers is None:

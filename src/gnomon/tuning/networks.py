@@ -63,6 +63,11 @@ class Network:
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
         return tuple(_layer(one) for one in said["layers"])
 
+    def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
+        """The instructions that code for a target may use and another has not; none where that is not known."""
+        said = self.door.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
+        return () if isinstance(said, Failure) else tuple(said["lacking"])
+
     def compile(
         self,
         device: TunedDevice,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import stat
 import subprocess
@@ -24,7 +25,7 @@ from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 from gnomon.api import tune as api
 from gnomon.core.overlay.records import UNTUNED
 from gnomon.devices.lease import lease, lease_folder
-from gnomon.errors import DeviceError, ModelError, RecordError, UsageError
+from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.tune.records import RecordFile
 from gnomon.jobs.tune.report import tune_report, view_report
@@ -164,6 +165,21 @@ def test_the_budget_and_the_plateau_end_it(model: Path, tmp_path: Path) -> None:
     assert found["stopped"] == "plateau"
     assert found["trials"]["measured"] < 60
     assert {layer["stopped"] for layer in found["layers"]} == {"plateau"}
+
+
+@pytest.mark.usefixtures("pooled")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs a processor of x86-64, for code of another one")
+def test_a_device_that_lacks_the_target_s_instructions_is_told_with_their_names(model: Path, tmp_path: Path) -> None:
+    """No processor that is sold today has AMD's FMA4 and XOP."""
+    with pytest.raises(
+        MeasurementError, match=r"first 2 layers, compiled for bdver4, .* on local.*fma4.*xop"
+    ) as raised:
+        tune(model, tmp_path, 4, target='{"kind": "llvm", "mcpu": "bdver4"}')
+    assert "--target" in raised.value.hint
+    (record,) = (tmp_path / "records").glob("*.json")
+    assert {trial.failure.kind for trial in read_tuning_records(record.read_bytes()).trials if trial.failure} == {
+        "crash"
+    }
 
 
 @pytest.mark.usefixtures("pooled")

@@ -36,6 +36,17 @@ def target_of(given: dict[str, Any]) -> Any:
     return target
 
 
+_TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
+
+
+def lacking(given: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The instructions, by LLVM's names, that code for one target may use and the processor of another lacks."""
+    wanted, there = (
+        {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)
+    )
+    return sorted(name for name in wanted - there if not name.startswith(_TUNING))
+
+
 def as_json(mod: IRModule) -> tuple[str, str]:
     """Digest and base64 text of a function."""
     digest, text = ms.database.Workload(mod).as_json()

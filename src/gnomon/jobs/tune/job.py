@@ -77,7 +77,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             if before:
                 tell(f"{before} trials of these layers are in {file.path} already")
             file.add_layers(layers)
-            tools = _tools(shop, bench, device, request, file)
+            tools = _tools(shop, bench, network, request, file)
             time_left, untuned = None, None
             if request.budget_s is not None:
                 compiling_s = time.monotonic()
@@ -122,7 +122,8 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 
-def _tools(shop: Workshop, bench: Bench, device: TunedDevice, request: TuneRequest, file: RecordFile) -> Tools:
+def _tools(shop: Workshop, bench: Bench, network: Network, request: TuneRequest, file: RecordFile) -> Tools:
+    device = bench.device
     settings = SearchSettings(
         target=device.target,
         strategy=request.strategy,
@@ -137,6 +138,7 @@ def _tools(shop: Workshop, bench: Bench, device: TunedDevice, request: TuneReque
         searches=Searches(shop, settings),
         file=file,
         loop=request.care.loop(request.dtype),
+        lacking=lambda: network.lacking(device.target, _processor(bench)) if bench.is_here else (),
     )
 
 
@@ -160,6 +162,12 @@ class _TimeLeft:
     def until_s(self, network_s: float) -> float:
         """When the trials have to end."""
         return self.ends_s - self.after_s(network_s)
+
+
+def _processor(bench: Bench) -> dict[str, str]:
+    """This machine's processor as a target."""
+    here = bench.here()
+    return {"kind": "llvm", "mcpu": str(here["mcpu"]), "mtriple": str(here["mtriple"])}
 
 
 def _rounds(

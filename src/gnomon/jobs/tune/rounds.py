@@ -18,12 +18,14 @@ from gnomon.core.overlay.records import (
     next_layer,
 )
 from gnomon.core.sample import Failure
+from gnomon.errors import DeviceError, MeasurementError
 from gnomon.jobs.tune.records import RecordFile, best_trial, made_trial, pooled_trials
 from gnomon.measure.progress import Meter
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Loop, Order, Timed, discard, once
 from gnomon.tuning.networks import Searches
 
 _RELEVANT = 0.01
+_CRASHES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """What a round works with."""
+    """What a round works with. `lacking` tells the instructions of the target that the device has not, if known."""
 
     folder: Path
     bench: Bench
@@ -56,6 +58,7 @@ class Tools:
     searches: Searches
     file: RecordFile
     loop: Loop
+    lacking: Callable[[], Sequence[str]] = tuple
     references: dict[str, Path] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -63,10 +66,12 @@ class Tools:
 def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limits, meter: Meter) -> None:
     """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
 
-    Layers whose time is in the record are run again for their outputs, and not timed again.
+    Layers whose time is in the record are run again for their outputs, and not timed again. MeasurementError where the
+    first layers all end their process: then all will.
     """
     if limits.over:
         return
+    crashed = 0
     orders = [Order(layer=layer, trace=None, library=tools.folder / f"untuned-{layer.layer}.so") for layer in layers]
     for layer, built in zip(layers, tools.builders.build(orders), strict=True):
         if limits.over:
@@ -81,7 +86,12 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
             keep = tools.folder / f"outputs-{layer.layer}.npz"
             call = LayerCall(library=built.library, arguments=layer.arguments, outputs=built.outputs, keep=keep)
             # For its outputs first: a layer that is too slow to be timed is the one that needs tuning most.
-            said = tools.bench.call(call, once(tools.loop))
+            try:
+                said = tools.bench.call(call, once(tools.loop))
+            except DeviceError as error:
+                if crashed and not tools.references:
+                    raise _all_crash(tools, crashed) from error
+                raise
             if isinstance(said, Failure):
                 tools.failures.append(said)
             else:
@@ -90,7 +100,21 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], limits: Limit
         if before is None or (not known and isinstance(said, Timed)):
             tools.file.add([_trial(layer, None, said)])
         discard([built])
+        crashed += isinstance(said, Failure) and said.kind == "crash"
+        if not tools.references and crashed >= min(_CRASHES, len(layers)):
+            raise _all_crash(tools, crashed)
         meter.step()
+
+
+def _all_crash(tools: Tools, count: int) -> MeasurementError:
+    device = tools.bench.device
+    cpu = device.target.get("mcpu") or device.target.get("kind")
+    lacking = tools.lacking()
+    told = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
+    return MeasurementError(
+        f"the first {count} layers, compiled for {cpu}, ended their process on {device.key}{told}",
+        hint="Give a --target that the device has: native, generic, or such as x86-64-v3 or aarch64-cortex-a72.",
+    )
 
 
 def tune_layers(
