@@ -165,6 +165,30 @@ def test_broken_files_are_refused_in_words(kit: Kit, content: bytes, suffix: str
     assert re.search(told, message, re.IGNORECASE), message
 
 
+def test_shapes_that_are_computed_are_folded_before_the_import(kit: Kit) -> None:
+    """TVM's importer takes a shape that is written down; ONNX Runtime computes one that is not."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["dims"]),
+        helper.make_node("Gather", ["dims", "first"], ["batch"]),
+        helper.make_node("Cast", ["batch"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Ceil", ["real"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["again"], to=TensorProto.INT64),
+        helper.make_node("Concat", ["again", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["flat"]),
+        helper.make_node("Relu", ["flat"], ["y"]),
+    ]
+    model = graph(nodes, {"x": (FLOAT, [2, 3, 4])}, {"y": (FLOAT, [2, 12])}, first=np.array([0]), rest=np.array([12]))
+    network = kit.network(Source(path=saved(kit, model.SerializeToString())))
+    (layer,) = [one for one in network.layers(TARGET) if one.arguments]
+    assert layer.arguments[-1][1] == (2, 12)
+
+
+def test_operators_that_the_importer_lacks_are_named(kit: Kit) -> None:
+    nodes = [helper.make_node("Det", ["x"], ["det"]), helper.make_node("Relu", ["det"], ["y"])]
+    message = refusal(kit, saved(kit, graph(nodes, {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [])}).SerializeToString()))
+    assert "no Det;" in message and "gnomon place" in message
+
+
 def test_what_is_no_file_is_refused_and_not_waited_for(kit: Kit) -> None:
     pipe, gone = kit.path(".onnx"), kit.path(".onnx")
     os.mkfifo(pipe)
@@ -225,6 +249,13 @@ def test_a_tflite_file_of_real_weights(kit: Kit, zoo_model: Callable[[str], Path
     layers = network.layers({"kind": "llvm", "num-cores": 1})
     assert sum(layer.weight for layer in layers) > len(layers) > 20
     assert all(layer.workload and layer.arguments for layer in layers)
+    inputs, outputs = kit.path(".npz"), kit.path(".npz")
+    (name, dtype, dims), *_ = network.inputs
+    np.savez(inputs, names=np.array(json.dumps([name])), in_0=np.zeros(dims, dtype))
+    said = network.reference(inputs, outputs)
+    assert isinstance(said, str) and said.startswith("LiteRT"), said
+    with np.load(outputs) as stored:
+        assert stored["out_0"].shape == (1, 1000) and float(stored["out_0"].sum()) == pytest.approx(1, abs=1e-3)
 
 
 def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit, tmp_path: Path) -> None:
@@ -400,6 +431,6 @@ def test_an_exported_program_cannot_run_what_it_likes(kit: Kit, tmp_path: Path) 
 
 
 def test_a_reference_needs_who_made_the_network(kit: Kit) -> None:
-    said = kit.door.ask("x", {"do": "reference", "path": "n.tflite", "inputs": "", "keep": ""})
-    assert isinstance(said, Failure) and said.kind == "refused" and "nothing but TVM runs .tflite" in said.message
+    said = kit.door.ask("x", {"do": "reference", "path": "n.xmodel", "inputs": "", "keep": ""})
+    assert isinstance(said, Failure) and said.kind == "refused" and "nothing but TVM runs .xmodel" in said.message
     assert onnx.load(str(kit.model)).graph.node

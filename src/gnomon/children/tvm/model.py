@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,70 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
         fixed[value.name] = _fixed(value, shapes.get(value.name))
     if unknown := sorted(set(shapes) - set(fixed)):
         raise Refused(f"the network has no input {unknown[0]!r}; it has {', '.join(sorted(fixed))}")
-    return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+    try:
+        return from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+    except Exception as error:
+        if missing := _missing(model.graph):
+            raise Refused(
+                f"TVM's importer has no {', '.join(missing)}; gnomon place measures the network on other runtimes"
+            ) from error
+        folded = _folded(model, fixed)
+        if folded is None:
+            raise
+        try:
+            return from_onnx(folded, shape_dict=fixed, keep_params_in_input=False)
+        except Exception:
+            raise error from None  # what the user's own file gives rise to
+
+
+def _missing(graph: Any) -> list[str]:
+    """The operators of ONNX that TVM's importer does not know, those of subgraphs too."""
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    known = set(onnx_frontend._get_convert_map())
+    found: dict[str, None] = {}
+    graphs = [graph]
+    while graphs:
+        for node in graphs.pop().node:
+            if node.op_type not in known and node.op_type != "Constant":
+                found[node.op_type] = None
+            for one in node.attribute:
+                graphs += [one.g] if one.HasField("g") else [*one.graphs]
+    return list(found)
+
+
+_MOST_BYTES = 2**31 - 2**20
+"""More does not go through a protocol buffer."""
+
+
+def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
+    """The model after ONNX Runtime has computed what is constant: a shape that is computed is what TVM's importer
+    does not take. None where that is not possible here.
+    """
+    import onnx
+
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        return None
+    if model.ByteSize() > _MOST_BYTES:
+        return None
+    for value in model.graph.input:
+        if value.name in fixed:
+            shape = value.type.tensor_type.shape
+            shape.ClearField("dim")
+            for size in fixed[value.name]:
+                shape.dim.add().dim_value = size
+    with tempfile.TemporaryDirectory() as folder:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
+        options.log_severity_level = 4
+        try:
+            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            return onnx.load(options.optimized_model_filepath)
+        except Exception:  # a model that is none: what TVM says of it is told
+            return None
 
 
 def _fixed(value: Any, given: list[int] | None) -> list[int]:

@@ -1,8 +1,9 @@
-"""What a network's outputs should be, by other software than TVM: ONNX Runtime, or PyTorch itself."""
+"""What a network's outputs should be, by other software than TVM: ONNX Runtime, LiteRT, or PyTorch itself."""
 
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def jobs() -> dict[str, Work]:
 def _reference(job: Job) -> dict[str, Any]:
     """Job: path, inputs, keep (where outputs go). Facts: by. Refused where nothing here can run it."""
     path = Path(job["path"])
-    run = {".onnx": _onnxruntime, ".pt2": _torch}.get(path.suffix.lower())
+    run = {".onnx": _onnxruntime, ".pt2": _torch, ".tflite": _litert}.get(path.suffix.lower())
     if run is None:
         raise Refused(f"nothing but TVM runs {path.suffix} here")
     with np.load(job["inputs"], allow_pickle=False) as stored:
@@ -47,6 +48,23 @@ def _onnxruntime(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
         one.name: array.astype(_TYPES.get(one.type, array.dtype)) for one, array in zip(wanted, arrays, strict=True)
     }
     return f"ONNX Runtime {ort.__version__}", list(session.run(None, feeds))
+
+
+def _litert(path: Path, given: dict[str, Any]) -> tuple[str, list[Any]]:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise Refused("LiteRT is not installed") from error
+    interpreter = Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    wanted, arrays = interpreter.get_input_details(), list(given.values())
+    if [tuple(one["shape"]) for one in wanted] != [array.shape for array in arrays]:
+        raise Refused("TVM's network has other inputs than the file")
+    for one, array in zip(wanted, arrays, strict=True):
+        interpreter.set_tensor(one["index"], array.astype(one["dtype"]))
+    interpreter.invoke()
+    outputs = [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    return f"LiteRT {version('ai-edge-litert')}", outputs
 
 
 _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
