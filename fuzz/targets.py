@@ -74,9 +74,9 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.formats.tuning.logs import Told, read_ansor_log, read_autotvm_log, read_target, read_tuning_log
+from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log, read_target, read_tuning_log
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
-from gnomon.formats.tuning.names import parse_tuning_name
+from gnomon.formats.tuning.names import readings
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.yaml import plain, read_yaml, yaml_text
 from gnomon.jobs.estimator import job as estimators
@@ -629,7 +629,6 @@ _DUMPS = good.golden(
     "pareto-published-brute-force.json", "pareto-published-sampler.json",
 )  # fmt: skip
 _TRACES = good.golden("stab-trace-1.json", "stab-trace-2.json", "stab-trace-sessions.json")
-_TELLS = Told(key="k", model="m")
 
 
 def _database(kind: int) -> Callable[[bytes], object]:
@@ -844,7 +843,7 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="tuning log",
         seeds=good.golden("tuning-records.json", "autotvm-log.json", "ansor-log.json"),
-        read=lambda data: read_tuning_log("x", data, _TELLS),
+        read=lambda data: read_tuning_log("x", data),
     ),
     Target(name="tuning records", seeds=good.golden("tuning-records.json"), read=read_tuning_records, lines=True),
     Target(name="metaschedule workloads", seeds=good.golden(f"metaschedule/{WORKLOADS}"), read=_database(0)),
@@ -852,7 +851,7 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="tuning name",
         seeds=good.texts("phone_server.mobilenet.float32.atvm.json", "phone.m.int8.so"),
-        read=text(lambda t: parse_tuning_name(t, ("phone", "server"))),
+        read=text(lambda t: readings(t, ("phone", "server"))),
         lines=True,
     ),
     Target(

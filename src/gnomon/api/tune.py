@@ -120,7 +120,7 @@ def execute(
 
 
 def tuned_files(out: PathLike | None = None) -> dict[str, Any]:
-    """Where models, records and libraries are; the document of `gnomon view`."""
+    """Where models, records and libraries are; the document of `gnomon tune list`."""
     from gnomon.jobs.tune.folder import view as view_job
 
     return view_job(None if out is None else Path(out))
@@ -161,25 +161,26 @@ def overlay_analyze(
     portfolio: int = 0,
     resamples: int = 1000,
     seed: int = 0,
-    log_device: str = "",
+    devices: Sequence[str] = (),
     on_progress: Watch | None = None,
 ) -> Analysis:
     """Choose for each layer the configuration of least M from the records of several devices; nothing is measured.
 
-    M is the sum of relative regrets over the devices. `log_device` is whose times a log holds that does not say it.
-    Raises GnomonError.
+    M is the sum of relative regrets over the devices. `devices` help where logs do not say themselves of which device
+    they are, and their names can be read in several ways: keys of devices, and "KEY=FILE" for one of the logs. Raises
+    GnomonError.
     """
-    from gnomon.formats.tuning.logs import Told
-    from gnomon.jobs.overlay.job import AnalyzeRequest
+    from gnomon.jobs.overlay.job import AnalyzeRequest, told_of
     from gnomon.jobs.overlay.job import analyze as analyze_job
 
+    paths = tuple(Path(log) for log in logs)
     asked = AnalyzeRequest(
-        logs=tuple(Path(log) for log in logs),
+        logs=paths,
         layers=_names(layers),
         portfolio=portfolio,
         resamples=resamples,
         seed=seed,
-        told=Told(key=log_device),
+        told=told_of(_names(devices), paths),
     )
     return analyze_job(asked, watch=on_progress)
 
@@ -196,9 +197,10 @@ def overlay_deploy(
 ) -> dict[str, Any]:
     """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
 
-    The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`.
-    Returns the parts `written`, `network` and `notes` of the document. Raises GnomonError.
+    The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`,
+    of which what is no address and no name of the file of devices is left out. Returns the parts `written`, `network` and `notes` of the document. Raises GnomonError.
     """
+    from gnomon.devices.opening import is_place
     from gnomon.jobs.overlay.deploy import DeployRequest
     from gnomon.jobs.overlay.deploy import deploy as deploy_job
 
@@ -206,7 +208,7 @@ def overlay_deploy(
     asked = DeployRequest(
         compile=compile,
         prove=prove,
-        devices=tuple(_device(name, options) for name in devices),
+        devices=tuple(_device(name, options) for name in devices if is_place(name)),
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         care=_care(options),

@@ -36,17 +36,22 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        if cmd_name not in self._places:
+        place = self._places.get(_ALIASES.get(cmd_name, cmd_name))
+        if place is None:
             return None
-        module, attribute = self._places[cmd_name].split(":")
+        module, attribute = place.split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the names that come near an unknown one."""
-        if args and not args[0].startswith("-") and args[0] not in self._places:
+        """As click does, with names of two words, and for an unknown one with those that come near it."""
+        if (two := " ".join(args[:2])) in self._places and len(args) > 1:
+            return two, self.get_command(ctx, two), args[2:]
+        if args and args[0] in _REPLACED:
+            raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
+        if args and not args[0].startswith("-") and args[0] not in self._places and args[0] not in _ALIASES:
             near = difflib.get_close_matches(args[0], self._places, n=1)
             told = f"Did you mean {near[0]!r}? " if near else ""
             raise click.UsageError(f"no command is named {args[0]!r}. {told}Commands: {', '.join(self._places)}.", ctx)
@@ -83,12 +88,23 @@ _COMMANDS = {
     "table": "gnomon.cli.commands.table:table",
     "estimator": "gnomon.cli.commands.estimator:estimator",
     "tune": "gnomon.cli.commands.tune:tune",
+    "tune list": "gnomon.cli.commands.tune:list_",
     "exec": "gnomon.cli.commands.tune:exec_",
-    "view": "gnomon.cli.commands.tune:view",
     "overlay": "gnomon.cli.commands.overlay:overlay",
     "serve": "gnomon.cli.commands.serve:serve",
     "completion": "gnomon.cli.main:completion",
 }
+
+_ALIASES = {"view": "tune list"}
+"""Former names of commands."""
+
+_REPLACED = {
+    "cross-compile": "its tune and exec are gnomon tune and gnomon exec, its view is gnomon tune list",
+    "config-overlay": "its collect and analyze are gnomon overlay collect and gnomon overlay analyze",
+}
+"""Commands of tools that gnomon replaces."""
+
+_TABLE = "docs/jobs/tune.md has what is given in place of each command and option of Ferule."
 
 _EPILOG = """\b
 First steps:

@@ -200,6 +200,29 @@ def gone(*names: str, hint: str) -> Decorator:
     return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)
 
 
+_FERULES = (
+    (("-k", "--rpc_key"), "Give --device tvm://HOST:PORT/KEY; tvm:///KEY takes the tracker of the environment."),
+    (
+        ("-r", "--rpc_tracker_host", "-p", "--rpc_tracker_port"),
+        "The tracker stands in --device tvm://HOST:PORT/KEY, or in TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
+    ),
+    (("-T",), "Give --target, which takes TVM's old strings too, such as 'llvm -mcpu=cortex-a72'."),
+    (("-H", "--target_host"), "Leave it out: --target is all that is compiled for."),
+)
+
+
+def ferules(**others: str) -> Decorator:
+    """The options of Ferule's commands, answered by what to give instead; `others` are letters with their hints."""
+    rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
+
+    def refusing(command: Any) -> Any:
+        for names, hint in rows:
+            command = gone(*names, hint=hint)(command)
+        return command
+
+    return refusing
+
+
 _PATH = click.Path(path_type=Path)
 METHODS = ("balanced", "fair", "published")
 TRAINING = (
@@ -341,6 +364,15 @@ _DEVICES = click.option(
     help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
     "tracker. exec takes one.  [default: local]",
 )
+_LOGS_DEVICES = click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_device,
+    help="A device of the logs. A key: where their names can be cut in several ways, it is one. KEY=FILE: that file is "
+    "of this device. An address or a name of the file of devices: where --prove finds it. May be repeated.",
+)
 _FETCH = click.option("--fetch", is_flag=True, help="Let pip fetch TVM from the package index for a device without it.")
 _DEVICE = (
     click.option(
@@ -445,7 +477,7 @@ def only_device(values: dict[str, Any]) -> str:
 
 def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of measuring on devices that records describe."""
-    for option in reversed((_DEVICES, _FETCH, *_CARE, *_COMMON)):
+    for option in reversed((_LOGS_DEVICES, _FETCH, *_CARE, *_COMMON)):
         command = option(command)
     return command
 

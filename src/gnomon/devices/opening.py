@@ -59,6 +59,11 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     )
 
 
+def is_place(text: str) -> bool:
+    """Whether a text is an address or a name of the file of devices: what `resolve` takes, or says what is wrong."""
+    return is_address(text) or text in load_devices()
+
+
 @contextmanager
 def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[Device]:
     """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached."""

@@ -8,12 +8,15 @@ from typing import Any
 import click
 
 from gnomon.cli.main import write_json
-from gnomon.cli.options import device_options, proof_options, shape_option, tune_options
+from gnomon.cli.options import device_options, ferules, gone, proof_options, shape_option, tune_options
+from gnomon.errors import InfeasibleError
 
 _PATH = click.Path(path_type=Path)
 _LAYERS = click.option(
     "--layer", "layers", multiple=True, metavar="TEXT", help="Only this layer: a number, or what its name holds."
 )
+
+_OF_RECORDS = "Leave it out: the records say it."
 
 
 @click.group(short_help="Choose tuned configurations that are good on several devices.")
@@ -27,6 +30,7 @@ def overlay() -> None:
 @_LAYERS
 @click.option("--fresh", is_flag=True, help="Measure again; records that are there are put aside.")
 @device_options
+@ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)
 def collect(logs: tuple[Path, ...], **values: Any) -> None:
     """Measure the configurations of LOGs on each --device.
 
@@ -68,12 +72,15 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 @click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
 @shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
-@click.option("--log-device", metavar="NAME", default="", help="Whose times a log holds that does not say it itself.")
 @proof_options
+@gone("--log-device", hint="--device KEY=FILE says of which device a file is; --device KEY that there is such a device.")
+@ferules(l="Give --layer N.")
 def analyze(logs: tuple[Path, ...], **values: Any) -> None:
     """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
 
-    The devices of --prove are found by the names that the logs have for them; --device says where the others are.
+    Logs that do not say themselves of which device they are say it by their names, <device>_<found on>.<model>..,
+    and by what they hold; --device settles what stays open. The devices of --prove are found by these names; --device
+    says where the others are. The exit code is 4 where no layer could be decided.
     """
     from gnomon.api import tune as api
     from gnomon.cli.progress import Show
@@ -81,7 +88,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
     as_json, quiet, plot = values.pop("as_json"), values.pop("quiet"), values.pop("plot")
     prove, write = values.pop("prove"), not values.pop("no_write")
     rest = {"compile": not values.pop("no_compile"), "model": values.pop("model"), "shapes": dict(values.pop("shapes"))}
-    chosen = {name: values.pop(name) for name in ("layers", "resamples", "log_device")}
+    chosen = {name: values.pop(name) for name in ("layers", "resamples")}
     devices = tuple(dict.fromkeys(values.pop("devices")))
     if prove and not write:
         raise click.UsageError("--prove compiles the network: leave out --no-write")
@@ -90,13 +97,14 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             logs,
             portfolio=values.pop("portfolio") or 0,
             seed=values["seed"],
+            devices=devices,
             on_progress=show.watch,
             **chosen,
         )
         document = dict(analysis.document)
         nothing: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
         parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
-        if write:
+        if write and analysis.chosen():
             options = tune_options(values)
             options |= {"on_progress": show.watch, "on_message": show.tell}
             parts = api.overlay_deploy(analysis, prove=prove, devices=devices, **rest, **options)
@@ -111,8 +119,10 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
                 document["pictures"].append(str(plot / f"network.{kind}"))
     if as_json:
         write_json(document)
-        return
-    from gnomon.jobs.overlay.report import analyze_report
-    from gnomon.report.page import Page
+    else:
+        from gnomon.jobs.overlay.report import analyze_report
+        from gnomon.report.page import Page
 
-    analyze_report(document, Page())
+        analyze_report(document, Page())
+    if not document["layers"]:
+        click.get_current_context().exit(InfeasibleError.exit_code)

@@ -1,4 +1,4 @@
-"""`gnomon tune`, `gnomon exec` and `gnomon view`: kernels tuned for a device, compiled networks on any."""
+"""`gnomon tune`, `gnomon exec` and `gnomon tune list`: kernels tuned for a device, compiled networks on any."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from typing import Any
 import click
 
 from gnomon.cli.main import write_json
-from gnomon.cli.options import device_options, only_device, shape_option, tune_options
+from gnomon.cli.options import device_options, ferules, only_device, shape_option, tune_options
 from gnomon.cli.values import Seconds
-from gnomon.errors import MeasurementError
+from gnomon.errors import MeasurementError, UsageError
 
 _PATH = click.Path(path_type=Path)
+
+
+def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str, ...]) -> None:
+    """Ferule's commands begin with a tuner, of which today's TVM has one."""
+    if more:
+        told = " ".join(more)
+        if context.params.get("model") in (Path("ansor"), Path("atvm")):
+            raise UsageError("there is one tuner, which is not named", hint=f"Give gnomon tune {told}")
+        raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({told})", context)
+
 
 
 @click.command(short_help="Tune a network's kernels on a device, with TVM.")
@@ -55,6 +65,8 @@ _PATH = click.Path(path_type=Path)
 @shape_option
 @click.option("--fresh", is_flag=True, help="Begin again; existing records are moved aside.")
 @device_options
+@ferules(m="Give --search.", t="Give --dtype.")
+@click.argument("more", nargs=-1, metavar="", callback=_no_tuner, expose_value=False)
 def tune(model: Path, **values: Any) -> None:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
@@ -96,6 +108,7 @@ def tune(model: Path, **values: Any) -> None:
 @shape_option
 @click.option("--no-layers", is_flag=True, help="Measure the whole network only.")
 @device_options
+@ferules()
 def exec_(source: Path, **values: Any) -> None:
     """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs."""
     from gnomon.api import tune as api
@@ -125,10 +138,10 @@ def _end(failure: object) -> None:
         click.get_current_context().exit(MeasurementError.exit_code)
 
 
-@click.command(short_help="Where tuned models, records and libraries are.")
+@click.command("list", short_help="Where tuned models, records and libraries are.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-def view(out: Path | None, as_json: bool) -> None:
+def list_(out: Path | None, as_json: bool) -> None:
     """List what tuning has made: models, records and compiled networks."""
     from gnomon.api import tune as api
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gnomon.core.overlay.records import (
@@ -43,10 +43,9 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_text, shown
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
-from gnomon.formats.tuning.names import TuningName, parse_tuning_name
 from gnomon.formats.tuning.records import (
     MOST_LAYER_LETTERS,
     MOST_LAYERS,
@@ -305,47 +304,28 @@ _UNDERSTOOD = (
     "or of Ansor, one JSON object a line."
 )
 _RULES = LineRules(begun="any", comments=("#",))
-_UNKNOWN = "unknown"
+_NOBODYS = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What is told of a file that does not say it itself, besides its name, and before it.
+def read_tuning_log(name: str, content: bytes | Mapping[str, bytes]) -> TuningRecords:
+    """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it; `name` stands in messages.
 
-    `key` is the device that was measured and `model` the network, empty where the name is to say them. `known` are keys
-    of devices at which a name may be cut, see `parse_tuning_name`.
-    """
-
-    key: str = ""
-    model: str = ""
-    known: tuple[str, ...] = ()
-
-
-NOTHING = Told()
-
-
-def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], told: Told = NOTHING) -> TuningRecords:
-    """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it.
-
-    `name` is its path. What gnomon wrote says itself which device and model it is of, whatever its name. Raises
-    ProblemError for what is not a tuning record, or wrong, and UsageError where the device stays unknown.
+    What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
+    `gnomon.formats.tuning.keys` finds them. Raises ProblemError for what is not a tuning record, or wrong.
     """
     if isinstance(content, Mapping):
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_UNDERSTOOD)
-        said = _said(name.rstrip("/") + ".json", told)
-        found = read_metaschedule_database(content[WORKLOADS], content[RECORDS], key=said.key, model=_model(said))
-        return replace(found, found_on=said.found_on)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NOBODYS)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
         return read_tuning_records(content)
     if not is_autotvm(first) and not is_ansor(first):
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_UNDERSTOOD)
-    said = _said(name, told)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log
-    return replace(read(content, key=said.key, model=_model(said)), found_on=said.found_on)
+    return read(content, key="", model=_NOBODYS)
 
 
 def replay_problem(records: TuningRecords) -> str | None:
@@ -376,24 +356,3 @@ def _guess(first: Any, damage: str) -> str:
     if isinstance(first, list) and len(first) == 2:
         return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
     return f": {damage}" if damage else ""
-
-
-def _said(name: str, told: Told) -> TuningName:
-    """What the name says, and before it what is told."""
-    try:
-        said = parse_tuning_name(name, (*told.known, told.key) if told.key else told.known)
-    except UsageError as error:
-        if told.key:
-            return TuningName(key=told.key, model=told.model or _UNKNOWN, dtype="float32")
-        hint = f"Say of which device it is. {error.hint}"
-        raise UsageError(f"{error.message}, and the file itself does not either", hint=hint) from error
-    said = replace(said, model=told.model or said.model)
-    if not told.key or told.key == said.key:
-        return said
-    front = f"{said.key}_{said.found_on}" if said.found_on else said.key
-    behind = front.removeprefix(f"{told.key}_")
-    return replace(said, key=told.key, found_on="" if behind == front else behind)
-
-
-def _model(said: TuningName) -> TunedModel:
-    return TunedModel(name=said.model, dtype=said.dtype)

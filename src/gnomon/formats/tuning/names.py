@@ -1,15 +1,15 @@
 """Names of the files of tuning: ``<key>.<model>.<dtype>[.<tuner>].json`` and ``.so``, with the device's key in front.
 
 Where configurations that were found on one device are measured on another, the front is ``<target>_<host>``. These are
-Ferule's names. A key may hold dots and underscores, so that a name alone does not always say where one part ends: the
-model is taken to be what stands between the last two dots, and a front is cut only where known keys fit.
+Ferule's names. A key may hold dots and underscores, so that a name alone does not always say where one part ends:
+`readings` are all that it may mean, and `gnomon.formats.tuning.keys` decides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gnomon.core.overlay.records import Tuner
@@ -46,28 +46,28 @@ class TuningName:
     suffix: Suffix = "json"
 
 
-def parse_tuning_name(path: str, known: Iterable[str] = ()) -> TuningName:
-    """What the name of a file says; folders before it are left out. `known` are keys of devices, as they are in names.
+def parse_tuning_name(path: str) -> TuningName:
+    """What the name of a file says if its whole front is a key; folders before it are left out.
 
-    A front is cut into two keys where both are known, and into key and model where that makes a known one; without
-    any that fit, the whole front is a key. UsageError for a name of another kind, and for one that fits several ways.
+    The model is what stands between the last two dots. UsageError for a name of another kind.
     """
     front, model, dtype, tuner, suffix = _parts(path)
-    keys = frozenset(known)
-    fits = {
-        (key, found_on, after)
-        for before, after in _cuts(f"{front}.{model}", ".")
-        for key, found_on in ([(before, "")] if before in keys else []) + _pairs(before, keys)
-    }
-    if len(fits) > 1:
-        told = " or ".join(
-            f"{model} on {key}" + (f" of what was found on {found_on}" if found_on else "")
-            for key, found_on, model in sorted(fits)
-        )
-        hint = "Say which device it is of, or rename the file: keys without underscores fit one way only."
-        raise UsageError(f"the name {shown(_last(path))} fits several ways: {told}", hint=hint)
-    key, found_on, model = next(iter(fits), (front, "", model))
-    return TuningName(key=key, model=model, dtype=dtype, found_on=found_on, tuner=tuner, suffix=suffix)
+    return TuningName(key=front, model=model, dtype=dtype, tuner=tuner, suffix=suffix)
+
+
+def readings(path: str, told: Collection[str] = ()) -> list[TuningName]:
+    """All that a name may mean: the front as one key, first, and cut in two at each underscore.
+
+    Where key and model are parted at another dot than the last, both keys must be among those that were `told`.
+    UsageError as of `parse_tuning_name`.
+    """
+    whole = parse_tuning_name(path)
+    found = [whole, *(replace(whole, key=key, found_on=host) for key, host in _cuts(whole.key, "_"))]
+    for front, model in _cuts(f"{whole.key}.{whole.model}", ".") if told else []:
+        for key, host in [(front, ""), *_cuts(front, "_")] if front != whole.key else []:
+            if key in told and host in (*told, ""):
+                found.append(replace(whole, key=key, found_on=host, model=model))
+    return found
 
 
 def _parts(path: str) -> tuple[str, str, str, Tuner | None, Suffix]:
@@ -94,7 +94,3 @@ def _cuts(text: str, at: str) -> list[tuple[str, str]]:
     """A text cut in two at each place of a letter, with something on both sides."""
     places = [place for place, letter in enumerate(text) if letter == at]
     return [(text[:place], text[place + 1 :]) for place in places if text[:place] and text[place + 1 :]]
-
-
-def _pairs(front: str, keys: frozenset[str]) -> list[tuple[str, str]]:
-    return [(key, found_on) for key, found_on in _cuts(front, "_") if key in keys and found_on in keys]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,16 @@ from gnomon.core.overlay.confidence import choice_confidence
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
+from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
-from gnomon.formats.tuning.logs import Told
+from gnomon.formats.tuning.keys import NOTHING, Told
+from gnomon.formats.tuning.logs import replay_problem
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
+from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
 
 _PORTFOLIO_S = 60.0
+_COLLECT = "gnomon overlay collect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,29 @@ class AnalyzeRequest:
     portfolio: int = 0
     resamples: int = 1000
     seed: int = 0
-    told: Told = field(default_factory=Told)
+    told: Told = NOTHING
+
+
+def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
+    """What a user says of logs: keys of devices, "KEY=FILE" for one of the logs, or where a device is.
+
+    The key of a place is what records call it. UsageError for a file that is none of the logs.
+    """
+    keys, of = [], dict[str, str]()
+    for text in devices:
+        key, sign, file = text.partition("=")
+        if not sign:
+            keys.append(DeviceWish(config=resolve(text)).key if is_place(text) else text)
+            continue
+        meant = [str(log) for log in logs if log.absolute() == Path(file).absolute()]
+        if not key or not meant:
+            raise UsageError(
+                f"{text!r} names no device of a log" if not key else f"{file!r} is none of the logs",
+                hint="Give KEY=FILE with one of the files to analyze.",
+            )
+        if of.setdefault(meant[0], key) != key:
+            raise UsageError(f"{file} is said to be of {of[meant[0]]!r} and of {key!r}", hint="Name one device.")
+    return Told(keys=tuple(dict.fromkeys(keys)), of=of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +142,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "devices": list(pooled.devices),
         "hosts": sorted({one.host for one in records}),
         "layers": rows,
-        "undecided": [row for row in _undecided(layers, choices, pooled) if row["layer"] in wanted],
+        "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
         "total": {
             "M": _number(network.value),
             "mean_regret": _number(network.mean),
@@ -223,8 +249,11 @@ def _failed(one: FailedTrial) -> dict[str, Any]:
     }
 
 
-def _undecided(layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], pooled: Pooled) -> list[dict[str, Any]]:
+def _undecided(
+    layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], pooled: Pooled, records: Sequence[TuningRecords]
+) -> list[dict[str, Any]]:
     made = []
+    advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
     for times, choice in zip(layers, choices, strict=True):
         if choice.chosen is None:
             missing = pooled.missing.get(choice.layer, ())
@@ -233,7 +262,7 @@ def _undecided(layers: Sequence[LayerTimes], choices: Sequence[LayerChoice], poo
                 {
                     "name": choice.name,
                     "layer": choice.layer,
-                    "reason": f"{why}: gnomon overlay collect measures what is missing; it stays untuned",
+                    "reason": f"{why}: {advice}; it stays untuned",
                     "incomplete": _incomplete(times, choice),
                     "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
                 }
@@ -308,17 +337,23 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> list[str]:
     searched = [
         one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
     ]
-    if searched and len(pooled.devices) > 1:
+    if searched and len(pooled.devices) > 1 and not _gone(records):
         keys = ", ".join(dict.fromkeys(searched))
         made.append(
             f"What {keys} found itself has the times of the search, which were not taken beside the others': "
-            "gnomon overlay collect of the device's own log on itself measures them again."
+            f"{_COLLECT} of the device's own log on itself measures them again."
         )
     for host in sorted({one.host for one in records}):
         absent = [device for device in pooled.devices if (host, device) not in pairs]
         if absent:
-            made.append(f"What {host} found was not measured on {', '.join(absent)}: gnomon overlay collect does that.")
+            told = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
+            made.append(f"What {host} found was not measured on {', '.join(absent)}: {told}.")
     return made
+
+
+def _gone(records: Sequence[TuningRecords]) -> bool:
+    """Whether nothing of these can be measured any more, so that nobody should be sent to do it."""
+    return all(replay_problem(one) is not None for one in records)
 
 
 def _by_device(devices: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:

@@ -61,7 +61,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if request.source.suffix != ".so":
         return _replayed(request, watch, tell)
     if not request.source.is_file():
-        raise UsageError(f"there is no {request.source}", hint="gnomon view lists what is compiled here.")
+        raise UsageError(f"there is no {request.source}", hint="gnomon tune list lists what is compiled here.")
     described = _described(request.source)
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         return _measured(request, described, request.source, on, watch)

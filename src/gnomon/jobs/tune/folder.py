@@ -21,7 +21,8 @@ from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, Tuning
 from gnomon.core.strict_json import Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError
-from gnomon.formats.tuning.logs import FOLDER_FILES, NOTHING, Told, read_tuning_log, replay_problem
+from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
+from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.tune.records import best_trial, pooled_trials
 from gnomon.system.files import save_text
@@ -164,7 +165,7 @@ def read_description(library: Path) -> Mapping[str, Any]:
 
 
 def view(out: Path | None = None) -> dict[str, Any]:
-    """What there is: a document of `gnomon view`. Files that cannot be read are in it with the `problem`."""
+    """What there is: a document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
     folder = tune_folder(out)
     return {
         "folder": str(folder.root),
@@ -221,8 +222,11 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:
-    """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError."""
-    return [_read(path, told) for path in paths]
+    """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
+
+    Which device a log of another tuner is of, the names of all say together, and what is `told`.
+    """
+    return name_logs([str(path) for path in paths], [_read(path) for path in paths], told)
 
 
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
@@ -313,14 +317,14 @@ def tuner_versions() -> dict[str, str]:
     return found
 
 
-def _read(path: Path, told: Told) -> TuningRecords:
+def _read(path: Path) -> TuningRecords:
     try:
         if path.is_dir():
             files = {name: _bytes(path / name) for name in FOLDER_FILES if (path / name).is_file()}
-            return read_tuning_log(str(path), files, told)
-        return read_tuning_log(str(path), _bytes(path), told)
+            return read_tuning_log(str(path), files)
+        return read_tuning_log(str(path), _bytes(path))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon view lists the records here.") from error
+        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list lists the records here.") from error
 
 
 def _bytes(path: Path) -> bytes:
