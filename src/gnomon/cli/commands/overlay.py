@@ -73,7 +73,7 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 @shape_option
 @click.option("--resamples", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N")
 @proof_options
-@gone("--log-device", hint="--device KEY=FILE says of which device a file is; --device KEY that there is such a device.")
+@gone("--log-device", hint="--device KEY=FILE says of which device a file is, --device KEY that there is one.")
 @ferules(l="Give --layer N.")
 def analyze(logs: tuple[Path, ...], **values: Any) -> None:
     """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.

@@ -24,7 +24,6 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({told})", context)
 
 
-
 @click.command(short_help="Tune a network's kernels on a device, with TVM.")
 @click.argument("model", type=_PATH)
 @click.option("--trials", type=click.IntRange(1), default=512, show_default=True, help="Candidates measured in all.")

@@ -2,10 +2,10 @@
 
 ``b_a.net.float32.json`` is "measured on b, found on a" in one set of files, and a device of that name in another. A
 front is cut in two where the right half has a log of its own among the files; the left one may never have been tuned.
-Then the content decides, since what was collected is a part of its origin's own log. Ferule copied the time of day of
-each trial along with its configuration (``collect`` in ``measure_common.py``), so that times of day are compared as
-well where they fit: grids are searched alike on all devices, and their configurations say nothing. What stays open is
-an error with all readings: two devices are never taken for one because of a name.
+Then the content decides: what was collected is a part of its origin's own log, and of no other's. Ferule copied the
+time of day of each trial along with its configuration (``collect`` in ``measure_common.py``), so that this is known too
+where devices were searched alike, such as by a grid. What stays open is an error with all readings: two devices are
+never taken for one because of a name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords
 from gnomon.core.strict_json import shown
@@ -87,6 +88,8 @@ class _Logs:
         self._keys = {*told.keys, *told.of.values(), *(key for one in said for key in (one.device.key, one.host))}
         self._own: dict[str, list[TuningRecords]] = {}
         self._contents: dict[str, _Content] = {}
+        self._alike: tuple[set[str], set[str]] | None = None
+        self._by_name: set[int] = set()
         for one in said:
             if one.host == one.device.key:
                 self._own.setdefault(one.host, []).append(one)
@@ -94,15 +97,21 @@ class _Logs:
     def names(self) -> dict[int, TuningName]:
         """The name of each log that does not say it itself, as it is meant."""
         meant = {k: self._meanings(k) for k in self._paths}
-        fronts = {options[0].key for options in meant.values()}
+        fronts: dict[str, list[int]] = {}
+        for k, options in meant.items():
+            fronts.setdefault(options[0].key, []).append(k)
+        hosts = self._keys | fronts.keys()
         found: dict[int, TuningName] = {}
-        # A host's own name is shorter than those of what was collected from it.
-        for k in sorted(meant, key=lambda k: (len(meant[k]) > 1, len(meant[k][0].key), meant[k][0].key)):
+        # First those that can be nobody else's; then a host's own name is shorter than those of what was collected.
+        for k in sorted(
+            meant, key=lambda k: (any(o.found_on in hosts for o in meant[k]), len(meant[k][0].key), meant[k][0].key)
+        ):
             found[k] = self._decided(k, meant[k], fronts)
             self._keys |= {found[k].key, found[k].host}
             if found[k].host == found[k].key:
                 self._own.setdefault(found[k].host, []).append(self._records[k])
                 self._contents.pop(found[k].host, None)
+                self._alike = None
         lefts: dict[str, set[int]] = {}
         for k, name in found.items():
             for option in meant[k] if not name.found_on else ():
@@ -125,7 +134,7 @@ class _Logs:
         except UsageError:
             return [TuningName(key=key, model=_UNKNOWN, dtype="float32")]
 
-    def _decided(self, k: int, options: Sequence[TuningName], fronts: set[str]) -> TuningName:
+    def _decided(self, k: int, options: Sequence[TuningName], fronts: Mapping[str, list[int]]) -> TuningName:
         """The one reading that names and content leave."""
         sure = [one for one in options if {one.key, one.host} <= set(self._told.keys)]
         left = sure or [one for one in options if not one.found_on or one.found_on in self._keys] or list(options)
@@ -134,14 +143,17 @@ class _Logs:
         alone = next((one for one in left if not one.found_on), None)
         pairs = [one for one in left if one.found_on]
         content = _Content([self._records[k]])
-        holders = self._holders(content)
-        fit = [one for one in pairs if one.found_on in holders]
-        if len(fit) == 1:
-            (one,) = fit
-            # That all own logs hold it says nothing; that each of the two was measured on the other does.
-            if alone is None or len(holders) == 1 or f"{one.found_on}_{one.key}" in fronts:
-                return one
-        elif not fit:
+        proved = [one for one in pairs if self._proves(content, one.found_on)]
+        fit = [one for one in pairs if self._holds(content, one.found_on)]
+        if len(proved) == 1:
+            return proved[0]
+        # With one log alone there is nothing that it could be alike with. And of two devices of which each was measured
+        # on the other, the names say enough, if times of day are silent.
+        if len(fit) == 1 and (alone is None or len(self._own) == 1 or self._mirrored(fit[0], fronts)):
+            if alone is not None:
+                self._by_name.add(k)
+            return fit[0]
+        if not fit:
             bare = [one for one in pairs if one.found_on not in self._own]
             if bare and len(pairs) == 1:
                 return bare[0]  # its host was told, and has no log here that it could be a part of
@@ -157,17 +169,45 @@ class _Logs:
         if k in self._forced or {name.key, name.host} <= set(self._told.keys):
             return
         if name.found_on:
-            if name.key not in self._own and any(key.startswith(f"{name.key}.") for key in self._own):
-                raise self._open(k, options)  # where does the key end, and the model begin?
+            # Where does the key end, and the model begin? And what is a key in another name may be one here.
+            dotted = name.key not in self._own and any(key.startswith(f"{name.key}.") for key in self._own)
+            if dotted or (k in self._by_name and options[0].key in self._keys):
+                raise self._open(k, options)
             return
         bare = [one for one in options if one.found_on and one.found_on not in self._own]
         if halves := [one for one in bare if one.key in self._keys or lefts.get(one.found_on, set()) - {k}]:
             raise self._open(k, [name, *halves])
 
-    def _holders(self, content: _Content) -> set[str]:
-        """The keys of those whose own logs hold all of it: to the time of day, if there are such."""
-        exact = {key for key in self._own if content.trials <= self._content(key).trials}
-        return exact or {key for key in self._own if content.configurations <= self._content(key).configurations}
+    def _holds(self, content: _Content, key: str) -> bool:
+        """Whether the own logs of a device hold all configurations of a log."""
+        return key in self._own and content.configurations <= self._content(key).configurations
+
+    def _proves(self, content: _Content, key: str) -> bool:
+        """Whether they hold it by more than chance: what they hold, the own logs of no other device hold any of."""
+        apart = len(self._own) > 1 and key not in self._in_common()[1]
+        return self._holds(content, key) and (apart or self._dates(content, key))
+
+    def _dates(self, content: _Content, key: str) -> bool:
+        """Whether the times of day are those of a device's own logs, and of no other's."""
+        if key not in self._own or key in self._in_common()[0]:
+            return False
+        own = self._content(key).trials
+        return content.trials <= own and len({at_s for _, _, at_s in own}) > 1
+
+    def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
+        """Whether what was found on one of two was measured on the other as well, and is as silent of where from."""
+        back = fronts.get(f"{name.found_on}_{name.key}", [])
+        return bool(back) and not any(self._dates(_Content([self._records[k]]), name.key) for k in back)
+
+    def _in_common(self) -> tuple[set[str], set[str]]:
+        """The devices whose own logs have trials, times of day included, and configurations, in common with others."""
+        if self._alike is None:
+            known = {name: self._content(name) for name in self._own}
+            self._alike = (
+                _in_common({name: one.trials for name, one in known.items()}),
+                _in_common({name: one.configurations for name, one in known.items()}),
+            )
+        return self._alike
 
     def _content(self, key: str) -> _Content:
         """What the own logs of a device hold."""
@@ -189,6 +229,17 @@ class _Logs:
             hint=f"Say which keys devices have, such as {' or '.join(answers)}; or of which device it is: "
             f"--device KEY={shlex.quote(self._paths[k])}",
         )
+
+
+def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
+    """The names of the sets that have something in common with another."""
+    met: dict[Any, str] = {}
+    found = set()
+    for name, one in sets.items():
+        for item in one:
+            if (other := met.setdefault(item, name)) != name:
+                found |= {name, other}
+    return found
 
 
 class _Content:

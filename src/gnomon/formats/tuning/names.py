@@ -45,6 +45,11 @@ class TuningName:
     tuner: Tuner | None = None
     suffix: Suffix = "json"
 
+    @property
+    def host(self) -> str:
+        """Where the configurations were found."""
+        return self.found_on or self.key
+
 
 def parse_tuning_name(path: str) -> TuningName:
     """What the name of a file says if its whole front is a key; folders before it are left out.

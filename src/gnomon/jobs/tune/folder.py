@@ -324,7 +324,7 @@ def _read(path: Path) -> TuningRecords:
             return read_tuning_log(str(path), files)
         return read_tuning_log(str(path), _bytes(path))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list lists the records here.") from error
+        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list has the records here.") from error
 
 
 def _bytes(path: Path) -> bytes:
