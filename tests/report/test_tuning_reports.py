@@ -19,7 +19,7 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "collect": (collect_report, collect()),
     "analyze": (analyze_report, analyze()),
 }
-PATHS = ("  records", "  library", "  run it", "  overlay", "  source", "  database", "  next", "  from")
+PATHS = ("  records", "  library", "  model", "  run it", "  overlay", "  source", "  database", "  next", "  from")
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -1,4 +1,4 @@
-"""`gnomon tune`, `exec`, `view` and `overlay` as a user types them: options, errors in two lines, exit codes."""
+"""`gnomon tune`, `tune list`, `exec` and `overlay` as a user types them: options, errors in two lines, exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.cli.main import run
 from gnomon.jobs.tune.records import write_records
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
-COMMANDS = [["tune"], ["exec"], ["view"], ["overlay", "collect"], ["overlay", "analyze"]]
+COMMANDS = [["tune"], ["exec"], ["tune", "list"], ["overlay", "collect"], ["overlay", "analyze"]]
 
 
 @pytest.fixture(autouse=True)
@@ -76,14 +76,15 @@ def test_help_says_what_each_option_does(command: list[str], capsys: pytest.Capt
         if line.startswith("  -"):
             behind = line.split("  ")[2:] + (lines[number + 1 : number + 2] if not line.split("  ")[2:] else [])
             assert "".join(behind).strip(), line
-    if command != ["view"]:
+    if command != ["tune", "list"]:
         assert sum("--device NAME" in line for line in options) == 1
 
 
 def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"  {name} " in text for name in ("tune", "exec", "view", "overlay"))
+    assert all(f"  {name} " in text for name in ("tune", "tune list", "exec", "overlay"))
+    assert "view" not in text
     assert run(["overlay", "--help"]) == 0
     text = capsys.readouterr().out
     assert "collect" in text and "analyze" in text
@@ -105,13 +106,13 @@ def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (2, ["tune", "{model}", "--device", "adb:"], "cannot start TVM's server", "tvm://HOST:PORT/KEY"),
         (2, ["tune", "{model}", "--linker", "no-such-linker"], "no linker 'no-such-linker'", "compiler"),
-        (2, ["exec", "{none}.so"], "there is no", "gnomon view"),
-        (2, ["exec", "{none}.json"], "No such file", "gnomon view"),
+        (2, ["exec", "{none}.so"], "there is no", "gnomon tune list"),
+        (2, ["exec", "{none}.json"], "No such file", "gnomon tune list"),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
         (2, ["overlay", "collect", "{a}", "--device", "phone"], "no device named phone", "gnomon devices add"),
         (2, ["overlay", "collect", "{a}", "{a}"], "several logs are of a", "one log"),
         (2, ["overlay", "collect", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
-        (2, ["overlay", "analyze", "{none}.json"], "No such file", "gnomon view"),
+        (2, ["overlay", "analyze", "{none}.json"], "No such file", "gnomon tune list"),
         (2, ["overlay", "analyze", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
         (
             2,
@@ -313,28 +314,63 @@ def test_a_log_that_does_not_say_its_device(tmp_path: Path, capsys: pytest.Captu
     shutil.copyfile(GOLDEN / "ansor-log.json", path)
     first, second = told(capsys, 2, "overlay", "analyze", path)
     assert "device" in first and "device" in second
-    assert run(["overlay", "analyze", str(path), "--log-device", "phone", "--json", "--quiet"]) == 0
+    assert run(["overlay", "analyze", str(path), "--device", f"phone={path}", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["devices"] == ["phone"]
 
 
-def test_view_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", "--out", str(tmp_path / "none")]) == 0
+def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "list", "--out", str(tmp_path / "none")]) == 0
     assert "nothing yet" in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
     (tmp_path / "records").mkdir()
     logs(tmp_path / "records")
     (tmp_path / "records" / "bad\x1b[31m.json").write_text("{")
-    assert run(["view", "--out", str(tmp_path)]) == 0
+    assert run(["tune", "list", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "5 record files" in text
     assert "malformed" in text
     assert "\x1b" not in text
-    assert run(["view", "--out", str(tmp_path), "--json"]) == 0
+    assert run(["tune", "list", "--out", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["records"]
     assert sum("problem" in row for row in rows) == 1
     assert {row["device"] for row in rows} == {"a", "b", "unknown"}
 
 
-def test_view_of_the_users_own_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", "--json"]) == 0
+def test_a_former_name_means_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["view", "--out", str(tmp_path)]) == 0
+    former = capsys.readouterr().out
+    assert run(["tune", "list", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == former
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["tune", "m.onnx", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
+        (["tune", "m.onnx", "-p", "9090"], "TVM_TRACKER_PORT"),
+        (["tune", "m.onnx", "--rpc_tracker_host", "h"], "TVM_TRACKER_HOST"),
+        (["tune", "m.onnx", "-T", "llvm"], "--target"),
+        (["tune", "m.onnx", "-H", "llvm"], "--target is all"),
+        (["tune", "m.onnx", "-m", "xgb"], "--search"),
+        (["tune", "ansor", "m.onnx"], "gnomon tune m.onnx"),
+        (["tune", "atvm", "m.onnx", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
+        (["exec", "m.so", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
+        (["overlay", "collect", "a.json", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
+        (["overlay", "collect", "a.json", "-b", "5"], "--best N"),
+        (["overlay", "collect", "a.json", "-l", "5"], "--layer N"),
+        (["overlay", "analyze", "a.json", "-k", "a", "-k", "b"], "--device tvm://HOST:PORT/KEY"),
+        (["overlay", "analyze", "a.json", "--log-device", "a"], "--device KEY=FILE"),
+        (["cross-compile", "tune", "atvm", "m"], "docs/jobs/tune.md"),
+        (["config-overlay", "a.json", "-k", "a"], "docs/jobs/tune.md"),
+    ],
+)
+def test_who_types_ferules_options_is_told_what_is_given_instead(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, second = told(capsys, 2, *words)
+    assert hint in second
+
+
+def test_the_list_of_the_users_own_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == str(Path(os.environ["GNOMON_HOME"]) / "tune")

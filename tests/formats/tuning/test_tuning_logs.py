@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TuningRecords
-from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.formats.tuning.logs import FOLDER_FILES, Told, read_tuning_log, replay_problem
+from gnomon.errors import GnomonError, ProblemError
+from gnomon.formats.tuning.keys import Told, name_logs
+from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS
 from gnomon.formats.tuning.records import header_line, layer_line, trial_line
 
@@ -24,37 +25,12 @@ DATABASE = {file: (GOLDEN / "metaschedule" / file).read_bytes() for file in FOLD
 
 
 def test_each_kind_is_known_by_its_content_whatever_its_name() -> None:
-    name = "/logs/a.phone.mobile.float16.json"
-    assert read_tuning_log("x", OURS).model.name == "mobile"
+    found = read_tuning_log("other_one.net.int8.json", OURS)
+    assert (found.device.key, found.model.name) == ("phone", "mobile")
     for content, tuner in ((AUTOTVM, "autotvm"), (ANSOR, "ansor"), (DATABASE, "metaschedule")):
-        found = read_tuning_log(name if isinstance(content, bytes) else name.removesuffix(".json"), content)
-        assert (found.tuner, found.device.key) == (tuner, "a.phone")
-        assert (found.model.name, found.model.dtype, found.host) == ("mobile", "float16", "a.phone")
+        found = read_tuning_log("phone.mobile.float16.json", content)
+        assert (found.tuner, found.device.key, found.model.name) == (tuner, "", "")
         assert found.trials
-
-
-def test_our_own_header_is_believed_and_not_the_name() -> None:
-    assert read_tuning_log("other_one.net.int8.json", OURS, Told(key="third", model="x")).device.key == "phone"
-
-
-def test_the_device_is_told_by_name_or_by_argument() -> None:
-    known = Told(known=("my_phone", "x86"))
-    found = read_tuning_log("my_phone_x86.m.float32.atvm.json", AUTOTVM, known)
-    assert (found.device.key, found.found_on, found.host, found.model.name) == ("my_phone", "x86", "x86", "m")
-    found = read_tuning_log("my_phone_x86.m.float32.atvm.json", AUTOTVM, Told(key="my_phone"))
-    assert (found.device.key, found.found_on) == ("my_phone", "x86")
-    found = read_tuning_log("my_phone_x86.m.float32.atvm.json", AUTOTVM, Told(key="new", model="net"))
-    assert (found.device.key, found.found_on, found.model.name) == ("new", "", "net")
-    found = read_tuning_log("some.log", ANSOR, Told(key="new"))
-    assert (found.device.key, found.model.name) == ("new", "unknown")
-    found = read_tuning_log("work_dir/", DATABASE, Told(key="new", model="net"))
-    assert (found.device.key, found.model.name) == ("new", "net")
-    for name, content in (("some.log", AUTOTVM), ("work_dir", DATABASE)):
-        with pytest.raises(UsageError, match="does not say device") as caught:
-            read_tuning_log(name, content)
-        assert "Say of which device it is" in caught.value.hint
-    with pytest.raises(UsageError, match="fits several ways"):
-        read_tuning_log("a_b_c.m.float32.json", AUTOTVM, Told(known=("a", "b_c", "a_b", "c")))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +65,7 @@ def test_damage_in_the_first_line_is_told_by_the_reader_of_its_kind() -> None:
 
 def test_what_can_be_replayed() -> None:
     def read(content: bytes | dict[str, bytes]) -> TuningRecords:
-        return read_tuning_log("phone.m.float32.json", content, Told(key="phone"))
+        return read_tuning_log("phone.m.float32.json", content)
 
     assert replay_problem(read(OURS)) is None
     assert replay_problem(read(DATABASE)) is None
@@ -105,7 +81,8 @@ def test_what_can_be_replayed() -> None:
 
 @pytest.mark.parametrize("content", [AUTOTVM, ANSOR, DATABASE])
 def test_all_kinds_can_be_kept_in_our_own_file(content: bytes | dict[str, bytes]) -> None:
-    found = read_tuning_log("phone.m.float32.json", content, Told(key="phone", model="m"))
+    path = "phone.m.float32.json" if isinstance(content, bytes) else "phone.m.float32"
+    (found,) = name_logs([path], [read_tuning_log(path, content)])
     documents = [header_line(found), *map(layer_line, found.layers), *map(trial_line, found.trials)]
     assert read_tuning_log("x", "\n".join(map(json.dumps, documents)).encode()) == found
 
@@ -117,10 +94,10 @@ def test_anything_is_read_or_refused(name: str, content: bytes, data: st.DataObj
     end = data.draw(st.integers(0, len(content)))
     changed = content[:start] + data.draw(st.binary(max_size=4)) + content[end:][: 1 << 16]
     folder = {**DATABASE, data.draw(st.sampled_from(FOLDER_FILES)): changed}
-    told = Told(key=data.draw(st.sampled_from(["", "phone"])))
+    told = Told(of={name: "phone"} if data.draw(st.booleans()) else {})
     for given_content in (changed, folder, data.draw(st.binary(max_size=40))):
         try:
-            found = read_tuning_log(name, given_content, told)
+            (found,) = name_logs([name], [read_tuning_log(name, given_content)], told)
         except GnomonError as error:
             assert error.hint
         else:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import GnomonError, UsageError
-from gnomon.formats.tuning.names import TuningName, parse_tuning_name
+from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
 
 
 @pytest.mark.parametrize(
@@ -30,35 +30,23 @@ def test_names_are_parsed(path: str, name: TuningName) -> None:
     assert parse_tuning_name(path) == name
 
 
-@pytest.mark.parametrize(
-    ("path", "known", "key", "found_on", "model"),
-    [
-        ("a_b.m.float32.json", ["a", "b"], "a", "b", "m"),
-        ("a_b.m.float32.json", ["a_b", "b"], "a_b", "", "m"),
-        ("my_phone_x86.m.float32.json", ["my_phone", "x86"], "my_phone", "x86", "m"),
-        ("a_b_c_d.m.float32.json", ["a_b", "c_d", "d"], "a_b", "c_d", "m"),
-        ("pi.4_pi.3.m.float32.json", ["pi.4", "pi.3"], "pi.4", "pi.3", "m"),
-        ("pi.m.v1.float32.json", ["pi"], "pi", "", "m.v1"),
-        ("new_one.m.float32.json", ["a", "b"], "new_one", "", "m"),
-    ],
-)
-def test_known_keys_say_where_to_cut(path: str, known: list[str], key: str, found_on: str, model: str) -> None:
-    found = parse_tuning_name(f"/logs_of.x/{path}", known)
-    assert (found.key, found.found_on, found.model) == (key, found_on, model)
+def meant(path: str, *told: str) -> list[tuple[str, str, str]]:
+    return [(one.key, one.found_on, one.model) for one in readings(f"/logs_of.x/{path}", told)]
 
 
-@pytest.mark.parametrize(
-    ("path", "known", "told"),
-    [
-        ("a_b_c.m.float32.json", ["a", "b_c", "a_b", "c"], "m on a of what was found on b_c or m on a_b of"),
-        ("a_b.m.float32.json", ["a", "b", "a_b"], "m on a of what was found on b or m on a_b"),
-        ("pi.4.m.float32.json", ["pi", "pi.4"], "4.m on pi or m on pi.4"),
-    ],
-)
-def test_what_fits_several_ways_is_an_error_with_all_of_them(path: str, known: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match="fits several ways") as caught:
-        parse_tuning_name(path, known)
-    assert told in caught.value.message
+def test_all_that_a_name_may_mean() -> None:
+    assert meant("phone.m.float32.json") == [("phone", "", "m")]
+    assert meant("a_b.m.float32.json") == [("a_b", "", "m"), ("a", "b", "m")]
+    assert meant("a_b_c.m.float32.json") == [("a_b_c", "", "m"), ("a", "b_c", "m"), ("a_b", "c", "m")]
+    assert meant("pi.4_pi.3.m.float32.json")[1] == ("pi.4", "pi.3", "m")
+    assert meant("_a_.m.float32.json") == [("_a_", "", "m")]
+
+
+def test_another_dot_parts_key_and_model_where_the_keys_are_told() -> None:
+    assert meant("pi.m.v1.float32.json") == [("pi.m", "", "v1")]
+    assert meant("pi.m.v1.float32.json", "pi") == [("pi.m", "", "v1"), ("pi", "", "m.v1")]
+    assert ("pi", "x", "m.v1") in meant("pi_x.m.v1.float32.json", "pi", "x")
+    assert ("pi", "x", "m.v1") not in meant("pi_x.m.v1.float32.json", "pi")
 
 
 NOT_NAMES = ["", "/", "x", "m.float32.json", ".m.float32.json", "k..float32.json", "k.m.double.json", "k.m.json"]
@@ -76,8 +64,8 @@ def test_other_names_are_refused(path: str) -> None:
 def test_any_name_is_parsed_or_refused(path: str, known: list[str]) -> None:
     for name in (path, f"{path}.m.float32.json"):
         try:
-            found = parse_tuning_name(name, known)
+            found = readings(name, known)
         except GnomonError as error:
             assert error.hint
         else:
-            assert found.key and found.model
+            assert all(one.key and one.model for one in found)

@@ -96,10 +96,8 @@ def test_any_size_is_drawn(tmp_path: Path, devices: int, count: int) -> None:
     assert all("chosen: " in words for words in told.values())
 
 
-def test_one_configuration_and_all_equal_ones_are_told_as_such(tmp_path: Path) -> None:
-    told = drawn(tmp_path, measured(1, 1))
-    assert "conv: the only configuration." in told["times"]
-    assert "the choice is the best on it." in told["metric"]
+def test_one_device_and_all_equal_ones_are_told_as_such(tmp_path: Path) -> None:
+    assert "the choice is the best on it." in drawn(tmp_path, measured(1, 2))["metric"]
     series = measured(3, 40)
     series["times_s"] = [[1e-5, 2e-5, 3e-5]] * 40
     told = drawn(tmp_path, series)
@@ -309,3 +307,11 @@ def test_without_matplotlib_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch
     assert "matplotlib>=3.9" in str(caught.value.hint)
     with pytest.raises(RuntimeMissingError):
         network_picture(analyze(), tmp_path / "n.svg")
+
+
+def test_there_is_no_picture_of_one_dot(tmp_path: Path) -> None:
+    one = {**measured(2, 1), "chosen": "0" * 16}
+    assert layer_pictures(DOCUMENT, {"conv": one}, tmp_path) == []
+    lone = measured(2, 2)
+    lone["times_s"][1] = [None, lone["times_s"][1][1]]
+    assert not [path for path in layer_pictures(DOCUMENT, {"conv": lone}, tmp_path) if "metric" in path]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, summary, text_of, words_of
 
-from gnomon.jobs.overlay.report import analyze_report, collect_report
+from gnomon.jobs.overlay.report import analyze_report, collect_report, collected_next
 
 
 def test_devices_with_hostile_keys_have_their_rows() -> None:
@@ -177,4 +177,34 @@ def test_collecting_says_how_well_configurations_travel(layers: list[dict[str, A
 def test_collecting_nothing_at_all() -> None:
     told = words_of(collect_report, collect(layers=[], failures=[]))
     assert told.startswith("0 configurations of phone on tablet: 0 measured, none failed, in 1 min 35 s.")
-    assert "gnomon overlay analyze 'my phone.mobile.float32.json' tablet_phone.mobile.float32.json" in told
+
+
+def test_layers_without_a_choice_have_no_row_and_do_not_dilute_the_answer() -> None:
+    document = analyze()
+    alone = {**document["layers"][0], "name": "pool", "configurations": 1, "share": 0.5, "M": 0.0}
+    alone |= {"mean_regret": 0.0, "worst_regret": 0.0, "regret": dict.fromkeys(alone["regret"], 0.0)}
+    document["layers"] = [alone, *document["layers"]]
+    document["portfolio"]["layers"] += [{**document["portfolio"]["layers"][0], "name": "pool"}]
+    told = words_of(analyze_report, document)
+    assert "pool" not in told
+    assert "1 more layer has one configuration alone, with 50 % of the time." in told
+    assert "where there is something to choose (2 of 3 layers" in told
+    document["layers"] = [alone]
+    assert "The choice of each layer" not in words_of(analyze_report, document)
+
+
+def test_layers_with_nothing_to_measure_have_no_row() -> None:
+    document = collect()
+    document["layers"][1] = {**document["layers"][1], "configurations": 0, "measured": 0, "failed": 0}
+    told = words_of(collect_report, document)
+    assert "fused_dense" not in told
+    assert "1 more layer has no configuration to measure." in told
+
+
+def test_the_next_step_names_all_files() -> None:
+    documents = [collect(), collect(source="b.json", records="b_a.json"), collect(records="c d.json")]
+    told = text_of(lambda one, page: collected_next([one, *documents[1:]], page), documents[0])
+    assert told.split(maxsplit=1)[1].strip() == (
+        "gnomon overlay analyze 'my phone.mobile.float32.json' b.json tablet_phone.mobile.float32.json b_a.json "
+        "'c d.json'"
+    )

@@ -165,7 +165,7 @@ def test_outputs_that_are_wrong_are_told(tuned: dict[str, Any], tmp_path: Path) 
 def test_what_is_missing_is_told_before_anything_is_run(tuned: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no") as none:
         api.execute(tmp_path / "none.so")
-    assert "gnomon view" in none.value.hint
+    assert "gnomon tune list" in none.value.hint
     library = copied(tuned["library"], tmp_path)
     beside = companions(library)
     beside["inputs"].unlink()

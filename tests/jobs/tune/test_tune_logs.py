@@ -54,7 +54,7 @@ def test_files_and_folders_are_read(tmp_path: Path) -> None:
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json") as raised:
         read_logs([tmp_path / "none.json"])
-    assert "gnomon view" in raised.value.hint
+    assert "gnomon tune list" in raised.value.hint
 
 
 def test_what_cannot_be_replayed_is_told_with_its_path() -> None:

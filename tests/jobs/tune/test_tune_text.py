@@ -20,6 +20,7 @@ from gnomon.jobs.tune.report import (
     share_of,
     target_words,
     tune_report,
+    tuned_next,
     view_report,
 )
 
@@ -137,11 +138,36 @@ def test_an_empty_folder_says_what_to_do() -> None:
     assert "gnomon tune MODEL" in told
 
 
-def test_the_best_of_a_record_is_shown_where_it_is_known() -> None:
+def test_paths_are_whole_at_any_width() -> None:
+    path = f"/home/{'long/' * 40}phone.mobile.float32.json"
     document = view()
-    assert " best " not in text_of(view_report, document)
-    document["records"][0]["best_s"] = 1.2e-3
-    assert "1.20 ms" in text_of(view_report, document)
+    for part in ("models", "records", "libraries"):
+        document[part][0]["path"] = path
+    lines = text_of(view_report, document, width=40).splitlines()
+    assert [line.split(maxsplit=1)[0] for line in lines if line.endswith(path)] == [
+        "model",
+        "records",
+        "library",
+        "run",
+    ]
+
+
+def test_layers_that_were_not_tried_have_no_row() -> None:
+    document = tune()
+    document["layers"][0]["trials"] = 0
+    table = text_of(tune_report, document, width=120).split("Layers, ")[1].split("\n - ")[0]
+    assert "fused_conv2d_add_relu" in table and "fused_dense" not in table
+    assert "1 layer not tried" in words_of(tune_report, document)
+
+
+def test_the_next_step_after_several_devices_names_all_files() -> None:
+    assert text_of(lambda one, page: tuned_next([one], page), tune()) == ""
+    other = tune(device={**PHONE, "key": "tablet"}, records="my tunes/tablet.json")
+    told = text_of(lambda one, page: tuned_next([one, other], page), tune())
+    assert told.split(maxsplit=1)[1].strip() == (
+        "gnomon overlay collect 'my tunes/phone.mobile.float32.json' 'my tunes/tablet.json' "
+        "--device phone --device tablet"
+    )
 
 
 @given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))

@@ -52,11 +52,12 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
     if as_json:
         write_json({"collected": documents})
         return
-    from gnomon.jobs.overlay.report import collect_report
+    from gnomon.jobs.overlay.report import collect_report, collected_next
     from gnomon.report.page import Page
 
     for document in documents:
         collect_report(document, Page())
+    collected_next(documents, Page())
 
 
 @overlay.command(short_help="Choose one configuration a layer, and write what can be deployed.")

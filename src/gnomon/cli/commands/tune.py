@@ -92,11 +92,12 @@ def tune(model: Path, **values: Any) -> None:
     if as_json:
         write_json(documents[0] if len(documents) == 1 else {"tuned": documents})
     else:
-        from gnomon.jobs.tune.report import tune_report
+        from gnomon.jobs.tune.report import tune_report, tuned_next
         from gnomon.report.page import Page
 
         for document in documents:
             tune_report(document, Page())
+        tuned_next(documents, Page())
     for document in documents:
         _end((document["network"] or {}).get("failure"))
 

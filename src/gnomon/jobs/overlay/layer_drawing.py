@@ -150,8 +150,6 @@ def times_title(series: LayerSeries, order: NDArray[np.intp]) -> str:
     """What the picture shows: where the choice stands on the first device, and what it loses there and elsewhere."""
     name, count = shorten(series.name, 48), len(order)
     rank = rank_of(series, order)
-    if count == 1:
-        return f"{name}: the only configuration{'' if rank else ', which is not chosen'}."
     spread = float(series.relative[order[-1], 0] / series.relative[order[0], 0])
     if not rank:
         what = "no choice" if series.chosen < 0 else "the choice has no time there"

@@ -28,8 +28,8 @@ def layer_pictures(
     `document` is that of an analysis; `series` holds for the name of each layer its "configurations", "hosts" and
     "devices", "times_s" (a row a configuration, a column a device, None where there is no time), and "chosen".
     <layer>.times has them by time on the first device, <layer>.metric by M with what each device loses; a picture of
-    nothing is left out. The same document gives the same bytes. RuntimeMissingError without matplotlib, UsageError
-    for another kind than svg and png and where the folder cannot be written.
+    nothing, or of a single configuration, is left out. The same document gives the same bytes. RuntimeMissingError
+    without matplotlib, UsageError for another kind than svg and png and where the folder cannot be written.
     """
     unknown = [kind for kind in kinds if kind not in _KINDS]
     if unknown:
@@ -50,7 +50,7 @@ def layer_pictures(
             ("times", drawing.times_figure, found.by_time().size),
             ("metric", drawing.metric_figure, found.by_metric().size),
         ):
-            if there:
+            if there > 1:
                 paths = [folder / f"{stem}.{what}.{kind}" for kind in kinds]
                 made += [_written(canvas, _later(draw, found), path) for path in paths]
     return [str(path) for path in made]

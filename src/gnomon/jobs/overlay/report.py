@@ -237,16 +237,20 @@ def portfolio_section(document: Mapping[str, Any], page: Page) -> None:
     proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
     say(page, f"{told}{proof if portfolio['layers'] else ''}.", indent=1)
     alone = {one["name"]: one["M"] for one in document["layers"]}
+    several = {one["name"] for one in _open_to_choice(document["layers"])}
+    shown = [one for one in portfolio["layers"] if one["name"] in several]
+    if not shown:
+        return
     columns = [Column(title="layer", number=False, least=16, most=40), Column(title="M"), Column(title="with one")]
     columns += [Column(title="used"), Column(title="devices each", number=False, least=12, most=60)]
     rows = []
-    for one in portfolio["layers"][:_MOST_LAYERS]:
+    for one in shown[:_MOST_LAYERS]:
         used = list(dict.fromkeys(one["serves"].values()))
         served = "; ".join(_served(one["serves"], identity) for identity in used)
         rows.append([one["name"], metric(one["M"]), metric(alone.get(one["name"])), str(len(used)), served or "-"])
     page.table(columns, rows)
-    if len(portfolio["layers"]) > _MOST_LAYERS:
-        page.line(f"and {len(portfolio['layers']) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
+    if len(shown) > _MOST_LAYERS:
+        page.line(f"and {len(shown) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
 
 
 def _served(serves: Mapping[str, str], identity: str) -> str:
@@ -278,7 +282,12 @@ def collect_report(document: Mapping[str, Any], page: Page) -> None:
     page.heading("Written")
     page.path("records", document["records"])
     page.path("from", document["source"])
-    page.path("next", f"gnomon overlay analyze {shlex.quote(document['source'])} {shlex.quote(document['records'])}")
+
+
+def collected_next(documents: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The command that takes all that was collected, and all that it was collected from."""
+    files = dict.fromkeys([*(one["source"] for one in documents), *(one["records"] for one in documents)])
+    page.path("next", f"gnomon overlay analyze {' '.join(map(shlex.quote, files))}")
 
 
 def _carried(layers: Sequence[Mapping[str, Any]], host: str, device: str) -> str:
@@ -299,7 +308,8 @@ def _behind(layer: Mapping[str, Any]) -> float:
 
 
 def _collected(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
-    if not layers:
+    tried = [one for one in layers if one["configurations"]]
+    if not tried:
         return
     page.heading("Layers (median of one call)")
     columns = [
@@ -312,14 +322,17 @@ def _collected(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
         Column(title="longer by"),
     ]
     rows = []
-    for one in layers[:_MOST_LAYERS]:
+    for one in tried[:_MOST_LAYERS]:
         best, carried = one["best_s"], one["host_best_here_s"]
         behind = loss(_behind(one)) if best and carried is not None else "-"
         counts = [str(one[name]) for name in ("configurations", "measured", "failed")]
         rows.append([one["name"], *counts, units.time(best), like(carried, best), behind])
     page.table(columns, rows)
-    if len(layers) > _MOST_LAYERS:
-        page.line(f"and {len(layers) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
+    if len(tried) > _MOST_LAYERS:
+        page.line(f"and {len(tried) - _MOST_LAYERS} more layers: --json has all", indent=1, style="dim")
+    if len(tried) < len(layers):
+        told = many(len(layers) - len(tried), "more layer has", "more layers have")
+        page.line(f"{told} no configuration to measure.", indent=1, style="dim")
 
 
 def analyze_report(document: Mapping[str, Any], page: Page) -> None:
@@ -353,8 +366,24 @@ def _answer(document: Mapping[str, Any]) -> str:
     return (
         f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
         f"at worst {loss(worst['worst_regret'])} (layer {named(worst['name'], 32)} on "
-        f"{named(worst['worst_device'], 32)})."
+        f"{named(worst['worst_device'], 32)}){_undiluted(layers)}."
     )
+
+
+def _open_to_choice(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The layers that have more than one configuration to choose from."""
+    return [layer for layer in layers if layer["configurations"] > 1]
+
+
+def _undiluted(layers: Sequence[Mapping[str, Any]]) -> str:
+    """What is lost where there is a choice at all; an empty text if that is everywhere."""
+    open_ = _open_to_choice(layers)
+    share = sum(layer["share"] for layer in open_)
+    if len(open_) == len(layers) or not share > 0:
+        return ""
+    lost = sum(layer["share"] * layer["mean_regret"] for layer in open_) / share
+    where = f"{len(open_)} of {many(len(layers), 'layer')}, {share_of(share)} of the time"
+    return f"; where there is something to choose ({where}) it loses {loss(lost)}"
 
 
 def _about(document: Mapping[str, Any], page: Page) -> None:
@@ -367,10 +396,10 @@ def _about(document: Mapping[str, Any], page: Page) -> None:
 
 
 def _layers(document: Mapping[str, Any], page: Page) -> None:
-    layers = document["layers"]
+    layers = _open_to_choice(document["layers"])
     if not layers:
         return
-    page.heading("The choice of each layer, the largest share of the time first")
+    page.heading("The choice of each layer that has one, the largest share of the time first")
     sure = any(layer["confidence"] is not None for layer in layers)
     bounds = any(layer["M_low"] is not None and layer["M_high"] is not None for layer in layers)
     columns = [
@@ -391,6 +420,9 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     rows = [_layer_row(layer, bounds=bounds, sure=sure) for layer in ordered[:_MOST_LAYERS]]
     page.table(columns, rows, split=7 if bounds else 6)
     rest(ordered[_MOST_LAYERS:], page)
+    if alone := [layer for layer in document["layers"] if layer not in layers]:
+        told = f"{many(len(alone), 'more layer has', 'more layers have')} one configuration alone"
+        page.line(f"{told}, with {share_of(sum(one['share'] for one in alone))} of the time.", indent=1, style="dim")
     count = len(document["devices"])
     told = f"M: the sum of relative regrets on {many(count, 'device')}, each against the best time there (theta); "
     told += "0 is best on all."

@@ -1,4 +1,4 @@
-"""The reports of `gnomon tune`, `exec` and `view`, made from their JSON documents alone.
+"""The reports of `gnomon tune`, `tune list` and `exec`, made from their JSON documents alone.
 
 Words that the reports of tuning and of overlays have in common: times side by side, outputs, failures, places.
 """
@@ -288,15 +288,16 @@ def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
         *([Column(title="ended by", number=False, least=8)] if len(stopped) > 1 else []),
     ]
     ordered = largest_first(layers)
+    tried = [layer for layer in ordered if layer["trials"]] or ordered
     rows = []
-    for layer in ordered[:_MOST_LAYERS]:
+    for layer in tried[:_MOST_LAYERS]:
         row = [layer["name"], str(layer["weight"]), share_of(layer["share"])]
         row += [units.time(median_of(layer["untuned"])), units.time(median_of(layer["best"]))]
         row += [interval_of(layer["best"]), _times(layer["speedup"]), str(layer["trials"])]
         row += [str(layer["failed"])] if failed else []
         rows.append(row + ([named(layer["stopped"], 12)] if len(stopped) > 1 else []))
     page.table(columns, rows, split=7)
-    rest(ordered[_MOST_LAYERS:], page)
+    rest(tried[_MOST_LAYERS:], page)
     same = [named(layer["name"], 32) for layer in ordered if layer["speedup"] is not None and layer["speedup"] <= 1]
     if same:
         page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")
@@ -323,6 +324,14 @@ def _tuned_files(document: Mapping[str, Any], page: Page) -> None:
         name = document["device"].get("name", document["device"]["key"])
         page.path("run it", f"gnomon exec {shlex.quote(library)}{on_device(name)}")
     page.path("overlay", f"gnomon overlay collect {shlex.quote(records)} --device ANOTHER-DEVICE")
+
+
+def tuned_next(documents: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The command that measures what was found on several devices on all of them; nothing for one device."""
+    if len(documents) > 1:
+        names = [str(one["device"].get("name", one["device"]["key"])) for one in documents]
+        words = [*(one["records"] for one in documents), *(word for name in names for word in ("--device", name))]
+        page.path("next", f"gnomon overlay collect {shlex.join(words)}")
 
 
 def exec_report(document: Mapping[str, Any], page: Page) -> None:
@@ -394,40 +403,33 @@ def view_report(document: Mapping[str, Any], page: Page) -> None:
     page.headline(f"{', '.join(counts[:2])} and {counts[2]} in {named(document['folder'], 200)}.")
     if not (models or records or libraries):
         page.item("There is nothing yet.", "gnomon tune MODEL writes records and a compiled network.")
-    if models:
-        columns = [_words("model"), Column(title="size"), Column(title="file", number=False, most=60)]
-        rows = [[row["name"], units.mebibytes(row["bytes"]), row["path"]] for row in models]
-        _files("Models", columns, rows, page)
-    if records:
-        best = any(row.get("best_s") is not None for row in records)
-        columns = [_words("model"), _words("type", 7)]
-        columns += [_words("device"), _words("found on")]
-        columns += [Column(title="layers"), Column(title="trials"), *([Column(title="best")] if best else [])]
-        columns.append(Column(title="file", number=False, least=16, most=60))
-        _files("Records", columns, [_record_row(row, best) for row in records], page, split=7 if best else 6)
+    _files("Models", "model", [(row["path"], units.mebibytes(row["bytes"])) for row in models], page)
+    _files("Records", "records", [(row["path"], _record(row)) for row in records], page)
+    made = [(row["path"], f"{_of(row)}, {units.mebibytes(row['bytes'])}") for row in libraries]
+    _files("Compiled networks", "library", made, page)
     if libraries:
-        columns = [_words("model"), _words("device"), Column(title="size")]
-        columns.append(Column(title="file", number=False, most=60))
-        made = [[row["model"], row["device"], units.mebibytes(row["bytes"]), row["path"]] for row in libraries]
-        _files("Compiled networks", columns, made, page)
         page.line("")
         page.path("run it", f"gnomon exec {shlex.quote(libraries[0]['path'])}")
 
 
-def _words(title: str, least: int = 12) -> Column:
-    return Column(title=title, number=False, least=least)
+def _of(row: Mapping[str, Any]) -> str:
+    return f"{named(row['model'])} on {device_key(row['device'])}"
 
 
-def _record_row(row: Mapping[str, Any], best: bool) -> list[str]:
-    """A line of a record file: whose, found where, how many layers and trials."""
+def _record(row: Mapping[str, Any]) -> str:
+    """A record file in a line: whose it is, found where, how many layers and trials."""
     found = row["found_on"]
-    cells = [row["model"], row["dtype"], row["device"], "itself" if found in ("", None, row["device"]) else found]
-    cells += [str(row["layers"]), str(row["trials"]), *([units.time(row.get("best_s"))] if best else [])]
-    return [*cells, row["path"]]
+    told = _of(row) if found in ("", None, row["device"]) else f"{_of(row)}, found on {device_key(found)}"
+    return f"{told}, {named(row['dtype'])}, {many(row['layers'], 'layer')}, {many(row['trials'], 'trial')}"
 
 
-def _files(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], page: Page, *, split: int = 0) -> None:
+def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) -> None:
+    """Paths, whole so that they can be copied, each with what it is; nothing where there are none."""
+    if not rows:
+        return
     page.heading(title)
-    page.table(columns, rows[:_MOST_FILES], split=split)
+    for path, told in rows[:_MOST_FILES]:
+        page.path(label, path)
+        page.line(told, indent=11, style="dim")
     if len(rows) > _MOST_FILES:
         page.line(f"and {len(rows) - _MOST_FILES} more: --json has all", indent=1, style="dim")
