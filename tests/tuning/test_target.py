@@ -56,6 +56,23 @@ def program(path: Path) -> Path:
         ("riscv64", {"kind": "llvm", "mtriple": "riscv64-linux-gnu"}),
         ("x86_64", {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}),
         (' {"kind": "llvm", "num-cores": 2}', {"kind": "llvm", "num-cores": 2}),
+        ("llvm", {"kind": "llvm"}),
+        ("llvm -mcpu=cortex-a72", {"kind": "llvm", "mcpu": "cortex-a72"}),
+        (
+            "llvm -keys=arm_cpu,cpu -device=arm_cpu  -target=arm64-linux-android -mattr=+neon,+fp16 -link-params=0",
+            {
+                "kind": "llvm",
+                "keys": ["arm_cpu", "cpu"],
+                "device": "arm_cpu",
+                "mtriple": "arm64-linux-android",
+                "mattr": ["+neon", "+fp16"],
+            },
+        ),
+        (
+            "llvm -model=snapdragon835 -mtriple=arm-linux-android -mattr=+neon",
+            {"kind": "llvm", "model": "snapdragon835", "mtriple": "arm-linux-android", "mattr": ["+neon"]},
+        ),
+        ("llvm -num-cores=4", {"kind": "llvm", "num-cores": 4}),
     ],
 )
 @pytest.mark.usefixtures("tools")
@@ -87,6 +104,23 @@ def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_target(text, here=HERE)
     assert "x86-64-v3" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("llvm -nonsense", "no -nonsense in a target"),
+        ("llvm -num-cores=many", "no -num-cores=many"),
+        ("llvm -mcpu", "no -mcpu"),
+        ("llvm -mcpu=", "no -mcpu="),
+        ("cuda -arch=sm_70", "kind 'cuda'"),
+        ("llvm --", "no --?"),
+    ],
+)
+def test_what_todays_tvm_has_not_in_targets_is_told(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as refused:
+        read_target(text, here=HERE)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(

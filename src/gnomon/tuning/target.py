@@ -13,6 +13,7 @@ from typing import Any
 
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.formats.tuning.logs import read_target as read_old_target
 
 NATIVE = "native"
 _X86 = re.compile(r"x86-64(-v[2-4])?|znver[1-5]|core2|nehalem|sandybridge|haswell|skylake(-avx512)?|icelake-server")
@@ -26,7 +27,17 @@ _SYSTEMS = {
 }
 _COMMANDS = {"armv7l-linux-gnueabihf": "arm-linux-gnueabihf"}
 _ANDROID_API = "24"
-_FORMS = "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, a JSON object, or @FILE"
+_FORMS = (
+    "native, x86-64, x86-64-v3, aarch64-cortex-a72, armv7-cortex-a7, aarch64-android, 'llvm -mcpu=..', a JSON object, "
+    "or @FILE"
+)
+_TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
+_NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
+_LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
+_OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
+"""What old targets said of how a model is packed, and nothing of the processor; in today's TVM it is not in targets."""
+_ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android": "armv7a-linux-androideabi"}
+"""Triples that LLVM takes, as the NDK's compilers have them in their names."""
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -40,6 +51,9 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
     """
     if text.startswith("@") or text.lstrip().startswith("{"):
         return _written(text)
+    words = text.split()
+    if words == ["llvm"] or (len(words) > 1 and all(word.startswith("-") for word in words[1:])):
+        return _old(text)
     if text == NATIVE:
         return _native(here)
     if text == "generic":
@@ -72,6 +86,37 @@ def _native(here: Mapping[str, Any]) -> dict[str, Any]:
     return {**made, "mcpu": str(here["mcpu"])}
 
 
+def _old(text: str) -> dict[str, Any]:
+    """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, as today's TVM takes it."""
+    found = read_old_target(text)
+    made: dict[str, Any] = {"kind": _tuned_kind(found.pop("kind"))}
+    for given, value in found.items():
+        name = "mtriple" if given == "target" else given  # as it was called before TVM 0.7
+        if name in _OF_MODELS:
+            continue
+        if name in _LISTS and isinstance(value, str):
+            made[name] = value.split(",")
+        elif name in _NUMBERS and str(value).isdecimal():
+            made[name] = int(value)
+        elif name in _TEXTS and isinstance(value, str) and value:
+            made[name] = value
+        else:
+            told = f"-{given}" if value is True else f"-{given}={value}"
+            raise UsageError(
+                f"today's TVM has no {told} in a target", hint=f"Leave it out, or give the target otherwise: {_FORMS}."
+            )
+    return made
+
+
+def _tuned_kind(kind: str) -> str:
+    if kind != "llvm":
+        raise UsageError(
+            f"targets of kind {kind!r} are not tuned here: gnomon tunes processors (kind llvm)",
+            hint=f"Give {_FORMS}.",
+        )
+    return kind
+
+
 def _written(text: str) -> dict[str, Any]:
     try:
         value = _JSON.parse(_file(text[1:]) if text.startswith("@") else text)
@@ -81,11 +126,7 @@ def _written(text: str) -> dict[str, Any]:
         raise UsageError(
             "a target is a JSON object with a kind", hint='Such as {"kind": "llvm", "mcpu": "cortex-a72"}.'
         )
-    if value["kind"] != "llvm":
-        raise UsageError(
-            f"targets of kind {value['kind']!r} are not tuned here: gnomon tunes processors (kind llvm)",
-            hint=f"Give {_FORMS}.",
-        )
+    _tuned_kind(value["kind"])
     return value
 
 
@@ -152,6 +193,7 @@ def _android(triple: str) -> str:
                 f"TVM_NDK_CC names {found!r}, which is not here", hint="Set it to the clang++ of an Android NDK."
             )
         return shlex.quote(found)
+    triple = _ANDROID.get(triple, triple)
     homes = [os.environ[name] for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT") if os.environ.get(name)]
     for home in homes:
         for path in sorted(Path(home).glob(f"toolchains/llvm/prebuilt/*/bin/{triple}{_ANDROID_API}-clang++")):
