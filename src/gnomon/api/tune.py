@@ -91,6 +91,17 @@ def tune(
     return tune_job(asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
+def check_devices(devices: Sequence[str], **options: Unpack[TuneOptions]) -> None:
+    """What is wrong with one of several devices, before a first is measured for hours: target, linker, tracker.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.tune.request import check_device
+
+    for device in devices:
+        check_device(_wish({**options, "device": device}))
+
+
 def execute(
     source: PathLike,
     *,
@@ -152,6 +163,20 @@ def overlay_collect(
         fresh=fresh,
     )
     return collect_job(asked, watch=options.get("on_progress"), tell=_tell(options))
+
+
+def check_collect(logs: Sequence[PathLike], devices: Sequence[str], **options: Unpack[TuneOptions]) -> None:
+    """What is wrong with one of several devices of `overlay_collect`, before the first is measured.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.overlay.collect import CollectRequest
+    from gnomon.jobs.overlay.collect import check_collect as check_job
+
+    paths = tuple(Path(log) for log in logs)
+    for device in devices:
+        wish = _wish({**options, "device": device})
+        check_job(CollectRequest(logs=paths, device=wish, care=_care(options), out=_out(options)))
 
 
 def overlay_analyze(

@@ -4,6 +4,7 @@ traces and told their times.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
+from gnomon.models.load import load
 from gnomon.tuning.tvm import Door, DoorSettings, Workshop
 
 _READ_S = 600.0
+_KINDS = (".onnx", ".pt2", ".tflite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,53 @@ class Source:
     path: Path
     dtype: str = "float32"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """All that can be refused without TVM: a kind of file that it does not read, a damaged one, and shapes.
+
+        ModelError, or RuntimeMissingError where what reads the file is missing.
+        """
+        kind = self.path.suffix.lower()
+        if kind not in _KINDS:
+            raise ModelError(
+                f"{self.path.name} is not a network that can be tuned", hint=f"Give a file of {', '.join(_KINDS)}."
+            )
+        if kind == ".pt2":
+            if not zipfile.is_zipfile(self.path):
+                raise ModelError(
+                    f"{self.path} is not an exported program of PyTorch", hint="Save it with torch.export."
+                )
+        else:
+            graph = load(self.path).graph
+        if kind != ".onnx":
+            if self.shapes:
+                raise ModelError(f"the shapes of {self.path.name} are in it", hint="Leave out --shape.")
+            return
+        inputs = {one.name: one.shape for one in (graph.tensors[index] for index in graph.inputs)}
+        if unknown := sorted(set(self.shapes) - inputs.keys()):
+            raise ModelError(
+                f"the network has no input {unknown[0]!r}", hint=f"Its inputs are {', '.join(sorted(inputs))}."
+            )
+        for name, dims in inputs.items():
+            _check_shape(name, dims, self.shapes.get(name))
+
+
+def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | None) -> None:
+    """ModelError for the shape of an input that is left open, or is another than the one that is given."""
+    told = ",".join("?" if d < 0 else str(d) for d in dims or ())
+    if given is None and (dims is None or min(dims, default=1) <= 0):
+        fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
+        raise ModelError(
+            f"the shape of input {name!r} is left open{f': {told}' if told else ''}",
+            hint=f"Give it, such as with --shape {name}={fixed}",
+        )
+    if given is not None and dims is not None:
+        fits = len(given) == len(dims) and all(d in (-1, g) for d, g in zip(dims, given, strict=True))
+        if not fits or min(given, default=1) <= 0:
+            raise ModelError(
+                f"the shape {list(given)} does not fit input {name!r}, which is {told or 'a scalar'}",
+                hint="Give as many sizes above 0, and those that it has.",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,15 @@ class Hello:
     mtriple: str
 
 
+def check_own(config: DeviceConfig) -> None:
+    """UsageError for a device on which gnomon cannot start a server."""
+    if config.address.kind != "ssh":
+        raise UsageError(
+            f"gnomon cannot start TVM's server on {config.name}, a device of the kind {config.address.kind!r}",
+            hint="Start one there beside a tracker (on Android TVM's RPC app), and give tvm://HOST:PORT/KEY.",
+        )
+
+
 class OwnServer:
     """TVM's server on a device that ssh reaches; the device is held meanwhile. A context manager.
 
@@ -56,11 +65,7 @@ class OwnServer:
     """
 
     def __init__(self, config: DeviceConfig, guard: Guard, tell: Tell) -> None:
-        if config.address.kind != "ssh":
-            raise UsageError(
-                f"gnomon cannot start TVM's server on {config.name}, a device of the kind {config.address.kind!r}",
-                hint="Start one there beside a tracker (on Android TVM's RPC app), and give tvm://HOST:PORT/KEY.",
-            )
+        check_own(config)
         self._config, self._guard, self._tell = config, guard, tell
         self._key = secrets.token_hex(16)
         self._run: _Run | None = None

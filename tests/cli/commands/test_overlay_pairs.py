@@ -287,7 +287,7 @@ def test_what_names_leave_open_is_answered_by_keys(
     files: list[str], devices: list[str], answers: list[str], tmp_path: Path
 ) -> None:
     made = Logs(logs=(), tuner="atvm", seed=1)
-    paths = []
+    paths: list[str] = []
     for place, front in enumerate(files):
         host = Log(device=front, host=front, trials={place if "_" not in front else 1: 0.0})
         paths += Logs(logs=(host,), tuner="atvm", seed=made.seed).write(tmp_path)

@@ -46,6 +46,8 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
+        if len(devices) > 1:
+            api.check_collect(logs, devices, **options)
         for device in devices:
             options["device"] = device
             documents += api.overlay_collect(logs, **rest, **options)

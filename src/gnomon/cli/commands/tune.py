@@ -86,6 +86,8 @@ def tune(model: Path, **values: Any) -> None:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
+        if len(devices) > 1:
+            api.check_devices(devices, **options)
         for device in devices:
             options["device"] = device
             documents.append(api.tune(model, search=search, shapes=shapes, **rest, **options).document())

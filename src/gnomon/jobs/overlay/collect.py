@@ -24,8 +24,8 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.job import device_document, failures_of
-from gnomon.jobs.tune.records import RecordFile, made_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, DeviceWish, open_device
+from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
+from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed, discard, once
 from gnomon.tuning.tvm import Workshop
@@ -69,17 +69,10 @@ def collect(
     Each configuration is measured in so many fresh processes as the care says, in random order, its outputs compared
     with the untuned layer's there. What was measured before is not measured again. Raises GnomonError.
     """
-    request.care.check()
     began_s = time.monotonic()
-    logs = read_logs(request.logs)
-    replayable(request.logs, logs)
-    model, folder = one_model(logs), tune_folder(request.out)
-    hosts = [log.host for log in logs]
-    if len(set(hosts)) < len(hosts):
-        raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
-    logs = only_layers(logs, request.layers)
+    logs, model, known = check_collect(request)
+    folder = tune_folder(request.out)
     with Workshop() as shop, ExitStack() as stack:
-        known = _known(request, logs, folder, model)
         device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
         versions = tuner_versions()
         files = {}
@@ -98,6 +91,25 @@ def collect(
             _document(request, device, log, path, files[log.host], seconds)
             for log, path in zip(logs, request.logs, strict=True)
         ]
+
+
+def check_collect(request: CollectRequest) -> tuple[list[TuningRecords], TunedModel, TunedDevice | None]:
+    """All that can be refused without TVM; the records of the layers that are meant, their model, and the device as
+    records describe it. Raises GnomonError.
+    """
+    request.care.check()
+    logs = read_logs(request.logs)
+    replayable(request.logs, logs)
+    model, folder = one_model(logs), tune_folder(request.out)
+    hosts = [log.host for log in logs]
+    if len(set(hosts)) < len(hosts):
+        raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
+    logs = only_layers(logs, request.layers)
+    for host in hosts:
+        check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
+    known = _known(request, logs, folder, model)
+    check_device(request.device, known)
+    return logs, model, known
 
 
 def _known(

@@ -18,7 +18,7 @@ from gnomon.jobs.overlay.job import Analysis
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
 from gnomon.jobs.tune.networks import Choice, compile_network, failure_document, measure_calls
 from gnomon.jobs.tune.records import pooled_trials, write_records
-from gnomon.jobs.tune.request import Care, DeviceWish, open_device
+from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
@@ -74,11 +74,16 @@ def deploy(
             if request.prove:
                 raise
             document["notes"].append(f"No network was compiled: {error.message}. {error.hint}")
+    source = None if path is None else Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes)
+    if source is not None:
+        source.check()
+    for key, wish in wishes.items():
+        check_device(wish, _devices(analysis)[key])
     written = document["written"] = _write(analysis, folder)
-    if path is None:
+    if source is None:
         return document
     with Workshop() as shop:
-        network = Network(shop, Source(path=path, dtype=analysis.model.dtype, shapes=request.shapes))
+        network = Network(shop, source)
         for device in _devices(analysis).values():
             if request.prove:
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):

@@ -74,8 +74,10 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> dict[str
     folder = tune_folder(request.out)
     path = model_file(folder, records.model, request.model)
     known = records.device if request.device.key == records.device.key else None
+    source = Source(path=path, dtype=records.model.dtype, shapes=request.shapes)
+    source.check()
     with Workshop() as shop, open_device(shop, request.device, known, tell) as (device, bench):
-        network = Network(shop, Source(path=path, dtype=records.model.dtype, shapes=request.shapes))
+        network = Network(shop, source)
         network.layers(device.target)
         library = folder.library(device, records.model, choice="" if records.host == device.key else records.host)
         made = compile_network(

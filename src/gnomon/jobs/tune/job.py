@@ -26,7 +26,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
 from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile, best_trial, pooled_trials
+from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
 from gnomon.jobs.tune.request import Care, TuneRequest, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
@@ -62,9 +62,12 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     began_s = time.monotonic()
     model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)
+    source = Source(path=request.model, dtype=request.dtype, shapes=request.shapes)
+    source.check()
+    check_record(folder.record(TunedDevice(key=request.device.key, target={}), model))
     with Workshop() as shop, open_device(shop, request.device, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
-        network = Network(shop, Source(path=request.model, dtype=request.dtype, shapes=request.shapes))
+        network = Network(shop, source)
         whole = network.layers(device.target)
         layers = _chosen(whole, request.layers)
         folder.keep_model(request.model, model.sha256)

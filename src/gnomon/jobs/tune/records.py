@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -106,6 +107,20 @@ class RecordFile:
                 self._journal.append(*documents)
         except OSError as error:
             raise _unwritten(self.path, error) from error
+
+
+def check_record(path: Path) -> None:
+    """RecordError where a record file could not be written, or another process writes to it; nothing is made."""
+    place = next(one for one in (path, *path.parents) if one.exists())
+    try:
+        if place == path:
+            os.close(_locked(path))
+        elif not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        elif not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _unwritten(path, error) from error
 
 
 def write_records(path: Path, records: TuningRecords) -> None:

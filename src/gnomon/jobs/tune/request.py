@@ -17,7 +17,7 @@ from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.tuning.bench import Bench, Loop, Servers
 from gnomon.tuning.networks import STRATEGIES
-from gnomon.tuning.servers import OwnServer
+from gnomon.tuning.servers import OwnServer, check_own
 from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 from gnomon.tuning.tracker import tracked_device
 from gnomon.tuning.tvm import Workshop
@@ -125,6 +125,42 @@ class TuneRequest:
         self.care.check()
 
 
+def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
+    """All of a device that can be refused without TVM, whose start takes seconds: its kind, target, linker, tracker.
+
+    `known` is as of `open_device`. UsageError or RuntimeMissingError for what cannot be meant, DeviceError where the
+    tracker cannot be reached, or has no such device.
+    """
+    wish, config = _settled(wish), wish.config
+    told = known.target if wish.target is None and known is not None else {}
+    if wish.target not in (None, NATIVE):
+        told = read_target(wish.target or "", here={})
+    # The host's own linker fits what is native.
+    if wish.linker is not None or (told and wish.target is not None):
+        read_linker(told, wish.linker)
+    if config.address.kind == TVM:
+        tracked = tracked_device(config.address)
+        if wish.target is None and not told:
+            raise UsageError(
+                f"what is to be compiled for {wish.key!r}?",
+                hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
+            )
+        tracked.require(wish.wait_s)
+    elif config.address.kind != LOCAL:
+        check_own(config)
+
+
+def _settled(wish: DeviceWish) -> DeviceWish:
+    """The wish with what the device's configuration says where it says nothing itself."""
+    config = wish.config
+    return replace(
+        wish,
+        target=wish.target or config.target,
+        linker=config.linker if wish.linker is None else wish.linker,
+        threads=wish.threads or config.threads or 0,
+    )
+
+
 @contextlib.contextmanager
 def open_device(
     shop: Workshop, wish: DeviceWish, known: TunedDevice | None = None, tell: Tell = lambda sentence: None
@@ -132,35 +168,20 @@ def open_device(
     """The device that is meant, held for the block, and a bench that has a session with it.
 
     `known` is the device as a record or a library describes it: its target and linker are taken where neither the wish
-    nor the device's configuration has any. `tell` gets a sentence where something is waited for. UsageError for a
-    device of a tracker whose target nobody told.
+    nor the device's configuration has any. `tell` gets a sentence where something is waited for. Errors are those of
+    `check_device`, which comes first, and DeviceError.
     """
-    config = wish.config
-    wish = replace(
-        wish,
-        target=wish.target or config.target,
-        linker=config.linker if wish.linker is None else wish.linker,
-        threads=wish.threads or config.threads or 0,
-    )
+    check_device(wish, known)
+    wish, config = _settled(wish), wish.config
     if config.governor is not None:
         tell(f"tuning does not set the governor {config.governor!r} of {config.name}: set it before")
-    if wish.target not in (None, NATIVE):
-        read_target(wish.target or "", here={})  # before the device is waited for
     with contextlib.ExitStack() as stack:
         native: Callable[[], Mapping[str, Any]] | None = None
         servers: Servers | None = None
         if config.address.kind == LOCAL:
             stack.enter_context(lease(lease_folder(), LOCAL, on_wait=tell))
         elif config.address.kind == TVM:
-            tracked = tracked_device(config.address)
-            if wish.target is None and (known is None or not known.target):
-                raise UsageError(
-                    f"what is to be compiled for {wish.key!r}?",
-                    hint="Give --target: native for a server on this machine, or such as x86-64-v3 or "
-                    "aarch64-cortex-a72.",
-                )
-            tracked.require(wish.wait_s)
-            servers = tracked
+            servers = tracked_device(config.address)
         else:
             served = stack.enter_context(OwnServer(config, shop.guard, tell))
             servers, native = served, lambda: asdict(served.hello)
