@@ -223,8 +223,8 @@ def overlay_deploy(
     """Write an analysis' choice as records, compile it for each device, and `prove` it on them.
 
     The devices are those of the records; where these have only a tracker's name for one, its address is in `devices`,
-    of which what is no address and no name of the file of devices is left out. Returns the parts `written`, `network`
-    and `notes` of the document. Raises GnomonError.
+    of which what is neither an address nor a name of the file of devices is left out. Returns the parts `written`,
+    `network` and `notes` of the document. Raises GnomonError.
     """
     from gnomon.devices.opening import is_place
     from gnomon.jobs.overlay.deploy import DeployRequest

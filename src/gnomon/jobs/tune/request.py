@@ -128,7 +128,7 @@ class TuneRequest:
 def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
     """All of a device that can be refused without TVM, whose start takes seconds: its kind, target, linker, tracker.
 
-    `known` is as of `open_device`. UsageError or RuntimeMissingError for what cannot be meant, DeviceError where the
+    `known` is as of `open_device`. UsageError or RuntimeMissingError for what is invalid, DeviceError where the
     tracker cannot be reached, or has no such device.
     """
     wish, config = _settled(wish), wish.config
