@@ -22,6 +22,7 @@ from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
 
 _UNKNOWN = "unknown"
 _MOST_TOLD = 6
+_ANALYZE = "gnomon overlay analyze"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ class _Logs:
             try:
                 return readings(self._paths[k], self._told.keys)
             except UsageError as error:
-                hint = f"Say of which device it is: --device KEY={shlex.quote(self._paths[k])}. {error.hint}"
+                hint = f"{error.hint} {_ANALYZE} --device KEY={shlex.quote(self._paths[k])} says it too."
                 raise UsageError(f"{error.message}, and the file itself does not either", hint=hint) from error
         try:
             options = [one for one in readings(self._paths[k], (*self._told.keys, key)) if one.key == key]
@@ -226,8 +227,8 @@ class _Logs:
         return UsageError(
             f"the name {shown(file)} fits several ways, and what is in the logs does not decide: "
             f"{' or '.join(ways)}{more}",
-            hint=f"Say which keys devices have, such as {' or '.join(answers)}; or of which device it is: "
-            f"--device KEY={shlex.quote(self._paths[k])}",
+            hint=f"Rename it, or say to {_ANALYZE} which keys there are, such as {' or '.join(answers)}, or of which "
+            f"device it is: --device KEY={shlex.quote(self._paths[k])}",
         )
 
 
