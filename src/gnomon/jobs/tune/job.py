@@ -27,7 +27,7 @@ from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
-from gnomon.jobs.tune.request import Care, TuneRequest, open_device
+from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders
@@ -59,6 +59,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     GnomonError.
     """
     request.check()
+    check_wish(request.device)
     began_s = time.monotonic()
     model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)

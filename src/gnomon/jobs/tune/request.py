@@ -126,11 +126,18 @@ class TuneRequest:
 
 
 def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
-    """All of a device that can be refused without TVM, whose start takes seconds: its kind, target, linker, tracker.
+    """All of a device that can be refused without TVM, whose start takes seconds: what is said of it, and its tracker.
 
-    `known` is as of `open_device`. UsageError or RuntimeMissingError for what is invalid, DeviceError where the
-    tracker cannot be reached, or has no such device.
+    `known` is as of `open_device`. Errors are those of `check_wish`, and DeviceError where the tracker cannot be
+    reached, or has no such device.
     """
+    check_wish(wish, known)
+    if wish.config.address.kind == TVM:
+        tracked_device(wish.config.address).require(wish.wait_s)
+
+
+def check_wish(wish: DeviceWish, known: TunedDevice | None = None) -> None:
+    """What is said of a device: its kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
     wish, config = _settled(wish), wish.config
     told = known.target if wish.target is None and known is not None else {}
     if wish.target not in (None, NATIVE):
@@ -139,13 +146,12 @@ def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
     if wish.linker is not None or (told and wish.target is not None):
         read_linker(told, wish.linker)
     if config.address.kind == TVM:
-        tracked = tracked_device(config.address)
+        tracked_device(config.address)
         if wish.target is None and not told:
             raise UsageError(
                 f"what is to be compiled for {wish.key!r}?",
                 hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
             )
-        tracked.require(wish.wait_s)
     elif config.address.kind != LOCAL:
         check_own(config)
 
