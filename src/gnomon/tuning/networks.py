@@ -68,7 +68,7 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
             hint=f"Give it, such as with --shape {name}={fixed}",
         )
     if given is not None and dims is not None:
-        fits = len(given) == len(dims) and all(d in (-1, g) for d, g in zip(dims, given, strict=True))
+        fits = len(given) == len(dims) and all(d <= 0 or d == g for d, g in zip(dims, given, strict=True))
         if not fits or min(given, default=1) <= 0:
             raise ModelError(
                 f"the shape {list(given)} does not fit input {name!r}, which is {told or 'a scalar'}",
