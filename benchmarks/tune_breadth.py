@@ -4,7 +4,7 @@ No reference data needed. Tuned are three networks that are drawn here (inverted
 audio network of long and high kernels), from nothing, by both ways in turn with the same trials and seed; told are each
 network's time tuned over untuned, both interleaved in the same proof, and the ratio of the two ways' shares. With
 `--proper` each is tuned by 16 trials a layer that matters as well, and measured beside ONNX Runtime with one thread,
-interleaved, by `gnomon place`.
+interleaved, by what `gnomon tune` ends with.
 
 Figures asked for: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, each network); 16 trials a
 layer within 1.3 times ONNX Runtime (geometric mean).
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from common import parser, publish, spread
-from gnomon.api.place import place
 from gnomon.api.tune import tune
 from tune_speed import Drawn
 
@@ -75,9 +74,11 @@ def _classify(net: Drawn, path: Path, x: str, width: int, shape: tuple[int, ...]
 NETWORKS: dict[str, Callable[[Path], None]] = {"inverted": inverted, "residual": residual, "audio": audio}
 
 
-def share(path: Path, trials: int, out: Path, seed: int, search: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def share(
+    path: Path, trials: int, out: Path, seed: int, search: dict[str, Any], compare: bool = False
+) -> tuple[float, dict[str, Any]]:
     """Tuned over untuned, and the document."""
-    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search).document()
+    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search, compare=compare).document()
     return 1 / done["network"]["ratio"]["ratio"], done
 
 
@@ -103,12 +104,11 @@ def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> 
 
 
 def beside_onnxruntime(path: Path, trials: int, out: Path) -> dict[str, Any]:
-    """The network tuned by so many trials over ONNX Runtime, by `gnomon place`."""
-    _, done = share(path, trials, out, 0, {})
-    answer = place(
-        path, runtimes=["tvm", "onnxruntime"], threads=1, environment={"GNOMON_TVM_RECORDS": done["records"]}
-    ).document()
-    return {"trials": trials, "seconds": done["seconds"], "place": answer["comparisons"]}
+    """The network tuned by so many trials over ONNX Runtime, both of one thread."""
+    _, done = share(path, trials, out, 0, {}, compare=True)
+    times = {"tuned" if row["tuned"] else row["label"]: row["time"] for row in done["beside"]["columns"]}
+    over = times["tuned"]["median_s"] / times["onnxruntime"]["median_s"]
+    return {"trials": trials, "seconds": done["seconds"], "tuned_over_onnxruntime": over, "times": times}
 
 
 def main() -> None:

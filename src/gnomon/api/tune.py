@@ -62,9 +62,12 @@ def tune(
     shapes: Mapping[str, Sequence[int]] | None = None,
     dtype: str = "float32",
     fresh: bool = False,
+    compare: bool | None = None,
     **options: Unpack[TuneOptions],
 ) -> Tuned:
     """Tune a network's layers on a device, compile it with the best of each, and prove it there.
+
+    With `compare` other runtimes are measured beside it (None: unless there is a budget).
 
     `search` may hold strategy, per_round, first_round, plateau, budget_s and layers. The same call goes on where it was
     interrupted. Raises GnomonError.
@@ -86,6 +89,7 @@ def tune(
         shapes=dict(shapes or {}),
         dtype=dtype,
         fresh=fresh,
+        compare=compare,
         **wanted,
     )
     return tune_job(asked, watch=options.get("on_progress"), tell=_tell(options))

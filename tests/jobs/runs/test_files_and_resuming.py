@@ -259,7 +259,7 @@ def test_killed_tuning_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[
         "--per-round",
         "2",
     )
-    words = ["tune", "tiny.onnx", "--out", "o", "--trials", "4", "--threads", "1", "--fresh", *quick]
+    words = ["tune", "tiny.onnx", "--no-compare", "--out", "o", "--trials", "4", "--threads", "1", "--fresh", *quick]
     records, record = tmp_path / "o" / "records" / "local.tiny.float32.json", tmp_path / "home" / "record.sqlite"
     kill_when(gnomon(_COMMAND, words, tmp_path), records, 6)  # a header, two layers and three trials
     (listed,) = asked(capsys, record, "list")["campaigns"]

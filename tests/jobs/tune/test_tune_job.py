@@ -52,7 +52,7 @@ def first(model: Path, tmp_path_factory: pytest.TempPathFactory, children: None)
     out = tmp_path_factory.mktemp("first")
     with pooling() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
-        document = api.tune(model, trials=5, search={"per_round": 2}, out=out, **QUICK).document()
+        document = api.tune(model, trials=5, search={"per_round": 2}, out=out, compare=False, **QUICK).document()
     return document | {"out": out}
 
 
@@ -64,7 +64,7 @@ def text_of(document: dict[str, Any]) -> str:
 
 def tune(model: Path, out: Path, trials: int = 4, **options: Any) -> dict[str, Any]:
     search = REPLAY | options.pop("search", {})
-    return api.tune(model, trials=trials, search=search, out=out, **QUICK | options).document()
+    return api.tune(model, trials=trials, search=search, out=out, **{"compare": False, **QUICK, **options}).document()
 
 
 def test_records_and_library_are_there_and_right(first: dict[str, Any], model: Path) -> None:
@@ -118,7 +118,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     said: list[str] = []
     path = Path(first["records"])
     before = path.read_bytes()
-    api.tune(model, trials=5, search=REPLAY, out=first["out"], on_message=said.append, **QUICK)
+    api.tune(model, trials=5, search=REPLAY, out=first["out"], compare=False, on_message=said.append, **QUICK)
     assert path.read_bytes() == before
     assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
     stages: list[Progress] = []
@@ -139,6 +139,25 @@ def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(mod
     assert [layer["name"] for layer in again["layers"]] == [name for name in names if names[0] in name]
     now = {layer["name"] for layer in again["layers"] if (layer["speedup"] or 0) > 1}
     assert again["network"]["scheduled"] >= len(tuned | now)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_other_runtimes_are_measured_beside_the_tuned_network(
+    first: dict[str, Any], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime and TVM with the records, each with its time; nothing where the budget leaves no time for it."""
+    monkeypatch.setenv("GNOMON_RECORD", str(tmp_path / "record.sqlite"))
+    assert first["beside"] is None, "it was not asked for"
+    found = tune(model, first["out"], 5, compare=True)["beside"]
+    assert found["failure"] == ""
+    columns = {row["label"]: row for row in found["columns"]}
+    assert "onnxruntime" in columns and [row["tuned"] for row in columns.values()].count(True) == 1
+    times = [row["time"]["median_s"] for row in found["columns"]]
+    assert all(time > 0 for time in times)
+    assert [row["over_fastest"] is None for row in found["columns"]].count(True) == 1
+    told = text_of(first | {"beside": found})
+    assert "Of the runtimes here" in told and "onnxruntime" in told
+    assert all(win["tuned_s"] < win["other_s"] for win in found["wins"])
 
 
 @pytest.mark.usefixtures("pooled")
@@ -326,7 +345,7 @@ def test_this_machine_is_waited_for(model: Path, tmp_path: Path, monkeypatch: py
 def begin(model: Path, folder: Path, *options: str) -> subprocess.Popen[str]:
     """The real command in a process of its own, with all that it makes below `folder`."""
     (folder / "tmp").mkdir(exist_ok=True)
-    quick = ("--processes", "1", "--repeat", "2", "--min-repeat-ms", "1", "--search", "replay-trace")
+    quick = ("--no-compare", "--processes", "1", "--repeat", "2", "--min-repeat-ms", "1", "--search", "replay-trace")
     here = ("--threads", "1", "--target", "x86-64")
     return subprocess.Popen(
         [
@@ -386,7 +405,7 @@ def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], 
     for share in (0.02, 0.97):
         path.write_bytes(whole[: int(len(whole) * share)])
         before = len(trials_of(path))
-        found = api.tune(model, trials=4, search=REPLAY, out=tmp_path, **QUICK).document()
+        found = api.tune(model, trials=4, search=REPLAY, out=tmp_path, compare=False, **QUICK).document()
         assert found["trials"]["before"] == before
         assert len(trials_of(path)) == max(4, before)
 

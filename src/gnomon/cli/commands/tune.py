@@ -63,6 +63,11 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
 @shape_option
 @click.option("--fresh", is_flag=True, help="Begin again; existing records are moved aside.")
+@click.option(
+    "--compare/--no-compare",
+    default=None,
+    help="Measure other runtimes beside the tuned network. Default: yes, unless there is a --budget.",
+)
 @device_options
 @ferules(m="Give --search.", t="Give --dtype.")
 @click.argument("more", nargs=-1, metavar="", callback=_no_tuner, expose_value=False)
@@ -80,7 +85,7 @@ def tune(model: Path, **values: Any) -> None:
         name: values.pop(name) for name in ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
     }
     shapes = dict(values.pop("shapes"))
-    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh")}
+    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)

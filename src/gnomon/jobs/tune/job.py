@@ -23,6 +23,7 @@ from gnomon.core.overlay.records import (
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
+from gnomon.jobs.tune.beside import beside
 from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
 from gnomon.jobs.tune.recorded import Recorded
@@ -119,10 +120,17 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
                 ),
                 "network": proof,
+                "beside": None,
                 "notes": [*_too_short(request, progress, time_left), *_notes(file, layers)],
             }
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
+    if (
+        made is not None
+        and proof["scheduled"]
+        and (request.budget_s is None if request.compare is None else request.compare)
+    ):
+        document["beside"] = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 

@@ -193,10 +193,53 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     say(page, _spent(document))
     if by := (document["network"] or {}).get("compared_with"):
         say(page, f"Outputs compared with: {named(by, 200).rstrip('.')}.")
+    _beside(document.get("beside"), page)
     _tuned_layers(document["layers"], page)
     failure_items(document["failures"], "Failed trials", page)
     notes(document["notes"], page)
     _tuned_files(document, page)
+
+
+_MOST_WINS = 6
+
+
+def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
+    """How the tuned network stands beside other runtimes, and which operators it is the fastest at."""
+    if not found:
+        return
+    if found["failure"]:
+        say(page, f"No other runtime was measured beside it: {named(found['failure'], 200).rstrip('.')}.")
+        return
+    fastest, tuned = found["columns"][0], next(row for row in found["columns"] if row["tuned"])
+    over = tuned["over_fastest"]
+    if len(found["columns"]) == 1:
+        say(page, "No other runtime here runs this network.")
+        return
+    if tuned is fastest:
+        told = "the tuned network is the fastest"
+    elif over is not None:
+        told = f"{named(fastest['label'])} is the fastest; the tuned network takes {units.digits(over['ratio'])} times "
+        told += f"[{units.digits(over['low'])}, {units.digits(over['high'])}] as long"
+    else:
+        told = f"{named(fastest['label'])} is the fastest"
+    say(page, f"Of the runtimes here, interleaved in fresh processes, {told}.")
+    rows = [
+        [
+            "tuned" if row["tuned"] else row["label"],
+            units.time(median_of(row["time"])),
+            interval_of(row["time"]),
+        ]
+        for row in found["columns"]
+    ]
+    page.table([Column(title="", number=False, least=12), Column(title="time"), Column(title="", number=False)], rows)
+    wins = sorted(found["wins"], key=lambda row: row["tuned_s"] - row["other_s"])
+    if tuned is not fastest and wins:
+        shown = [
+            f"{named(row['operator'], 32)} ({units.time(row['tuned_s'])}, {units.time(row['other_s'])})" for row in wins
+        ]
+        page.item(
+            f"{many(len(wins), 'operator')} that it computes faster than all others: {listed(shown[:_MOST_WINS])}."
+        )
 
 
 def _tuned(document: Mapping[str, Any]) -> str:

@@ -87,7 +87,8 @@ class TuneRequest:
 
     `layers` are texts of which a layer's name must hold one (none: all). `trials` in all, `per_round` in a round,
     `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
-    layer without a gain of 1 % end it (0: never); `budget_s` ends everything.
+    layer without a gain of 1 % end it (0: never); `budget_s` ends everything. With `compare` other runtimes are
+    measured beside the tuned network (None: unless there is a budget).
     """
 
     model: Path
@@ -104,6 +105,7 @@ class TuneRequest:
     care: Care = field(default_factory=Care)
     out: Path | None = None
     fresh: bool = False
+    compare: bool | None = None
 
     def check(self) -> None:
         """UsageError for what is invalid."""
