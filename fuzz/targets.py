@@ -109,7 +109,8 @@ from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.toolchains.evaluate import EvaluationOptions, _classes
 from gnomon.training.data.dataset import unpack
-from gnomon.training.data.readers import load_calibration, read_folder, read_idx_folder, read_npz
+from gnomon.training.data.pictures import load_calibration, read_folder
+from gnomon.training.data.readers import read_idx_folder, read_npz
 from gnomon.training.job import read_checkpoint, read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers

@@ -29,6 +29,7 @@ from gnomon.jobs.space.study import Network, Study
 from gnomon.measure.progress import Steps, Watch
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.training.data.dataset import Packed, PackedFile
+from gnomon.training.data.streamed import Streamed
 from gnomon.training.job import Trained, TrainJob, read_state, write_state
 from gnomon.training.recipe import Recipe
 from gnomon.training.worker import run_training
@@ -268,7 +269,7 @@ class Trainer:
 
     folder: ProfileFolder
     study: Study
-    data: Packed | PackedFile
+    data: Packed | PackedFile | Streamed
     workers: int = 1
     cluster: str | None = None
     device: str = "cpu"

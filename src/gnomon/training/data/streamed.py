@@ -1,0 +1,512 @@
+"""Data sets that are read as they are needed: folders of pictures, Hugging Face's, and whatever a function returns.
+
+Nothing is held in memory but the classes of the images. Each process opens the data set by itself, and PyTorch's
+DataLoader reads it, in the process that trains or in others beside it. What an item is made of by chance depends on
+(seed, epoch, item) alone, so that neither the number of these processes nor an interruption changes what is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.spaces.loading import load_attribute, users_line
+from gnomon.training.data.dataset import moments, moved_most, split_rows
+from gnomon.training.data.huggingface import open_saved
+from gnomon.training.data.pictures import fitted, open_folder
+from gnomon.training.network import generator, torch_package
+from gnomon.training.recipe import Recipe
+
+STREAMED = ("folder", "huggingface", "dataset")
+"""Kinds of sources that can be read so; a folder is only where pictures are made one size."""
+
+_PARTS = ("train", "validation", "test")
+_OWN = "Return a torch.utils.data.Dataset with a length, or a dictionary of such: train, and validation and test."
+_ITEM = (
+    "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
+)
+_AGAIN = "Put the images back as they were, draw no random numbers but the global ones, or begin another profile."
+_SAMPLED = 32  # items of each part by which a data set is known again
+_MOMENTS = 256  # training images of which mean and standard deviation are taken
+_EVALUATED = 256
+_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where images come from and how each is made: what a process needs to open them.
+
+    `kind` is one of `STREAMED`, `place` a path, a name, or a function (``file.py:function``). Pictures are made
+    `resize` by `resize` pixels. Columns are those of Hugging Face's data sets. `loaders` are processes that read beside
+    each one that trains.
+    """
+
+    kind: str
+    place: str
+    resize: int | None = None
+    image_column: str | None = None
+    label_column: str | None = None
+    loaders: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Opened:
+    """What an origin holds: map-style data sets by part, classes where they are known, and the mode of pictures."""
+
+    parts: Mapping[str, Any]
+    labels: Mapping[str, NDArray[np.int64]]
+    classes: tuple[str, ...] = ()
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Streamed:
+    """A data set that is read as it is needed; see `Dataset`, whose place it takes.
+
+    `digest` stands for its length, its classes and a sample of its items. `shape` is that of an image. Pixels from 0 to
+    255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`) are taken as they are,
+    with the mean 0 and the deviation 1. `rows` says of each part which rows of which part of the origin it has, and
+    `labels` the classes of these; `items` is by part of the origin what its length and sample were. `notes` are
+    sentences for who asked.
+    """
+
+    name: str
+    classes: int
+    origin: Origin
+    shape: tuple[int, int, int]
+    floats: bool
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    rows: Mapping[str, tuple[str, NDArray[np.int64]]] = field(repr=False)
+    labels: Mapping[str, NDArray[np.int64]] = field(repr=False)
+    items: Mapping[str, str] = field(repr=False)
+    digest: str
+    notes: tuple[str, ...] = ()
+
+    def count(self, part: str) -> int:
+        """How many images a part has."""
+        return len(self.rows[part][1])
+
+    def open(self) -> Streamed:
+        """Itself. ProblemError where this process finds other items than those that it was made of."""
+        if self.digest not in _KNOWN:
+            opened = _open(self.origin)
+            found = {name: _sample(self.origin, name)[0] for name in opened.parts}
+            if found != dict(self.items):
+                unlike = sorted(name for name, told in found.items() if self.items.get(name) != told)
+                raise ProblemError(
+                    f"the images of {self.name} are others than they were ({', '.join(unlike)})", hint=_AGAIN
+                )
+            _KNOWN.add(self.digest)
+        return self
+
+    def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
+        """The batches of a training on a device."""
+        return Supply(self, device, recipe, seed)
+
+    def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Some images of a part as they are before normalisation: uint8 or float32 (n, channels, height, width)."""
+        origin, every = self.rows[part]
+        found = [_item(self.origin, (origin, int(row), 0), "none", 0)[0] for row in every[rows]]
+        return np.stack([np.asarray(one) for one in found])
+
+
+def open_streamed(
+    source: str,
+    origin: Origin,
+    *,
+    classes: int,
+    shares: tuple[float, float],
+    seed: int,
+    augment: str = "none",
+) -> Streamed:
+    """The data set of an origin in three parts that share no image; what it does not have of them is split off train.
+
+    `shares` are those of validation and test; `augment` is what trainings will do to its images. UsageError for an
+    origin that cannot be opened, ProblemError for what is no such data set, or cannot be augmented so,
+    RuntimeMissingError where a package is missing.
+    """
+    _OPENED.pop(origin, None)  # whoever asks anew wants what is there now
+    opened = _open(origin)
+    if len(opened.classes) > classes:
+        raise ProblemError(
+            f"{source} has {len(opened.classes)} classes, and the config's networks have {classes}",
+            hint="Correct weights_manager_cfg.num_classes.",
+        )
+    samples = {name: _sample(origin, name) for name in opened.parts}
+    labels = {name: _labels(origin, name) for name in opened.parts}
+    for name, y in labels.items():
+        if not len(y) or int(y.min()) < 0 or int(y.max()) >= classes:
+            told = f"classes from {int(y.min())} to {int(y.max())}" if len(y) else "no item"
+            raise ProblemError(
+                f"{source} has {told} in {name}, and the config's networks have {classes} classes",
+                hint="Number classes from 0, and correct weights_manager_cfg.num_classes.",
+            )
+    rows = _split(labels, shares, seed)
+    first = _item(origin, ("train", int(rows["train"][1][0]), 0), augment, seed)[0]
+    shape = tuple(int(n) for n in first.shape)
+    floats = bool(first.dtype != torch_package().uint8)
+    items = {name: told for name, (told, _) in samples.items()}
+    known = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items()))]
+    digest = hashlib.sha256(json.dumps(known).encode())
+    for name in sorted(labels):
+        digest.update(labels[name].tobytes())
+    made = Streamed(
+        name=source,
+        classes=classes,
+        origin=origin,
+        shape=(shape[0], shape[1], shape[2]),
+        floats=floats,
+        mean=(0.0,) * shape[0],
+        std=(1.0,) * shape[0],
+        rows=rows,
+        labels={name: labels[part][chosen] for name, (part, chosen) in rows.items()},
+        items=items,
+        digest=digest.hexdigest(),
+        notes=tuple(
+            f"{source}: {unlike} of {min(_SAMPLED, len(labels[name]))} items of {name} are other images each time they "
+            "are read: the same training would not come out the same again"
+            for name, (_, unlike) in samples.items()
+            if unlike
+        ),
+    )
+    if floats:
+        return made
+    mean, std = moments(made.some("train", _spread(made.count("train"), _MOMENTS)))
+    return replace(made, mean=mean, std=std)
+
+
+def _split(
+    labels: Mapping[str, NDArray[np.int64]], shares: tuple[float, float], seed: int
+) -> dict[str, tuple[str, NDArray[np.int64]]]:
+    """Of each part the part of the origin and the rows of it."""
+    made = {name: (name, np.arange(len(y), dtype=np.int64)) for name, y in labels.items()}
+    missing = {name: share for name, share in zip(_PARTS[1:], shares, strict=True) if name not in labels}
+    if missing:
+        cuts = split_rows(labels["train"], (1 - sum(missing.values()), *missing.values()), seed=seed)
+        made |= {name: ("train", rows) for name, rows in zip(("train", *missing), cuts, strict=True)}
+    return made
+
+
+class Supply:
+    """The batches of a data set that is read as it is needed, on a device. Closed when the training ends."""
+
+    def __init__(self, dataset: Streamed, device: str, recipe: Recipe, seed: int) -> None:
+        self._dataset, self._device, self._recipe, self._seed = dataset, device, recipe, seed
+        self._keys = _Keys()
+        self._loader = _loader(dataset.origin, recipe.augment, seed, self._keys, device)
+
+    def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
+        """The batches of an epoch, as `Dataset`'s: a last one of a single image is left out."""
+        part, rows = self._dataset.rows["train"]
+        order = torch_package().randperm(len(rows), generator=generator("order", self._seed, epoch)).tolist()
+        size = self._recipe.batch_size
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        return self._read([[(part, int(rows[k]), epoch) for k in ks] for ks in batches if len(ks) > 1])
+
+    def evaluation(self, part: str) -> Iterator[tuple[Any, Any]]:
+        """All images of a part in their order, none augmented."""
+        origin, rows = self._dataset.rows[part]
+        keys = [(origin, int(row), _NOT_AUGMENTED) for row in rows]
+        return self._read([keys[start : start + _EVALUATED] for start in range(0, len(keys), _EVALUATED)])
+
+    def close(self) -> None:
+        """End the processes that read."""
+        self._loader = None
+
+    def _read(self, batches: list[list[_Key]]) -> Iterator[tuple[Any, Any]]:
+        torch, data, device = torch_package(), self._dataset, self._device
+        mean, std = (torch.tensor(v, device=device)[:, None, None] for v in (data.mean, data.std))
+        self._keys.batches = batches
+        for found in self._loader:
+            if isinstance(found, str):
+                raise ProblemError(found, hint=_ITEM)
+            x, y = found
+            if tuple(x.shape[1:]) != data.shape or int(y.min()) < 0 or int(y.max()) >= data.classes:
+                raise ProblemError(
+                    f"{data.name} gave images {list(x.shape[1:])} of the classes {int(y.min())} to {int(y.max())}, "
+                    f"where images are {list(data.shape)} and there are {data.classes} classes",
+                    hint="Give all images one shape: gnomon_cfg.resize does so with pictures.",
+                )
+            x = x.to(device, non_blocking=True).to(torch.float32)
+            if not data.floats:
+                x = x.sub_(mean).div_(std)
+            yield x.contiguous(memory_format=torch.channels_last), y.to(device, non_blocking=True)
+
+
+_NOT_AUGMENTED = -1
+_Key = tuple[str, int, int]
+"""A part of the origin, a row of it, and the epoch."""
+
+
+class _Keys:
+    """What a DataLoader asks for next; it is in the process that trains, so that it can be changed between epochs."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[_Key]] = []
+
+    def __iter__(self) -> Iterator[list[_Key]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """What a DataLoader reads from, here or in a process of its own, where the origin is opened by itself."""
+
+    origin: Origin
+    augment: str
+    seed: int
+
+    def __getitem__(self, key: _Key) -> tuple[Any, int] | str:
+        """An image and its class, or what is wrong with it: an exception would lose its text between processes."""
+        try:
+            if key[2] == _NOT_AUGMENTED:
+                return _item(self.origin, (*key[:2], 0), "none", 0)
+            return _item(self.origin, key, self.augment, self.seed)
+        except GnomonError as error:
+            return error.message
+
+
+def _loader(origin: Origin, augment: str, seed: int, keys: _Keys, device: str) -> Any:
+    torch = torch_package()
+    if origin.loaders and multiprocessing.current_process().daemon:
+        raise UsageError(
+            "this process may start no others, and gnomon_cfg.loaders asks for such",
+            hint="Leave gnomon_cfg.loaders out, or start Dask's workers with --no-nanny.",
+        )
+    return torch.utils.data.DataLoader(
+        _Items(origin, augment, seed),
+        batch_sampler=keys,
+        num_workers=origin.loaders,
+        collate_fn=_collated,
+        pin_memory=device == "cuda",
+        persistent_workers=origin.loaders > 0,
+        # A fork of a process that has PyTorch's threads may hang.
+        multiprocessing_context="spawn" if origin.loaders else None,
+        generator=generator("loader", seed),
+    )
+
+
+def _collated(found: list[tuple[Any, int] | str]) -> tuple[Any, Any] | str:
+    """Items as a batch, or the first of what is wrong with them."""
+    torch, images, labels = torch_package(), [], []
+    for one in found:
+        if isinstance(one, str):
+            return one
+        images.append(one[0])
+        labels.append(one[1])
+    if len(kinds := {(str(one.dtype), tuple(one.shape)) for one in images}) > 1:
+        told = " and ".join(f"{kind} {list(shape)}" for kind, shape in sorted(kinds)[:2])
+        return f"images differ: {told}; gnomon_cfg.resize makes pictures of any size one size"
+    return torch.stack(images), torch.tensor(labels, dtype=torch.int64)
+
+
+def _item(origin: Origin, key: _Key, augment: str, seed: int) -> tuple[Any, int]:
+    """An image as a tensor, uint8 or float32 (channels, height, width), and its class.
+
+    ProblemError for whatever a data set gives else, or raises.
+    """
+    part, row, _ = key
+    opened = _open(origin)
+    digest = hashlib.sha256(json.dumps([seed, *key]).encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+    where = f"item {row} of {part}"
+    try:
+        with _seeded(digest) if origin.kind == "dataset" else _untouched():
+            found = opened.parts[part][row]
+            image, label = found
+        return _tensor(image, origin.resize, opened.mode, augment, rng), int(label)
+    except GnomonError as error:
+        raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
+    except MemoryError:
+        raise  # is a failure of this training, not of the images
+    except Exception as error:  # whatever a user's data set does
+        line = users_line(error)
+        raise ProblemError(
+            f"{where} cannot be read: {type(error).__name__}: {error}" + (f" ({line})" if line else ""), hint=_ITEM
+        ) from error
+
+
+def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.random.Generator) -> Any:
+    """An image as a tensor (channels, height, width)."""
+    torch = torch_package()
+    if augment == "resized-crop" and resize is None:
+        raise ProblemError("the augmentation resized-crop has no size", hint="Give gnomon_cfg.resize.")
+    if isinstance(image, torch.Tensor):
+        if resize is not None or augment != "none":
+            raise ProblemError(
+                "gnomon_cfg.resize and augment are for pictures, and the data set makes tensors",
+                hint="Leave them out: its own transforms do that.",
+            )
+        made = image if image.dim() == 3 else image[None]
+        if made.dim() != 3 or 0 in made.shape or not (made.dtype == torch.uint8 or made.dtype.is_floating_point):
+            raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is no image", hint=_ITEM)
+        return made if made.dtype == torch.uint8 else made.to(torch.float32)
+    if hasattr(image, "convert") and hasattr(image, "size"):
+        picture = image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
+        if resize is not None:
+            picture = fitted(picture, resize, rng if augment == "resized-crop" else None)
+        image = np.asarray(picture)
+    elif resize is not None:
+        raise ProblemError("gnomon_cfg.resize is for pictures, and the data set makes arrays", hint=_ITEM)
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
+        told = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise ProblemError(f"{told[:100]} is no image", hint=_ITEM)
+    pixels = image[:, :, None] if image.ndim == 2 else image
+    if augment in ("shift", "crop-flip"):
+        pixels = _moved(pixels, augment, rng)
+    return torch.from_numpy(np.array(pixels.transpose(2, 0, 1), order="C"))
+
+
+def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """An image moved by a few pixels, and perhaps mirrored: what comes in is black."""
+    height, width = pixels.shape[:2]
+    border = moved_most(height)
+    top, left = (int(k) for k in rng.integers(0, 2 * border + 1, 2))
+    made = np.pad(pixels, ((border, border), (border, border), (0, 0)))[top : top + height, left : left + width]
+    return made[:, ::-1] if augment == "crop-flip" and rng.random() < 0.5 else made
+
+
+@contextmanager
+def _untouched() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _seeded(digest: bytes) -> Iterator[None]:
+    """The global random numbers of Python, numpy and PyTorch come from these bytes meanwhile, and then go on."""
+    torch, number = torch_package(), int.from_bytes(digest[8:16], "big")
+    python, legacy = random.getstate(), np.random.get_state()  # transforms use them
+    with torch.random.fork_rng(devices=[]):
+        random.seed(number)
+        np.random.seed(number % (1 << 32))
+        torch.default_generator.manual_seed(number >> 1)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+_OPENED: dict[Origin, _Opened] = {}
+"""The data sets that this process has open."""
+_KNOWN: set[str] = set()
+"""Digests of those whose items it has looked at."""
+
+
+def _open(origin: Origin) -> _Opened:
+    if origin not in _OPENED:
+        made = _OPENERS[origin.kind](origin)
+        while len(_OPENED) >= _KEPT:
+            del _OPENED[next(iter(_OPENED))]
+        _OPENED[origin] = made
+    return _OPENED[origin]
+
+
+def _folder(origin: Origin) -> _Opened:
+    parts, classes, grey = open_folder(Path(origin.place))
+    labels = {name: part.labels for name, part in parts.items()}
+    return _Opened(parts=parts, labels=labels, classes=classes, mode="L" if grey else "RGB")
+
+
+def _huggingface(origin: Origin) -> _Opened:
+    parts, classes, grey = open_saved(origin.place, origin.image_column, origin.label_column)
+    labels = {name: part.labels for name, part in parts.items()}
+    return _Opened(parts=parts, labels=labels, classes=classes, mode="L" if grey else "RGB")
+
+
+def _own(origin: Origin) -> _Opened:
+    """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
+    function = load_attribute(origin.place)
+    try:
+        made = function()
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever the function does
+        line = users_line(error)
+        raise UsageError(
+            f"dataset:{origin.place} cannot be called: {type(error).__name__}: {error}"
+            + (f" ({line})" if line else ""),
+            hint="It is called without arguments. " + _OWN,
+        ) from error
+    parts = dict(made) if isinstance(made, Mapping) else {"train": made}
+    if "train" not in parts or not set(parts) <= set(_PARTS):
+        raise ProblemError(f"dataset:{origin.place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)
+    for name, part in parts.items():
+        try:
+            count = len(part)
+        except Exception:  # torch's own raise several kinds where there is no length
+            count = 0
+        if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
+            raise ProblemError(
+                f"dataset:{origin.place} returns a {type(part).__name__} without items or a length as {name}", hint=_OWN
+            )
+    classes = getattr(parts["train"], "classes", ())
+    return _Opened(
+        parts=parts,
+        labels={name: y for name, part in parts.items() if (y := _targets(part)) is not None},
+        classes=tuple(map(str, classes)) if isinstance(classes, list | tuple) else (),
+    )
+
+
+_OPENERS: dict[str, Callable[[Origin], _Opened]] = {"folder": _folder, "huggingface": _huggingface, "dataset": _own}
+
+
+def _targets(part: Any) -> NDArray[np.int64] | None:
+    """The classes that a data set tells without being read, as torchvision's do; None where it does not."""
+    data = torch_package().utils.data
+    if isinstance(part, data.Subset):
+        inner = _targets(part.dataset)
+        return None if inner is None else inner[np.asarray(part.indices, np.int64)]
+    if isinstance(part, data.ConcatDataset):
+        each = [_targets(one) for one in part.datasets]
+        return None if any(one is None for one in each) else np.concatenate(each)  # type: ignore[arg-type]
+    for name in ("targets", "labels"):
+        found = np.empty(0)
+        with suppress(Exception):  # no such attribute, or one of another meaning
+            found = np.asarray(getattr(part, name))
+        if found.shape == (len(part),) and found.dtype.kind in "iu":
+            return found.astype(np.int64)
+    return None
+
+
+def _labels(origin: Origin, name: str) -> NDArray[np.int64]:
+    """The classes of a part: as it tells them where its items bear that out, else read from all items."""
+    opened, count = _open(origin), len(_open(origin).parts[name])
+    told = opened.labels.get(name)
+    rows = _spread(count, _SAMPLED)
+    if told is not None and all(told[k] == _item(origin, (name, int(k), 0), "none", 0)[1] for k in rows):
+        return told
+    return np.array([_item(origin, (name, k, 0), "none", 0)[1] for k in range(count)], np.int64)
+
+
+def _sample(origin: Origin, name: str) -> tuple[str, int]:
+    """A digest of the length and of some items of a part, and how many of these are never the same twice."""
+    count = len(_open(origin).parts[name])
+    digest, contents, unlike = hashlib.sha256(str(count).encode()), hashlib.sha256(), 0
+    for row in _spread(count, _SAMPLED):
+        (image, label), (again, _) = (_item(origin, (name, int(row), 0), "none", 0) for _ in range(2))
+        unlike += not (image.shape == again.shape and bool((image == again).all()))
+        digest.update(json.dumps([int(row), label, str(image.dtype)]).encode())
+        contents.update(json.dumps(list(image.shape)).encode() + image.contiguous().numpy().tobytes())
+    # By the contents of images that are others each time nothing could be known again.
+    return digest.hexdigest() + ("" if unlike else contents.hexdigest()), unlike
+
+
+def _spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many rows, evenly over all."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
