@@ -53,7 +53,7 @@ def folder_of_any_sizes(root: Path, images: Images) -> Origin:
     return Origin(kind="folder", place=str(root), resize=SIZE)
 
 
-def trained(data: Any, *, augment: str = "none", epochs: int = 2) -> TrainJob:
+def trained(data: Any, *, augment: Any = "none", epochs: int = 2) -> TrainJob:
     made = job("VGGblock_1", epochs)
     return replace(made, data=data, recipe=replace(made.recipe, augment=augment))
 
@@ -260,7 +260,7 @@ def test_what_is_no_data_set_is_refused(tmp_path: Path, text: str, told: str) ->
 
 def test_images_that_differ_later_end_all_with_what_to_do(tmp_path: Path) -> None:
     text = MAKES.format("return torch.zeros(1, 12, 12 + (k % 39 == 5)), k % 4")
-    with pytest.raises(ProblemError, match="gnomon_cfg.resize"):
+    with pytest.raises(ProblemError, match=r"gnomon_cfg\.resize"):
         train(trained(opened(own(tmp_path, text))))
 
 
@@ -281,7 +281,7 @@ def test_a_module_of_a_package_gives_a_data_set(tmp_path: Path, monkeypatch: pyt
     own(tmp_path / "gnomon_test_images", DRAWS)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert opened(Origin(kind="dataset", place="gnomon_test_images.own:made")).count("train") == 40
-    with pytest.raises(UsageError, match="the module gnomon_test_images.none cannot be imported"):
+    with pytest.raises(UsageError, match=r"the module gnomon_test_images\.none cannot be imported"):
         opened(Origin(kind="dataset", place="gnomon_test_images.none:made"))
 
 
@@ -307,6 +307,7 @@ except (MemoryError, GnomonError) as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a process's memory is Linux's")
 def test_memory_is_that_of_a_batch_and_not_of_the_images(tmp_path: Path) -> None:
     """Pictures that take 80 MiB are trained on with 32 MiB above what the libraries take."""

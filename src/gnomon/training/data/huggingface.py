@@ -27,6 +27,8 @@ _PARTS = ("train", "validation", "test")
 _SAVED = ("dataset_dict.json", "state.json")
 _MOST_FILE = 64 << 20
 _AT_ONCE = 256
+_LEAST = 4
+"""The first version of the package that runs no program of a data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,12 +48,15 @@ class Rows:
         return decoded(_content(self.rows[int(k)][self.image]), f"row {k}"), int(self.labels[k])
 
 
-def open_saved(place: str, image: str | None, label: str | None) -> tuple[dict[str, Rows], tuple[str, ...], bool]:
+def open_saved(
+    place: str, image: str | None, label: str | None, *, look: bool
+) -> tuple[dict[str, Rows], tuple[str, ...], bool]:
     """The rows of a data set by part, the names of its classes, and whether all pictures are grey.
 
-    `place` is a folder that `save_to_disk` wrote, or the name of a data set in the local cache. `image` and `label`
-    name the columns; else they are the only one of pictures and the only one of classes. UsageError for what is not
-    here; ProblemError for other columns, and for what is no picture; RuntimeMissingError without the package.
+    With `look` the head of each picture is looked at; without, nothing is known of grey. `place` is a folder that
+    `save_to_disk` wrote, or the name of a data set in the local cache. `image` and `label` name the columns; else they
+    are the only one of pictures and the only one of classes. UsageError for what is not here; ProblemError for other
+    columns, and for what is no picture; RuntimeMissingError without the package.
     """
     found = _loaded(place)
     parts = {name: found[name] for name in _PARTS if name in found} if isinstance(found, Mapping) else {"train": found}
@@ -74,7 +79,7 @@ def open_saved(place: str, image: str | None, label: str | None) -> tuple[dict[s
                 hint=f"Save it with class_encode_column({label!r}).",
             )
         rows = part.select_columns([image]).cast_column(image, _package().Image(decode=False)).with_format(None)
-        grey = grey and _all_grey(rows, image)
+        grey = grey and (not look or _all_grey(rows, image))
         made[name] = Rows(rows=rows, image=image, labels=labels.astype(np.int64))
     count = 1 + max(int(one.labels.max(initial=0)) for one in made.values())
     return made, classes or tuple(map(str, range(count))), grey
@@ -154,6 +159,11 @@ def _package() -> Any:
             f"the package datasets cannot be loaded: {error}",
             hint=f"{install_line('datasets', python=sys.executable)}, or give folder:DIR.",
         ) from error
+    if int(datasets.__version__.partition(".")[0]) < _LEAST:
+        raise RuntimeMissingError(
+            f"the package datasets {datasets.__version__} runs programs that come with data sets",
+            hint=f"{install_line('datasets', python=sys.executable)}, from version {_LEAST}.",
+        )
     if not datasets.config.HF_HUB_OFFLINE:
         raise UsageError(
             "the package datasets was imported before, and not offline",

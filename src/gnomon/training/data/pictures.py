@@ -7,12 +7,13 @@ references/classification).
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +66,24 @@ class Pictures:
         return decoded(read_bytes(Path(self.files[k]), _MOST_FILE), self.files[k]), int(self.labels[k])
 
 
-def open_folder(folder: Path) -> tuple[dict[str, Pictures], tuple[str, ...], bool]:
-    """The pictures of a folder by part, the names of the classes, and whether all pictures are grey.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PictureFolder:
+    """The pictures of a folder by part, and the names of the classes.
 
-    A folder a class, or such folders in ``train`` and, where they are there, ``val`` or ``validation`` and ``test``.
-    The head of each file is looked at, and no pixel. UsageError where there is no such folder; ProblemError with
+    Where their heads were looked at, whether all are grey, and a digest of the files' names and lengths.
+    """
+
+    parts: Mapping[str, Pictures]
+    classes: tuple[str, ...]
+    grey: bool
+    digest: str
+
+
+def open_folder(folder: Path, *, look: bool) -> PictureFolder:
+    """The pictures of a folder that has a folder a class, or such folders in parts.
+
+    Parts are ``train`` and, where they are there, ``val`` or ``validation``, and ``test``. With `look` the head of each
+    file is looked at, and no pixel. UsageError where there is no such folder; ProblemError with
     everything that is wrong; RuntimeMissingError without Pillow.
     """
     checked_folder(folder)
@@ -78,11 +92,12 @@ def open_folder(folder: Path) -> tuple[dict[str, Pictures], tuple[str, ...], boo
     parted = "train" in parts and all(parts) and len(set(parts)) == len(parts)
     roots = {part: folder / name for part, name in zip(parts, names, strict=True)} if parted else {"train": folder}
     listed, classes, complaints = _whole(folder, roots)
-    grey = True
-    for path in (path for files in listed.values() for _, path in files):
+    grey, digest = True, hashlib.sha256()
+    for path in (path for files in listed.values() for _, path in files if look):
         try:
             with regular_file(path) as file, _picture(file, _MOST_PICTURE) as picture:
                 grey = grey and picture.mode in _GREY
+                digest.update(f"{path.name}\n{os.fstat(file.fileno()).st_size}\n".encode("utf-8", "surrogateescape"))
         except (ProblemError, UsageError) as error:
             complaints.tell(str(path), error.message)
     complaints.raise_any()
@@ -95,7 +110,7 @@ def open_folder(folder: Path) -> tuple[dict[str, Pictures], tuple[str, ...], boo
         )
         for part, files in listed.items()
     }
-    return made, classes, grey
+    return PictureFolder(parts=made, classes=classes, grey=grey, digest=digest.hexdigest())
 
 
 def decoded(content: bytes, name: str) -> Any:

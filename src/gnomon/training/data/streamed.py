@@ -49,7 +49,7 @@ class Origin:
 
     `kind` is one of `STREAMED`, `place` a path, a name, or a function (``file.py:function``). Pictures are made
     `resize` by `resize` pixels. Columns are those of Hugging Face's data sets. `loaders` are processes that read beside
-    each one that trains.
+    each one that trains. `mode` is that of all pictures, "L" or "RGB", once their heads were looked at.
     """
 
     kind: str
@@ -58,27 +58,32 @@ class Origin:
     image_column: str | None = None
     label_column: str | None = None
     loaders: int = 0
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Opened:
-    """What an origin holds: map-style data sets by part, classes where they are known, and the mode of pictures."""
+    """What an origin holds: map-style data sets by part, and the names and numbers of classes where they are known.
+
+    `mode` is that of all pictures, and `digest` of whatever stands for all items.
+    """
 
     parts: Mapping[str, Any]
     labels: Mapping[str, NDArray[np.int64]]
     classes: tuple[str, ...] = ()
     mode: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Streamed:
     """A data set that is read as it is needed; see `Dataset`, whose place it takes.
 
-    `digest` stands for its length, its classes and a sample of its items. `shape` is that of an image. Pixels from 0 to
-    255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`) are taken as they are,
-    with the mean 0 and the deviation 1. `rows` says of each part which rows of which part of the origin it has, and
-    `labels` the classes of these; `items` is by part of the origin what its length and sample were. `notes` are
-    sentences for who asked.
+    `digest` stands for its length, its classes, a sample of its items, and how it is split. `shape` is that of an
+    image. Pixels from 0 to 255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`)
+    are taken as they are, with the mean 0 and the deviation 1. `rows` says of each part which rows of which part of the
+    origin it has, and `labels` the classes of these; `items` is by part of the origin what its length and sample were.
+    `notes` are sentences for who asked.
     """
 
     name: str
@@ -139,6 +144,9 @@ def open_streamed(
     """
     _OPENED.pop(origin, None)  # whoever asks anew wants what is there now
     opened = _open(origin)
+    if opened.mode:
+        origin = replace(origin, mode=opened.mode)
+        _OPENED[origin] = opened
     if len(opened.classes) > classes:
         raise ProblemError(
             f"{source} has {len(opened.classes)} classes, and the config's networks have {classes}",
@@ -158,10 +166,10 @@ def open_streamed(
     shape = tuple(int(n) for n in first.shape)
     floats = bool(first.dtype != torch_package().uint8)
     items = {name: told for name, (told, _) in samples.items()}
-    known = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items()))]
+    known = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items())), opened.digest]
     digest = hashlib.sha256(json.dumps(known).encode())
-    for name in sorted(labels):
-        digest.update(labels[name].tobytes())
+    for array in (*(labels[name] for name in sorted(labels)), *(rows[name][1] for name in _PARTS)):
+        digest.update(array.tobytes())
     made = Streamed(
         name=source,
         classes=classes,
@@ -418,15 +426,20 @@ def _open(origin: Origin) -> _Opened:
 
 
 def _folder(origin: Origin) -> _Opened:
-    parts, classes, grey = open_folder(Path(origin.place))
-    labels = {name: part.labels for name, part in parts.items()}
-    return _Opened(parts=parts, labels=labels, classes=classes, mode="L" if grey else "RGB")
+    found = open_folder(Path(origin.place), look=not origin.mode)
+    return _Opened(
+        parts=found.parts,
+        labels={name: part.labels for name, part in found.parts.items()},
+        classes=found.classes,
+        mode=origin.mode or ("L" if found.grey else "RGB"),
+        digest=found.digest,
+    )
 
 
 def _huggingface(origin: Origin) -> _Opened:
-    parts, classes, grey = open_saved(origin.place, origin.image_column, origin.label_column)
+    parts, classes, grey = open_saved(origin.place, origin.image_column, origin.label_column, look=not origin.mode)
     labels = {name: part.labels for name, part in parts.items()}
-    return _Opened(parts=parts, labels=labels, classes=classes, mode="L" if grey else "RGB")
+    return _Opened(parts=parts, labels=labels, classes=classes, mode=origin.mode or ("L" if grey else "RGB"))
 
 
 def _own(origin: Origin) -> _Opened:
