@@ -157,7 +157,7 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
         ({"x": X, "y": Y * 0}, "1 classes"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are no names"),
         ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are no names"),
-        ({"x": X, "y": np.array([{}] * 6, object)}, "Object arrays cannot be loaded"),
+        ({"x": X, "y": np.array([{}] * 6, object)}, "pickled objects, which are not read"),
     ],
 )
 def test_npz_that_are_wrong_are_refused(tmp_path: Path, arrays: dict[str, Any], told: str) -> None:
@@ -182,13 +182,13 @@ def zipped(path: Path, members: dict[str, bytes]) -> str:
 def test_npz_of_a_broken_header_are_refused(tmp_path: Path) -> None:
     whole = npy((3,), b"abc")
     for broken in (whole.replace(b"(3,)", b"(3, "), whole.replace(b"'|u1'", b"'|u1 "), whole.replace(b"{", b"(")):
-        with pytest.raises(ProblemError, match="is not an npz archive of arrays"):
+        with pytest.raises(ProblemError, match="is not an npz archive of arrays: a broken header"):
             load_images(zipped(tmp_path / "a.npz", {"x.npy": broken, "y.npy": whole}))
 
 
 def test_npz_bombs_are_refused(tmp_path: Path) -> None:
     lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
-    with pytest.raises(ProblemError, match="Unable to allocate"):
+    with pytest.raises(ProblemError, match="not as long as its header says"):
         load_images(lying)
     packed = zipped(tmp_path / "b.npz", {"x.npy": npy((1 << 24,), bytes(1 << 24)), "y.npy": npy((3,), b"abc")})
     with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):

@@ -18,8 +18,9 @@ from tests.training.trainkit import CLASSES, SIZE, job, shapes
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.training import Images, Recipe, Trained, TrainJob, packed, train
 from gnomon.training.data.dataset import Dataset, split
+from gnomon.training.data.items import Origin
 from gnomon.training.data.pictures import fitted
-from gnomon.training.data.streamed import Origin, Streamed, open_streamed
+from gnomon.training.data.streamed import Streamed, open_streamed
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install '.[space]'")
@@ -292,7 +293,7 @@ from tests.training.test_streamed import opened, trained
 from gnomon.errors import GnomonError
 from gnomon.training import train
 from gnomon.training.data.sources import load_images
-from gnomon.training.data.streamed import Origin
+from gnomon.training.data.items import Origin
 
 train(trained(opened(Origin(kind="folder", place=sys.argv[1], resize=12)), epochs=1))  # all that is loaded is
 held = int(next(l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmData")).split()[1])

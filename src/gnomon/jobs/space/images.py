@@ -16,9 +16,10 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.folder import writing
 from gnomon.training.data.dataset import Dataset, Packed, PackedFile, packed, split
+from gnomon.training.data.items import STREAMED, Origin
 from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import KINDS, load_images
-from gnomon.training.data.streamed import STREAMED, Origin, Streamed, open_streamed
+from gnomon.training.data.streamed import Streamed, open_streamed
 
 CALIBRATION_IMAGES = 100
 """As many images of the training part as a quantiser sees."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.training.data.dataset import PARTS
 from gnomon.training.data.pictures import decoded, is_grey
 from gnomon.training.data.readers import read_bytes
 
 _OFFLINE = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")
-_PARTS = ("train", "validation", "test")
 _SAVED = ("dataset_dict.json", "state.json")
 _MOST_FILE = 64 << 20
 _AT_ONCE = 256
@@ -59,7 +59,7 @@ def open_saved(
     columns, and for what is no picture; RuntimeMissingError without the package.
     """
     found = _loaded(place)
-    parts = {name: found[name] for name in _PARTS if name in found} if isinstance(found, Mapping) else {"train": found}
+    parts = {name: found[name] for name in PARTS if name in found} if isinstance(found, Mapping) else {"train": found}
     if "train" not in parts:
         raise ProblemError(
             f"{place} has the parts {', '.join(map(str, found))}, and none called train",

@@ -10,69 +10,25 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.spaces.loading import load_attribute, users_line
-from gnomon.training.data.dataset import moments, moved_most, split_rows
-from gnomon.training.data.huggingface import open_saved
-from gnomon.training.data.pictures import fitted, open_folder
+from gnomon.training.data.dataset import PARTS, moments, split_rows
+from gnomon.training.data.items import ITEM, Key, Origin, open_origin, opened_anew, read_item
 from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
-STREAMED = ("folder", "huggingface", "dataset")
-"""Kinds of sources that can be read so; a folder is only where pictures are made one size."""
-
-_PARTS = ("train", "validation", "test")
-_OWN = "Return a torch.utils.data.Dataset with a length, or a dictionary of such: train, and validation and test."
-_ITEM = (
-    "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
-)
 _AGAIN = "Put the images back as they were, draw no random numbers but the global ones, or begin another profile."
 _SAMPLED = 32  # items of each part by which a data set is known again
 _MOMENTS = 256  # training images of which mean and standard deviation are taken
 _EVALUATED = 256
-_KEPT = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where images come from and how each is made: what a process needs to open them.
-
-    `kind` is one of `STREAMED`, `place` a path, a name, or a function (``file.py:function``). Pictures are made
-    `resize` by `resize` pixels. Columns are those of Hugging Face's data sets. `loaders` are processes that read beside
-    each one that trains. `mode` is that of all pictures, "L" or "RGB", once their heads were looked at.
-    """
-
-    kind: str
-    place: str
-    resize: int | None = None
-    image_column: str | None = None
-    label_column: str | None = None
-    loaders: int = 0
-    mode: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Opened:
-    """What an origin holds: map-style data sets by part, and the names and numbers of classes where they are known.
-
-    `mode` is that of all pictures, and `digest` of whatever stands for all items.
-    """
-
-    parts: Mapping[str, Any]
-    labels: Mapping[str, NDArray[np.int64]]
-    classes: tuple[str, ...] = ()
-    mode: str = ""
-    digest: str = ""
+_KNOWN: set[str] = set()
+"""Digests of the data sets whose items this process has looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,7 +62,7 @@ class Streamed:
     def open(self) -> Streamed:
         """Itself. ProblemError where this process finds other items than those that it was made of."""
         if self.digest not in _KNOWN:
-            opened = _open(self.origin)
+            opened = open_origin(self.origin)
             found = {name: _sample(self.origin, name)[0] for name in opened.parts}
             if found != dict(self.items):
                 unlike = sorted(name for name, told in found.items() if self.items.get(name) != told)
@@ -123,7 +79,7 @@ class Streamed:
     def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Some images of a part as they are before normalisation: uint8 or float32 (n, channels, height, width)."""
         origin, every = self.rows[part]
-        found = [_item(self.origin, (origin, int(row), 0), "none", 0)[0] for row in every[rows]]
+        found = [read_item(self.origin, (origin, int(row), 0), "none", 0)[0] for row in every[rows]]
         return np.stack([np.asarray(one) for one in found])
 
 
@@ -142,11 +98,7 @@ def open_streamed(
     origin that cannot be opened, ProblemError for what is no such data set, or cannot be augmented so,
     RuntimeMissingError where a package is missing.
     """
-    _OPENED.pop(origin, None)  # whoever asks anew wants what is there now
-    opened = _open(origin)
-    if opened.mode:
-        origin = replace(origin, mode=opened.mode)
-        _OPENED[origin] = opened
+    origin, opened = opened_anew(origin)
     if len(opened.classes) > classes:
         raise ProblemError(
             f"{source} has {len(opened.classes)} classes, and the config's networks have {classes}",
@@ -162,13 +114,13 @@ def open_streamed(
                 hint="Number classes from 0, and correct weights_manager_cfg.num_classes.",
             )
     rows = _split(labels, shares, seed)
-    first = _item(origin, ("train", int(rows["train"][1][0]), 0), augment, seed)[0]
+    first = read_item(origin, ("train", int(rows["train"][1][0]), 0), augment, seed)[0]
     shape = tuple(int(n) for n in first.shape)
     floats = bool(first.dtype != torch_package().uint8)
     items = {name: told for name, (told, _) in samples.items()}
     known = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items())), opened.digest]
     digest = hashlib.sha256(json.dumps(known).encode())
-    for array in (*(labels[name] for name in sorted(labels)), *(rows[name][1] for name in _PARTS)):
+    for array in (*(labels[name] for name in sorted(labels)), *(rows[name][1] for name in PARTS)):
         digest.update(array.tobytes())
     made = Streamed(
         name=source,
@@ -200,7 +152,7 @@ def _split(
 ) -> dict[str, tuple[str, NDArray[np.int64]]]:
     """Of each part the part of the origin and the rows of it."""
     made = {name: (name, np.arange(len(y), dtype=np.int64)) for name, y in labels.items()}
-    missing = {name: share for name, share in zip(_PARTS[1:], shares, strict=True) if name not in labels}
+    missing = {name: share for name, share in zip(PARTS[1:], shares, strict=True) if name not in labels}
     if missing:
         cuts = split_rows(labels["train"], (1 - sum(missing.values()), *missing.values()), seed=seed)
         made |= {name: ("train", rows) for name, rows in zip(("train", *missing), cuts, strict=True)}
@@ -233,13 +185,13 @@ class Supply:
         """End the processes that read."""
         self._loader = None
 
-    def _read(self, batches: list[list[_Key]]) -> Iterator[tuple[Any, Any]]:
+    def _read(self, batches: list[list[Key]]) -> Iterator[tuple[Any, Any]]:
         torch, data, device = torch_package(), self._dataset, self._device
         mean, std = (torch.tensor(v, device=device)[:, None, None] for v in (data.mean, data.std))
         self._keys.batches = batches
         for found in self._loader:
             if isinstance(found, str):
-                raise ProblemError(found, hint=_ITEM)
+                raise ProblemError(found, hint=ITEM)
             x, y = found
             if tuple(x.shape[1:]) != data.shape or int(y.min()) < 0 or int(y.max()) >= data.classes:
                 raise ProblemError(
@@ -254,17 +206,15 @@ class Supply:
 
 
 _NOT_AUGMENTED = -1
-_Key = tuple[str, int, int]
-"""A part of the origin, a row of it, and the epoch."""
 
 
 class _Keys:
     """What a DataLoader asks for next; it is in the process that trains, so that it can be changed between epochs."""
 
     def __init__(self) -> None:
-        self.batches: list[list[_Key]] = []
+        self.batches: list[list[Key]] = []
 
-    def __iter__(self) -> Iterator[list[_Key]]:
+    def __iter__(self) -> Iterator[list[Key]]:
         return iter(self.batches)
 
     def __len__(self) -> int:
@@ -279,12 +229,12 @@ class _Items:
     augment: str
     seed: int
 
-    def __getitem__(self, key: _Key) -> tuple[Any, int] | str:
+    def __getitem__(self, key: Key) -> tuple[Any, int] | str:
         """An image and its class, or what is wrong with it: an exception would lose its text between processes."""
         try:
             if key[2] == _NOT_AUGMENTED:
-                return _item(self.origin, (*key[:2], 0), "none", 0)
-            return _item(self.origin, key, self.augment, self.seed)
+                return read_item(self.origin, (*key[:2], 0), "none", 0)
+            return read_item(self.origin, key, self.augment, self.seed)
         except GnomonError as error:
             return error.message
 
@@ -323,196 +273,22 @@ def _collated(found: list[tuple[Any, int] | str]) -> tuple[Any, Any] | str:
     return torch.stack(images), torch.tensor(labels, dtype=torch.int64)
 
 
-def _item(origin: Origin, key: _Key, augment: str, seed: int) -> tuple[Any, int]:
-    """An image as a tensor, uint8 or float32 (channels, height, width), and its class.
-
-    ProblemError for whatever a data set gives else, or raises.
-    """
-    part, row, _ = key
-    opened = _open(origin)
-    digest = hashlib.sha256(json.dumps([seed, *key]).encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    where = f"item {row} of {part}"
-    try:
-        with _seeded(digest) if origin.kind == "dataset" else _untouched():
-            found = opened.parts[part][row]
-            image, label = found
-        return _tensor(image, origin.resize, opened.mode, augment, rng), int(label)
-    except GnomonError as error:
-        raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
-    except MemoryError:
-        raise  # is a failure of this training, not of the images
-    except Exception as error:  # whatever a user's data set does
-        line = users_line(error)
-        raise ProblemError(
-            f"{where} cannot be read: {type(error).__name__}: {error}" + (f" ({line})" if line else ""), hint=_ITEM
-        ) from error
-
-
-def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.random.Generator) -> Any:
-    """An image as a tensor (channels, height, width)."""
-    torch = torch_package()
-    if augment == "resized-crop" and resize is None:
-        raise ProblemError("the augmentation resized-crop has no size", hint="Give gnomon_cfg.resize.")
-    if isinstance(image, torch.Tensor):
-        if resize is not None or augment != "none":
-            raise ProblemError(
-                "gnomon_cfg.resize and augment are for pictures, and the data set makes tensors",
-                hint="Leave them out: its own transforms do that.",
-            )
-        made = image if image.dim() == 3 else image[None]
-        if made.dim() != 3 or 0 in made.shape or not (made.dtype == torch.uint8 or made.dtype.is_floating_point):
-            raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is no image", hint=_ITEM)
-        return made if made.dtype == torch.uint8 else made.to(torch.float32)
-    if hasattr(image, "convert") and hasattr(image, "size"):
-        picture = image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
-        if resize is not None:
-            picture = fitted(picture, resize, rng if augment == "resized-crop" else None)
-        image = np.asarray(picture)
-    elif resize is not None:
-        raise ProblemError("gnomon_cfg.resize is for pictures, and the data set makes arrays", hint=_ITEM)
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
-        told = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise ProblemError(f"{told[:100]} is no image", hint=_ITEM)
-    pixels = image[:, :, None] if image.ndim == 2 else image
-    if augment in ("shift", "crop-flip"):
-        pixels = _moved(pixels, augment, rng)
-    return torch.from_numpy(np.array(pixels.transpose(2, 0, 1), order="C"))
-
-
-def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """An image moved by a few pixels, and perhaps mirrored: what comes in is black."""
-    height, width = pixels.shape[:2]
-    border = moved_most(height)
-    top, left = (int(k) for k in rng.integers(0, 2 * border + 1, 2))
-    made = np.pad(pixels, ((border, border), (border, border), (0, 0)))[top : top + height, left : left + width]
-    return made[:, ::-1] if augment == "crop-flip" and rng.random() < 0.5 else made
-
-
-@contextmanager
-def _untouched() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _seeded(digest: bytes) -> Iterator[None]:
-    """The global random numbers of Python, numpy and PyTorch come from these bytes meanwhile, and then go on."""
-    torch, number = torch_package(), int.from_bytes(digest[8:16], "big")
-    python, legacy = random.getstate(), np.random.get_state()  # transforms use them
-    with torch.random.fork_rng(devices=[]):
-        random.seed(number)
-        np.random.seed(number % (1 << 32))
-        torch.default_generator.manual_seed(number >> 1)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)
-
-
-_OPENED: dict[Origin, _Opened] = {}
-"""The data sets that this process has open."""
-_KNOWN: set[str] = set()
-"""Digests of those whose items it has looked at."""
-
-
-def _open(origin: Origin) -> _Opened:
-    if origin not in _OPENED:
-        made = _OPENERS[origin.kind](origin)
-        while len(_OPENED) >= _KEPT:
-            del _OPENED[next(iter(_OPENED))]
-        _OPENED[origin] = made
-    return _OPENED[origin]
-
-
-def _folder(origin: Origin) -> _Opened:
-    found = open_folder(Path(origin.place), look=not origin.mode)
-    return _Opened(
-        parts=found.parts,
-        labels={name: part.labels for name, part in found.parts.items()},
-        classes=found.classes,
-        mode=origin.mode or ("L" if found.grey else "RGB"),
-        digest=found.digest,
-    )
-
-
-def _huggingface(origin: Origin) -> _Opened:
-    parts, classes, grey = open_saved(origin.place, origin.image_column, origin.label_column, look=not origin.mode)
-    labels = {name: part.labels for name, part in parts.items()}
-    return _Opened(parts=parts, labels=labels, classes=classes, mode=origin.mode or ("L" if grey else "RGB"))
-
-
-def _own(origin: Origin) -> _Opened:
-    """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
-    function = load_attribute(origin.place)
-    try:
-        made = function()
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever the function does
-        line = users_line(error)
-        raise UsageError(
-            f"dataset:{origin.place} cannot be called: {type(error).__name__}: {error}"
-            + (f" ({line})" if line else ""),
-            hint="It is called without arguments. " + _OWN,
-        ) from error
-    parts = dict(made) if isinstance(made, Mapping) else {"train": made}
-    if "train" not in parts or not set(parts) <= set(_PARTS):
-        raise ProblemError(f"dataset:{origin.place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)
-    for name, part in parts.items():
-        try:
-            count = len(part)
-        except Exception:  # torch's own raise several kinds where there is no length
-            count = 0
-        if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
-            raise ProblemError(
-                f"dataset:{origin.place} returns a {type(part).__name__} without items or a length as {name}", hint=_OWN
-            )
-    classes = getattr(parts["train"], "classes", ())
-    return _Opened(
-        parts=parts,
-        labels={name: y for name, part in parts.items() if (y := _targets(part)) is not None},
-        classes=tuple(map(str, classes)) if isinstance(classes, list | tuple) else (),
-    )
-
-
-_OPENERS: dict[str, Callable[[Origin], _Opened]] = {"folder": _folder, "huggingface": _huggingface, "dataset": _own}
-
-
-def _targets(part: Any) -> NDArray[np.int64] | None:
-    """The classes that a data set tells without being read, as torchvision's do; None where it does not."""
-    data = torch_package().utils.data
-    if isinstance(part, data.Subset):
-        inner = _targets(part.dataset)
-        return None if inner is None else inner[np.asarray(part.indices, np.int64)]
-    if isinstance(part, data.ConcatDataset):
-        each = [_targets(one) for one in part.datasets]
-        return None if any(one is None for one in each) else np.concatenate(each)  # type: ignore[arg-type]
-    for name in ("targets", "labels"):
-        found = np.empty(0)
-        with suppress(Exception):  # no such attribute, or one of another meaning
-            found = np.asarray(getattr(part, name))
-        if found.shape == (len(part),) and found.dtype.kind in "iu":
-            return found.astype(np.int64)
-    return None
-
-
 def _labels(origin: Origin, name: str) -> NDArray[np.int64]:
     """The classes of a part: as it tells them where its items bear that out, else read from all items."""
-    opened, count = _open(origin), len(_open(origin).parts[name])
+    opened, count = open_origin(origin), len(open_origin(origin).parts[name])
     told = opened.labels.get(name)
     rows = _spread(count, _SAMPLED)
-    if told is not None and all(told[k] == _item(origin, (name, int(k), 0), "none", 0)[1] for k in rows):
+    if told is not None and all(told[k] == read_item(origin, (name, int(k), 0), "none", 0)[1] for k in rows):
         return told
-    return np.array([_item(origin, (name, k, 0), "none", 0)[1] for k in range(count)], np.int64)
+    return np.array([read_item(origin, (name, k, 0), "none", 0)[1] for k in range(count)], np.int64)
 
 
 def _sample(origin: Origin, name: str) -> tuple[str, int]:
     """A digest of the length and of some items of a part, and how many of these are never the same twice."""
-    count = len(_open(origin).parts[name])
+    count = len(open_origin(origin).parts[name])
     digest, contents, unlike = hashlib.sha256(str(count).encode()), hashlib.sha256(), 0
     for row in _spread(count, _SAMPLED):
-        (image, label), (again, _) = (_item(origin, (name, int(row), 0), "none", 0) for _ in range(2))
+        (image, label), (again, _) = (read_item(origin, (name, int(row), 0), "none", 0) for _ in range(2))
         unlike += not (image.shape == again.shape and bool((image == again).all()))
         digest.update(json.dumps([int(row), label, str(image.dtype)]).encode())
         contents.update(json.dumps(list(image.shape)).encode() + image.contiguous().numpy().tobytes())
