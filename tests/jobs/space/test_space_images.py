@@ -118,9 +118,11 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="is run only where it is given") as refused:
         reopened_images(GnomonConfig(), known, None, classes=3)
     assert f"--data {source}" in refused.value.hint
+    with pytest.raises(UsageError, match="is run only where it is given"):
+        reopened_images(GnomonConfig(data=source), {**known, "name": ""}, None, classes=3)
     with pytest.raises(UsageError, match="was made with the images"):
         reopened_images(GnomonConfig(), known, "digits", classes=3)
-    path.write_text(before.replace("self.targets[k]", "self.targets[k]").replace("self.x[k, 0]", "255 - self.x[k, 0]"))
+    path.write_text(before.replace("self.x[k, 0]", "255 - self.x[k, 0]"))
     with pytest.raises(UsageError, match="not those that the profile was made with any more"):
         reopened_images(GnomonConfig(), known, source, classes=3)
 

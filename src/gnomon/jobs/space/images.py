@@ -101,7 +101,7 @@ def reopened_images(
     A profile may come from anybody: a function that only it names is not run, and must be `given` again. UsageError
     where it is not, and for other images; see also `open_images`.
     """
-    name = known["name"]
+    name = str(known["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
         raise UsageError(f"the profile was made with the images {name}, not {given}", hint=f"Give --data {name}.")
     if given is None and name.startswith("dataset:"):

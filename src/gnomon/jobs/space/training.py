@@ -300,6 +300,8 @@ class Trainer:
         by_key = {one.key: one for one in wanted}
         known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
         steps.step(len(known))
+        for key in known:  # whoever wrote the row may have been killed before this
+            self._clean(key)
         todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
         for key, done in workers.run_all(run_training, todo):
             row = self._row(by_key[key], done)
