@@ -30,7 +30,7 @@ from gnomon.jobs.space.study import Family, Study, open_study
 from gnomon.jobs.space.training import Trainer
 from gnomon.measure.progress import Progress
 from gnomon.spaces.cells.costs import kendall_tau, tau_interval
-from gnomon.training.data.dataset import packed
+from gnomon.training.data.dataset import Dataset, packed
 
 CONFIG = """\
 search_space_cfg:
@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     text = config(arguments)
     study_config = open_study(text, (1, 32, 32)).config
     data = open_images(study_config.gnomon, arguments.images, classes=10)
+    assert isinstance(data, Dataset)
     study = open_study(text, data.shape)
     folder = ProfileFolder(out, {**study.question(), "data": data.digest}, text)
     trainer = Trainer(

@@ -144,6 +144,7 @@ def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object
     text = CONFIG.format(primitives=", ".join(SPACES[name]), epochs=arguments.epochs, size=arguments.size)
     config = open_study(text, (1, arguments.size, arguments.size)).config
     data = open_images(config.gnomon, arguments.images, classes=10)
+    assert isinstance(data, Dataset)
     out.mkdir(parents=True, exist_ok=True)
     case = Case(study=open_study(text, data.shape), text=text, data=data, folder=out, arguments=arguments)
     seeds = [100 + 10 * k for k in range(arguments.profiles)]

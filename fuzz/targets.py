@@ -109,7 +109,8 @@ from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.toolchains.evaluate import EvaluationOptions, _classes
 from gnomon.training.data.dataset import unpack
-from gnomon.training.data.readers import load_calibration, read_folder, read_idx_folder, read_npz
+from gnomon.training.data.pictures import fitted, load_calibration, open_folder, read_folder
+from gnomon.training.data.readers import read_idx_folder, read_npz
 from gnomon.training.job import read_checkpoint, read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers
@@ -364,6 +365,11 @@ def _listed(path: Path) -> object:
 
     Image.new("RGB", (4, 4)).save(path.parent / "a.png")
     return load_calibration(path, path.parent, channels=3, limit_bytes=1 << 20)
+
+
+def _one_by_one(folder: Path) -> object:
+    parts = open_folder(folder, look=True).parts.values()
+    return [fitted(part[k][0], 8, None) for part in parts for k in range(len(part))]
 
 
 def _dpu(data: str) -> object:
@@ -979,6 +985,11 @@ TARGETS: dict[str, Target] = _all(
         name="jpeg",
         seeds=good.written(_pictures, "b/x.jpg"),
         read=within(_pictures, "b/x.jpg", lambda p: read_folder(p, 1 << 20)),
+    ),
+    Target(
+        name="pictures one by one",
+        seeds=good.written(_pictures, "b/x.jpg"),
+        read=within(_pictures, "b/x.jpg", _one_by_one),
     ),
     Target(name="data set", seeds=good.dataset, read=unpack),
     Target(name="weights", seeds=good.written(good.weights, "state.pth"), read=file("w.pth", read_state)),

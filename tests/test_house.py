@@ -243,7 +243,7 @@ def test_the_check_finds_missing_docstrings() -> None:
     assert list(public_without_docstring(ast.parse(code))) == ["A", "A.b"]
 
 
-EXTRAS = ("aiohttp", "distributed", "matplotlib", "onnx", "PIL", "sklearn", "torch", "torchvision", "yaml")
+EXTRAS = ("aiohttp", "datasets", "distributed", "matplotlib", "onnx", "PIL", "sklearn", "torch", "torchvision", "yaml")
 ADAPTERS = (".agent", ".children", ".testing", ".report.plot", ".models.onnx.fix", ".picture", "drawing")
 """What only runs elsewhere, and the modules that are imported once an extra is seen to be there."""
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.training.data import sources
 from gnomon.training.data.dataset import Images
-from gnomon.training.data.readers import load_calibration
+from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import load_images, padded
 
 RNG = np.random.default_rng(0)

@@ -167,8 +167,8 @@ def validate_selection(
 ) -> Validated:
     """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
 
-    So many `networks` of each; of `training` count epochs, seeds, and where is trained. `blocks` are as
-    `select_primitives` takes them. Raises GnomonError.
+    So many `networks` of each; of `training` count epochs, seeds, where is trained, and `data` where it is a function.
+    `blocks` are as `select_primitives` takes them. Raises GnomonError.
     """
     from gnomon.api.place import request_of
     from gnomon.jobs.space.validate import ValidateRequest
@@ -177,7 +177,7 @@ def validate_selection(
     hooked = hooks or Hooks()
     given = dict(training or {})
     download = given.pop("download", None)
-    counting = ("epochs", "seeds", "workers", "cluster", "training_device")
+    counting = ("data", "epochs", "seeds", "workers", "cluster", "training_device")
     own = {name: value for name, value in given.items() if name in counting}
     asked = ValidateRequest(
         profile=Path(profile_dir),

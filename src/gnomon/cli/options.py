@@ -274,8 +274,8 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--data",
             metavar="SOURCE",
-            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR or torchvision:NAME.  "
-            "[default: gnomon_cfg.data of the config]",
+            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
+            "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
         ),
         click.option(
             "--accuracy",

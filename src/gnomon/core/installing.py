@@ -13,6 +13,8 @@ _ONNX = ("onnx>=1.17",)
 _ONNXRUNTIME = ("onnxruntime>=1.23", *_ONNX)
 _OPENVINO = ("openvino>=2025.3", *_ONNX)
 
+_SPACE = (*_ONNXRUNTIME, "torch>=2.4", "pyyaml>=6", "scikit-learn>=1.4", "pillow>=10")
+
 EXTRAS: dict[str, tuple[str, ...]] = {
     "onert": ("onert>=0.1.0",),
     "onnxruntime": _ONNXRUNTIME,
@@ -21,7 +23,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ncnn": ("ncnn>=1.0.20250503", *_ONNX),
     "plot": ("matplotlib>=3.9",),
     "search": ("pymoo>=0.6.1",),
-    "space": (*_ONNXRUNTIME, "torch>=2.4", "pyyaml>=6", "scikit-learn>=1.4", "pillow>=10"),
+    "space": _SPACE,
+    "huggingface": (*_SPACE, "datasets>=4"),
     "quantise": (*_ONNXRUNTIME, "openvino>=2025.3", "nncf>=3.4"),
     "http": ("aiohttp>=3.14",),
     "cluster": ("distributed>=2024.8",),

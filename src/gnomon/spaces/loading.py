@@ -4,7 +4,9 @@ user's own by file.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -131,6 +133,7 @@ GROUP = "gnomon.spaces"
 _EXAMPLE = "space.py:space"
 # What the modules of users' files are called: an error that went through one is that file's.
 _USERS = "gnomon_space_"
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 # The shipped ones, by the same door: a checkout that is not installed again has them too.
 _OWN = {
@@ -200,9 +203,12 @@ def space_of(path: Path, name: str, given: str | None) -> SearchSpace:
 
 
 def load_attribute(text: str) -> Any:
-    """What ``file.py:attribute`` names, such as a function. UsageError where it cannot be read, run or found."""
+    """What ``file.py:attribute`` or ``package.module:attribute`` names, such as a function.
+
+    UsageError where it cannot be read, run, imported or found.
+    """
     path, _, attribute = text.rpartition(":")
-    module = _run(Path(path))
+    module = _imported(path) if _MODULE.fullmatch(path) and not path.endswith(".py") else _run(Path(path))
     if not attribute or not hasattr(module, attribute):
         there = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise UsageError(
@@ -221,6 +227,17 @@ def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
             hint=f"Its spaces: {', '.join(there)}." if there else f"Assign a space to a name in it, as in {_EXAMPLE}.",
         )
     return getattr(module, attribute)
+
+
+def _imported(name: str) -> ModuleType:
+    """A module of an installed package, by its name."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a third party's module may raise anything at import
+        raise UsageError(
+            f"the module {name} cannot be imported: {type(error).__name__}: {error}",
+            hint="Give the path of a Python file, or install the package that has the module.",
+        ) from error
 
 
 class _Source(SourceFileLoader):

@@ -63,20 +63,29 @@ class EvaluationOptions:
 
 
 def evaluate(
-    models: Mapping[str, Path], images: Path, options: EvaluationOptions | None = None
+    models: Mapping[str, Path],
+    images: Path,
+    options: EvaluationOptions | None = None,
+    *,
+    logs: Mapping[str, Path] | None = None,
 ) -> Iterator[Evaluation]:
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
-    Yields an evaluation a model as soon as it is ready; what goes wrong with one is its failure. UsageError for images
-    that is invalid, RuntimeMissingError where no child program can be started.
+    What the runtime prints of a model is added to its file of `logs`. Yields an evaluation a model as soon as it is
+    ready; what goes wrong with one is its failure. UsageError for images that is invalid, RuntimeMissingError where no
+    child program can be started.
     """
     options = options or EvaluationOptions()
     classes = _classes(images, options)
-    return _evaluate(models, images.absolute(), classes, options)
+    return _evaluate(models, images.absolute(), classes, options, logs or {})
 
 
 def _evaluate(
-    models: Mapping[str, Path], images: Path, classes: NDArray[np.int64], options: EvaluationOptions
+    models: Mapping[str, Path],
+    images: Path,
+    classes: NDArray[np.int64],
+    options: EvaluationOptions,
+    logs: Mapping[str, Path],
 ) -> Iterator[Evaluation]:
     program = Program(
         name="evaluate_child",
@@ -96,7 +105,7 @@ def _evaluate(
                 key=key,
                 message={"model": str(path.absolute()), "output": str(folder / f"{number}.npy")},
                 stage=STAGE,
-                log=folder / f"{number}.log",
+                log=logs[key].absolute() if key in logs else folder / f"{number}.log",
             )
             for number, (key, path) in enumerate(models.items())
         ]

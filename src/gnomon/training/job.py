@@ -24,6 +24,7 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.space import State, TaggedNet
 from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Packed, PackedFile
+from gnomon.training.data.streamed import Streamed
 from gnomon.training.network import load_state, torch_package
 from gnomon.training.recipe import Recipe
 
@@ -39,7 +40,7 @@ class TrainJob:
     key: str
     tagged: TaggedNet
     recipe: Recipe
-    data: Packed | PackedFile
+    data: Packed | PackedFile | Streamed
     seed: int = 0
     init: State | None = None
     device: str = "cpu"

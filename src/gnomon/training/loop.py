@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,9 @@ from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.layers import Shape
 from gnomon.training import network as counts
-from gnomon.training.data.dataset import (
-    Dataset,
-    Feed,
-    border_of,
-    evaluation_batches,
-    feed,
-    trained_images,
-    training_batches,
-)
+from gnomon.training.data.dataset import Dataset, Supply, trained_images
+from gnomon.training.data.streamed import Streamed
+from gnomon.training.data.streamed import Supply as StreamedSupply
 from gnomon.training.job import (
     MISFITS,
     Checkpoint,
@@ -52,7 +46,8 @@ class _Run:
 
     job: TrainJob
     digest: str
-    dataset: Dataset
+    dataset: Dataset | Streamed
+    supply: Supply | StreamedSupply
     module: Any
     optimizer: Any
     scheduler: Any
@@ -77,13 +72,16 @@ def train(job: TrainJob, *, partial: Path | None = None, on_epoch: OnEpoch | Non
     missing = missing_device(job.device)
     if missing is not None:
         return Trained(key=job.key, failure=missing)
-    with threads(job.threads):
+    with threads(job.threads), _repeatable(job.device):
         try:
             run = _begin(job, partial)
         except (RuntimeError, MemoryError) as error:
             return Trained(key=job.key, failure=failure_of(error))
-        _epochs(run, partial, on_epoch)
-        return _result(run)
+        try:
+            _epochs(run, partial, on_epoch)
+            return _result(run)
+        finally:
+            run.supply.close()
 
 
 @contextlib.contextmanager
@@ -98,6 +96,25 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _repeatable(device: str) -> contextlib.AbstractContextManager[None]:
+    """cuDNN chooses no kernels by their times meanwhile, and none that sum in any order."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = torch_package().backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True
+    )
+    return found
+
+
+def check_device(device: str) -> None:
+    """UsageError where this machine has no such device to train on."""
+    if (missing := missing_device(device)) is not None:
+        raise UsageError(
+            f"no network can be trained on {device}: {missing.message}",
+            hint="Leave --train-on out to train on the processor; `nvidia-smi` tells which GPUs the driver has.",
+        )
+
+
 def missing_device(device: str) -> Failure | None:
     """The failure where this machine has no such device to train on. UsageError for an unknown name."""
     if device not in {"cpu", "cuda"}:
@@ -107,7 +124,7 @@ def missing_device(device: str) -> Failure | None:
     return Failure(stage="load", kind="refused", transient=False, message="PyTorch finds no CUDA device here")
 
 
-def check_fit(inputs: Sequence[Shape], output: Shape, dataset: Dataset) -> None:
+def check_fit(inputs: Sequence[Shape], output: Shape, dataset: Dataset | Streamed) -> None:
     """ProblemError where a net cannot take a data set's images, or has no output for one of its classes."""
     if len(inputs) != 1 or tuple(inputs[0][1:]) != dataset.shape:
         raise ProblemError(
@@ -175,11 +192,19 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
     return run
 
 
-def _fresh(job: TrainJob, dataset: Dataset, digest: str) -> _Run:
+def _fresh(job: TrainJob, dataset: Dataset | Streamed, digest: str) -> _Run:
     torch = torch_package()
     module = build(job.tagged, job.init, seed=job.seed).to(job.device, memory_format=torch.channels_last)
     optimizer, scheduler = make_optimizer(job.recipe, module.parameters())
-    return _Run(job=job, digest=digest, dataset=dataset, module=module, optimizer=optimizer, scheduler=scheduler)
+    return _Run(
+        job=job,
+        digest=digest,
+        dataset=dataset,
+        supply=dataset.supply(job.device, job.recipe, seed=job.seed),
+        module=module,
+        optimizer=optimizer,
+        scheduler=scheduler,
+    )
 
 
 def _take_over(run: _Run, found: Checkpoint) -> None:
@@ -189,17 +214,14 @@ def _take_over(run: _Run, found: Checkpoint) -> None:
 
 def _epochs(run: _Run, partial: Path | None, on_epoch: OnEpoch | None) -> None:
     """Trains until the recipe's end, or until it fails."""
-    job, dataset = run.job, run.dataset
-    with _told(run):
-        source = feed(dataset, dataset.train, job.device, border=border_of(job.recipe, dataset.shape[1]))
-        validation = feed(dataset, dataset.validation, job.device)
+    job = run.job
     while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
         with _told(run):
-            loss = _epoch(run, source, number)
+            loss = _epoch(run, number)
             run.failure = divergence(loss, number)
             if run.failure is None:
-                run.correct = right(run.module, validation)
+                run.correct = right(run.module, run.supply.evaluation("validation"))
         if run.failure is not None:
             return
         took, cpu_took = time.perf_counter() - began, time.process_time() - cpu_began
@@ -211,7 +233,7 @@ def _epochs(run: _Run, partial: Path | None, on_epoch: OnEpoch | None) -> None:
             on_epoch(run.history[-1])
     with _told(run):
         if not len(run.correct):  # all epochs were trained before
-            run.correct = right(run.module, validation)
+            run.correct = right(run.module, run.supply.evaluation("validation"))
 
 
 @contextlib.contextmanager
@@ -223,17 +245,17 @@ def _told(run: _Run) -> Iterator[None]:
         run.failure = failure_of(error)
 
 
-def _epoch(run: _Run, source: Feed, number: int) -> float:
+def _epoch(run: _Run, number: int) -> float:
     """One pass over the training part; returns the mean loss."""
     torch = torch_package()
     recipe = run.job.recipe
     run.module.train()
     total = torch.zeros((), device=run.job.device)
-    for x, y in training_batches(source, recipe, seed=run.job.seed, epoch=number):
+    for x, y in run.supply.training(number):
         total += step(run.module, run.optimizer, x, y)
     if run.scheduler is not None:
         run.scheduler.step()
-    return float(total.item()) / trained_images(len(source), recipe.batch_size)
+    return float(total.item()) / trained_images(run.dataset.count("train"), recipe.batch_size)
 
 
 def _checkpoint(run: _Run) -> bytes:
@@ -252,7 +274,7 @@ def _result(run: _Run) -> Trained:
     finished, test = epochs == job.recipe.epochs, None
     if run.failure is None and finished:
         with _told(run):
-            test = float(right(run.module, feed(dataset, dataset.test, job.device)).mean())
+            test = float(right(run.module, run.supply.evaluation("test")).mean())
     whole = run.failure is None
     return Trained(
         key=job.key,
@@ -262,7 +284,7 @@ def _result(run: _Run) -> Trained:
         correct=run.correct if whole else None,
         test_accuracy=test,
         epochs=epochs,
-        samples=epochs * trained_images(len(dataset.train), job.recipe.batch_size),
+        samples=epochs * trained_images(dataset.count("train"), job.recipe.batch_size),
         seconds=sum(row.seconds for row in run.history),
         cpu_seconds=sum(row.cpu_seconds for row in run.history),
         macs=counts.macs(job.tagged.net) // job.tagged.net.inputs[0][0],
@@ -271,10 +293,10 @@ def _result(run: _Run) -> Trained:
     )
 
 
-def right(module: Any, source: Feed) -> NDArray[np.uint8]:
-    """For each image 1 where the module, in evaluation mode, has its class right, else 0."""
+def right(module: Any, batches: Iterable[tuple[Any, Any]]) -> NDArray[np.uint8]:
+    """For each image of the batches 1 where the module, in evaluation mode, has its class right, else 0."""
     torch = torch_package()
     module.eval()
     with torch.no_grad():
-        found = [(module(x).argmax(1) == y) for x, y in evaluation_batches(source)]
+        found = [(module(x).argmax(1) == y) for x, y in batches]
     return np.asarray(torch.cat(found).to(torch.uint8).cpu().numpy())

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from gnomon.core.strict_json import Complaints
 from gnomon.training.network import torch_package
 
-Augment = Literal["none", "shift", "crop-flip"]
+Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 AUGMENTS: tuple[Augment, ...] = get_args(Augment)
 
 _MOST_EPOCHS = 100_000
@@ -26,8 +26,9 @@ class Recipe:
 
     `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` one of
     torch.optim.lr_scheduler, or is None; it is stepped once an epoch. `augment` is "none", "shift" (moved by up to an
-    eighth of the height, pixels that come in are black), or "crop-flip" (moved so, and mirrored half of the time). The
-    loss is the cross-entropy. `check` tells whether all this is valid.
+    eighth of the height, pixels that come in are black), "crop-flip" (moved so, and mirrored half of the time), or, of
+    pictures that are read as they are needed, "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss is the
+    cross-entropy. `check` tells whether all this is valid.
     """
 
     epochs: int

@@ -134,9 +134,10 @@ def test_recipes_are_the_configs_and_epochs_end_a_schedule_that_has_an_end() -> 
 
 def trainer(folder: Path, one: Study) -> Trainer:
     from gnomon.jobs.space.images import open_images
-    from gnomon.training.data.dataset import packed
+    from gnomon.training.data.dataset import Dataset, packed
 
     data = open_images(one.config.gnomon, write_images(folder), classes=3)
+    assert isinstance(data, Dataset)
     return Trainer(folder=made(folder / "p", one), study=one, data=packed(data))
 
 

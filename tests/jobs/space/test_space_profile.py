@@ -149,9 +149,12 @@ def test_a_kill_loses_at_most_one_network(profiled: Path, lines: int, tmp_path: 
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
+    partial = out / "checkpoints" / "partial"
+    assert lines == 0 or list(partial.glob("*.images")), "the images of who was killed are left"
     kept = journal.read_bytes().rpartition(b"\n")[0]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
+    assert list(partial.iterdir()) == []
     assert journal.read_bytes().startswith(kept), "what was done is not done again"
     keys = [row.key for row in read_accuracy(out)]
     assert len(keys) == len(set(keys))

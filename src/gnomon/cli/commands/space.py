@@ -186,6 +186,9 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
 )
 @click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
+@click.option(
+    "--data", metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."
+)
 @_OWN_BLOCKS
 @place_options
 @http_options
@@ -197,7 +200,7 @@ def validate(profile_dir: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     networks, blocks, server = values.pop("networks"), values.pop("blocks"), server_of(values)
-    names = ("epochs", "seeds", "workers", "cluster", "training_device", "download")
+    names = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
     training = {name: values.pop(name) for name in names}
     with Show(quiet=quiet) as show:
         done = api.validate_selection(

@@ -23,7 +23,7 @@ from gnomon.formats.aw_nas.output import Keys, filled, has_text, renamed
 from gnomon.formats.yaml import Plain, YamlPlace, read_yaml, yaml_text
 
 NUMBERINGS = ("ssprofile", "aw_nas")
-AUGMENTS = ("none", "shift", "crop-flip")
+AUGMENTS = ("none", "shift", "crop-flip", "resized-crop")
 _MOST = 1_000_000
 _HUGE = 1e9
 _TINY = 1e-9
@@ -43,6 +43,10 @@ _PROFILER_KEYS = (
 _OWN_KEYS = (
     "data",
     "image_size",
+    "resize",
+    "image_column",
+    "label_column",
+    "loaders",
     "batch_size",
     "validation_share",
     "test_share",
@@ -107,12 +111,18 @@ class ProfilerConfig:
 class GnomonConfig:
     """``gnomon_cfg``: where images come from and how they are split, what primitives are, and the seed.
 
-    `data` is a source of images, `image_size` the height and width that they are padded to, `blocks` are Python files
-    of primitives, and `default_primitives` says which primitive of a family is its default.
+    `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
+    pictures of any size are made, `image_column` and `label_column` are of a data set of Hugging Face, and `loaders`
+    are the processes that read images beside one that trains. `blocks` are Python files of primitives, and
+    `default_primitives` says which primitive of a family is its default.
     """
 
     data: str | None = None
     image_size: int | None = None
+    resize: int | None = None
+    image_column: str | None = None
+    label_column: str | None = None
+    loaders: int = 0
     batch_size: int = 64
     validation_share: float = 0.2
     test_share: float = 0.2
@@ -147,6 +157,9 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
         return usual
     place.only(_OWN_KEYS)
     data, size, blocks = place.entry("data"), place.entry("image_size"), place.entry("blocks")
+    resize, image, label = place.entry("resize"), place.entry("image_column"), place.entry("label_column")
+    if not size.missing and not resize.missing:
+        place.tell("image_size pads and resize scales: give one of them")
     validation = place.entry("validation_share").number(0.001, 0.9, usual.validation_share)
     test = place.entry("test_share").number(0.001, 0.9, usual.test_share)
     if validation + test >= 0.99:
@@ -154,6 +167,10 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
     return GnomonConfig(
         data=None if data.missing else data.word(),
         image_size=None if size.missing else size.whole(1, 4096),
+        resize=None if resize.missing else resize.whole(1, 4096),
+        image_column=None if image.missing else image.word(),
+        label_column=None if label.missing else label.word(),
+        loaders=place.entry("loaders").whole(0, 256, usual.loaders),
         batch_size=place.entry("batch_size").whole(2, _MOST, usual.batch_size),
         validation_share=validation,
         test_share=test,

@@ -8,7 +8,7 @@
     input.yaml            the config as it was given
     checkpoints/          <id>.state_dict.pth, <id>.repr.txt; partial/ holds trainings under way
     models/               <id>.onnx, and <toolchain>/<id>.onnx
-    log_files/            <id>.<step>.log
+    log_files/            <toolchain>/<id>.<step>.log
 
 Nothing of it is ever deleted but what lies in `checkpoints/partial`.
 
@@ -159,6 +159,7 @@ class ProfileFolder:
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
                     (path / name).mkdir(parents=True, exist_ok=True)
+                _sweep(path / "checkpoints" / "partial")
                 self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
                 self._latency = stack.enter_context(closing(Journal(path / LATENCY)))
             except OSError as error:
@@ -183,6 +184,15 @@ class ProfileFolder:
     def close(self) -> None:
         """Close both journals; another process may then add to them."""
         self._open.close()
+
+
+def _sweep(partial: Path) -> None:
+    """Remove what nobody goes on from: images and files half written of a process that was killed; OSError.
+
+    Whoever has the folder's lock is alone here.
+    """
+    for left in (*partial.glob("*.images"), *partial.glob(".*.part")):
+        left.unlink(missing_ok=True)
 
 
 def _foreign(path: Path) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gnomon.core.brief import brief
 from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
-from gnomon.formats.aw_nas.config import CalibrationFiles, read_aw_nas_config
+from gnomon.formats.aw_nas.config import SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
 from gnomon.jobs.space.estimates import latest, method_of, seen_networks, swap_accuracies, toolchains_of
 from gnomon.jobs.space.folder import ProfileFolder
@@ -36,7 +36,10 @@ from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
 from gnomon.system.files import save_text
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
+from gnomon.training.data.dataset import Dataset
+from gnomon.training.data.streamed import Streamed
 from gnomon.training.job import read_state
+from gnomon.training.loop import check_device
 from gnomon.training.recipe import check
 
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
@@ -174,6 +177,8 @@ def profile_space(
     was trained is kept. Raises GnomonError.
     """
     _check_numbers(asked)
+    if asked.method is not None and asked.cluster is None:
+        check_device(asked.training_device)
     text = read_config(asked.config)
     config, _ = read_aw_nas_config(text)
     data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
@@ -193,7 +198,7 @@ def profile_space(
             request=asked.request,
             weights=trained_weights(folder),
             data=data,
-            calibration=_calibration(asked, config.profiler.calib_data, toolchains, data.shape),
+            calibration=_calibration(asked, config, toolchains, data),
             server=asked.server,
             watch=watch,
             tell=tell,
@@ -207,7 +212,7 @@ def profile_space(
                 folder=folder,
                 study=study,
                 data=images,
-                workers=workers_of(asked.workers),
+                workers=workers_of(asked.workers, asked.training_device),
                 cluster=asked.cluster,
                 device=asked.training_device,
                 watch=watch,
@@ -228,21 +233,18 @@ def profile_space(
         study=study,
         folder=folder.path,
         blocks=blocks,
-        notes=(*config.warnings, *notes),
+        notes=(*config.warnings, *data.notes, *notes),
         seconds=seconds,
     )
 
 
 def _calibration(
-    asked: ProfileRequest,
-    given: CalibrationFiles | None,
-    toolchains: Sequence[Toolchain],
-    shape: tuple[int, int, int],
+    asked: ProfileRequest, config: SpaceConfig, toolchains: Sequence[Toolchain], data: Dataset | Streamed
 ) -> NDArray[np.uint8] | None:
     """The images that the config names for calibration, where one of the toolchains looks at any."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
-    return open_calibration(given, asked.config.parent, shape)
+    return open_calibration(config.profiler.calib_data, asked.config.parent, data, config.gnomon.resize)
 
 
 def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
@@ -275,9 +277,9 @@ def read_config(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", hint="Give the path of a config.") from error
 
 
-def workers_of(asked: int) -> int:
-    """As many workers as are asked for, or as processors may be used."""
-    return asked or len(os.sched_getaffinity(0))
+def workers_of(asked: int, device: str) -> int:
+    """As many workers as are asked for, or as processors may be used; of those that share a GPU one."""
+    return asked or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
 
 
 def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:

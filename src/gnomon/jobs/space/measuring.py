@@ -8,6 +8,7 @@ Networks measured by a server that a compiled model is sent to, such as a board 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,7 @@ from gnomon.system.files import save_text
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready, file_digest
 from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
 from gnomon.training.data.dataset import Dataset
+from gnomon.training.data.streamed import Streamed
 
 _STRICT = Strict(what="reply", hint="The server is none of the kind that is spoken of here.", most_letters=1 << 22)
 
@@ -119,7 +121,7 @@ class Measurer:
     study: Study
     request: Request
     weights: Callable[[Network], State | None]
-    data: Dataset | None = None
+    data: Dataset | Streamed | None = None
     calibration: NDArray[np.uint8] | None = None
     server: DpuServer | None = None
     watch: Watch | None = None
@@ -167,10 +169,23 @@ class Measurer:
         self._took("check", start)
         start = time.monotonic()
         for row in self._timed(toolchain, checked, made):
+            self._log(row, "measure", {**_outcome(row), "context": row.context})
             self.folder.add(row)
             known[row.network] = row
         self._took("measure", start)
         return {n.id: known[n.id] for n in networks}
+
+    def _log(self, row: LatencyRow, step: str, told: Mapping[str, Any]) -> Path:
+        """The log of a step of a network, begun with what is told of it, a line each."""
+        where = self.folder.path
+        path = where / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
+        lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **told}
+        if (model := where / row.artifact).is_file():
+            lines["SHA-256"] = file_digest(model)
+        with writing(where):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{name}: {_line(value)}\n" for name, value in lines.items()), encoding="utf-8")
+        return path
 
     def _took(self, part: str, start: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
@@ -253,10 +268,15 @@ class Measurer:
             std=self.data.std,
         )
         models = {name: path for name, path in paths.items() if name in trained}
+        begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self.folder.path))}
+        logs = {name: self._log(found[name], "check", begun) for name in models}
         steps = Steps(f"networks checked, as {toolchain.name} made them", self.watch)
         steps.expect(len(models))
-        for one in evaluate(models, images, options) if models else ():
+        for one in evaluate(models, images, options, logs=logs) if models else ():
             row = found[one.key]
+            with writing(self.folder.path), logs[one.key].open("a", encoding="utf-8") as log:
+                told = one.failure.message if one.failure else f"{int(one.correct.sum())} of {len(one.correct)} right"
+                log.write(f"outcome: {_line(told)}\n")
             if one.failure is not None:
                 row = replace(row, notes=(*row.notes, f"its accuracy is not known: {one.failure.message}"))
             else:
@@ -295,6 +315,26 @@ class Measurer:
         found = measure_files(asked, paths, watch=self.watch, tell=self.tell)
         for name, one in found.timed.items():
             yield replace(_with_time(rows[name], one), clock=found.clock)
+
+
+def _outcome(row: LatencyRow) -> dict[str, Any]:
+    """What a log of measuring says of it."""
+    if row.reason:
+        return {"outcome": row.reason}
+    interval = [row.low_s, row.high_s]
+    return {
+        "call_s": row.call_s,
+        "interval": interval,
+        "processes": row.processes,
+        "drift": row.drift,
+        "clock": row.clock,
+    }
+
+
+def _line(value: Any) -> str:
+    """A value in one line: a text as it is, all else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return " ".join(text.split())
 
 
 def _step(step: Any, where: Path) -> dict[str, Any]:

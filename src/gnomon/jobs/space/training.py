@@ -29,6 +29,7 @@ from gnomon.jobs.space.study import Network, Study
 from gnomon.measure.progress import Steps, Watch
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.training.data.dataset import Packed, PackedFile
+from gnomon.training.data.streamed import Streamed
 from gnomon.training.job import Trained, TrainJob, read_state, write_state
 from gnomon.training.recipe import Recipe
 from gnomon.training.worker import run_training
@@ -268,7 +269,7 @@ class Trainer:
 
     folder: ProfileFolder
     study: Study
-    data: Packed | PackedFile
+    data: Packed | PackedFile | Streamed
     workers: int = 1
     cluster: str | None = None
     device: str = "cpu"
@@ -299,6 +300,8 @@ class Trainer:
         by_key = {one.key: one for one in wanted}
         known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
         steps.step(len(known))
+        for key in known:  # whoever wrote the row may have been killed before this
+            self._clean(key)
         todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
         for key, done in workers.run_all(run_training, todo):
             row = self._row(by_key[key], done)

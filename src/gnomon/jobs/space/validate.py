@@ -22,7 +22,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.estimates import Seen, latest, predictors, seen_networks
 from gnomon.jobs.space.folder import LatencyRow, ProfileFolder, read_question, settings_in
-from gnomon.jobs.space.images import carried, open_images
+from gnomon.jobs.space.images import carried, reopened_images
 from gnomon.jobs.space.job import trained_weights, workers_of
 from gnomon.jobs.space.look import study_of
 from gnomon.jobs.space.measuring import Measurer
@@ -37,6 +37,7 @@ from gnomon.spaces.cells.effects import balanced_design, fit_effects
 from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
 from gnomon.system.files import save_text
 from gnomon.toolchains.base import chosen_toolchain
+from gnomon.training.loop import check_device
 
 VALIDATION = "validation.json"
 METHOD = "validation"
@@ -49,7 +50,7 @@ class ValidateRequest:
 
     They are trained for `epochs` (None: as the config says) from `seeds` seeds each, by `workers` processes or on a
     Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images to.
-    `blocks` are the files of own primitives of the profile.
+    `blocks` are the files of own primitives of the profile, `data` its source of images where that is a function.
     """
 
     profile: Path
@@ -61,6 +62,7 @@ class ValidateRequest:
     cluster: str | None = None
     training_device: str = "cpu"
     download: Path | None = None
+    data: str | None = None
     blocks: tuple[str, ...] = ()
 
 
@@ -92,12 +94,9 @@ def validate_selection(
     study = study_of(asked.profile, asked.blocks)
     question = read_question(asked.profile)
     own = study.config.gnomon
-    data = open_images(own, question["data"]["name"], classes=study.config.classes, download=asked.download)
-    if data.digest != question["data"]["digest"]:
-        raise UsageError(
-            f"the images of {data.name} are not those that the profile was made with any more",
-            hint="Put them back as they were, or profile again in another folder.",
-        )
+    if asked.cluster is None:
+        check_device(asked.training_device)
+    data = reopened_images(own, question["data"], asked.data, classes=study.config.classes, download=asked.download)
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
@@ -112,7 +111,7 @@ def validate_selection(
                 folder=folder,
                 study=study,
                 data=images,
-                workers=workers_of(asked.workers),
+                workers=workers_of(asked.workers, asked.training_device),
                 cluster=asked.cluster,
                 device=asked.training_device,
                 watch=watch,

@@ -25,7 +25,7 @@ from gnomon.errors import ProblemError
 from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
-_PARTS = ("train", "validation", "test")
+PARTS = ("train", "validation", "test")
 _HINT = "Pack the data set again."
 _KEPT = 2  # data sets that a process keeps unpacked
 
@@ -77,7 +77,7 @@ class Dataset:
     std: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = {name: getattr(self, name) for name in _PARTS}
+        parts = {name: getattr(self, name) for name in PARTS}
         if len({part.x.shape[1:] for part in parts.values()}) > 1:
             told = ", ".join(f"{name} {list(part.x.shape[1:])}" for name, part in parts.items())
             raise ProblemError(f"images differ in shape: {told}", hint="Give all of them one shape.")
@@ -87,7 +87,7 @@ class Dataset:
                 f"there is an image of class {highest}, and {self.classes} classes", hint="Number classes from 0."
             )
         object.__setattr__(self, "digest", _digest(self))
-        mean, std = _moments(self.train.x)
+        mean, std = moments(self.train.x)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
 
@@ -96,6 +96,34 @@ class Dataset:
         """Channels, height and width of an image."""
         _, channels, height, width = self.train.x.shape
         return channels, height, width
+
+    @property
+    def labels(self) -> dict[str, NDArray[np.int64]]:
+        """The classes of each part's images."""
+        return {name: getattr(self, name).y for name in PARTS}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for who asked: none."""
+        return ()
+
+    def count(self, part: str) -> int:
+        """How many images a part has."""
+        return len(getattr(self, part))
+
+    def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Some images of a part: uint8 (n, channels, height, width)."""
+        images: Images = getattr(self, part)
+        return images.x[rows]
+
+    def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
+        """The batches of a training on a device. ProblemError for an augmentation that these images cannot have."""
+        if recipe.augment == "resized-crop":
+            raise ProblemError(
+                "the augmentation resized-crop is for pictures that are read as they are needed",
+                hint="Give gnomon_cfg.resize with folder:, huggingface: or dataset:, or another gnomon_cfg.augment.",
+            )
+        return Supply(self, device, recipe, seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +179,7 @@ def packed(dataset: Dataset) -> Packed:
 def pack(dataset: Dataset) -> bytes:
     """A data set as an npz archive, uncompressed; `unpack` reads it."""
     head = json.dumps({"name": dataset.name, "classes": dataset.classes}).encode()
-    arrays = {f"{name}_{axis}": getattr(getattr(dataset, name), axis) for name in _PARTS for axis in "xy"}
+    arrays = {f"{name}_{axis}": getattr(getattr(dataset, name), axis) for name in PARTS for axis in "xy"}
     stream = io.BytesIO()
     np.savez(stream, head=np.frombuffer(head, np.uint8), **arrays)
     return stream.getvalue()
@@ -162,7 +190,7 @@ def unpack(content: bytes) -> Dataset:
 
     Nothing is unpickled, and nothing larger than the bytes themselves is made.
     """
-    names = {"head", *(f"{name}_{axis}" for name in _PARTS for axis in "xy")}
+    names = {"head", *(f"{name}_{axis}" for name in PARTS for axis in "xy")}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             found = archive.infolist()
@@ -170,14 +198,14 @@ def unpack(content: bytes) -> Dataset:
                 raise ProblemError("this archive is not a data set", hint=_HINT)
             if any(one.compress_type != zipfile.ZIP_STORED for one in found):
                 raise ProblemError("a packed data set is not compressed, and this one is", hint=_HINT)
-            arrays = {name: _array(archive.read(f"{name}.npy")) for name in names}
+            arrays = {name: npy(archive.read(f"{name}.npy")) for name in names}
         head = json.loads(arrays["head"].tobytes())
         name, classes = head["name"], head["classes"]
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ProblemError(f"this is not a packed data set: {error}", hint=_HINT) from error
     if type(name) is not str or type(classes) is not int:
         raise ProblemError("a packed data set has a name and a number of classes", hint=_HINT)
-    parts = {part: Images(x=arrays[f"{part}_x"], y=arrays[f"{part}_y"]) for part in _PARTS}
+    parts = {part: Images(x=arrays[f"{part}_x"], y=arrays[f"{part}_y"]) for part in PARTS}
     return Dataset(name=name, classes=classes, **parts)
 
 
@@ -210,22 +238,31 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
     return made
 
 
-def _array(content: bytes) -> NDArray[Any]:
-    """An npy file of uint8 or int64 whose header tells the size that it has."""
+def npy(content: bytes) -> NDArray[Any]:
+    """An array of numbers or text of an npy file, without any pickled object. ValueError for anything else.
+
+    numpy's own reader sets aside what a header says before it looks whether there is so much.
+    """
     stream = io.BytesIO(content)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
+    if version not in readers:
         raise ValueError(f"npy version {version}")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    left = content[stream.tell() :]
-    if fortran or dtype not in (np.dtype(np.uint8), np.dtype("<i8")) or math.prod(shape) * dtype.itemsize != len(left):
-        raise ValueError("an array is not what its header says")
-    return np.frombuffer(left, dtype).reshape(shape)
+    try:
+        shape, fortran, dtype = readers[version](stream)
+    except Exception as error:  # a broken header: numpy passes on what Python's own parsers raise
+        raise ValueError(f"a broken header: {error}") from error
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects, which are not read")
+    left = memoryview(content)[stream.tell() :]
+    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(left):
+        raise ValueError("an array is not as long as its header says")
+    return np.frombuffer(left, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _digest(dataset: Dataset) -> str:
     digest = hashlib.sha256(json.dumps([dataset.name, dataset.classes]).encode())
-    for name in _PARTS:
+    for name in PARTS:
         for axis in "xy":
             array = getattr(getattr(dataset, name), axis)
             digest.update(json.dumps([name, axis, list(array.shape)]).encode())
@@ -233,7 +270,7 @@ def _digest(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def _moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, from how often each value occurs: exact, and without a copy."""
     means, stds, values = [], [], np.arange(256.0)
     for channel in range(x.shape[1]):
@@ -281,9 +318,40 @@ def feed(dataset: Dataset, part: Images, device: str, *, border: int = 0) -> Fee
     )
 
 
+class Supply:
+    """The batches of a data set in memory, on a device."""
+
+    def __init__(self, dataset: Dataset, device: str, recipe: Recipe, seed: int) -> None:
+        self._dataset, self._device, self._recipe, self._seed = dataset, device, recipe, seed
+        self._feeds: dict[str, Feed] = {}
+
+    def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
+        """See `training_batches`."""
+        border = border_of(self._recipe, self._dataset.shape[1])
+        return training_batches(self._feed("train", border), self._recipe, seed=self._seed, epoch=epoch)
+
+    def evaluation(self, part: str) -> Iterator[tuple[Any, Any]]:
+        """See `evaluation_batches`."""
+        return evaluation_batches(self._feed(part, 0))
+
+    def close(self) -> None:
+        """Let go of the images on the device."""
+        self._feeds.clear()
+
+    def _feed(self, part: str, border: int) -> Feed:
+        if part not in self._feeds:
+            self._feeds[part] = feed(self._dataset, getattr(self._dataset, part), self._device, border=border)
+        return self._feeds[part]
+
+
 def border_of(recipe: Recipe, height: int) -> int:
-    """By how many pixels images are moved at most."""
-    return 0 if recipe.augment == "none" else max(1, height // 8)
+    """By how many pixels images are moved at most, each way."""
+    return 0 if recipe.augment == "none" else moved_most(height)
+
+
+def moved_most(height: int) -> int:
+    """By how many pixels images of a height are moved at most: an eighth of it."""
+    return max(1, height // 8)
 
 
 def training_batches(source: Feed, recipe: Recipe, *, seed: int, epoch: int) -> Iterator[tuple[Any, Any]]:

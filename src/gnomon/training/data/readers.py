@@ -4,10 +4,6 @@ Labelled images in array files: npz archives, the idx files of MNIST, and tables
 
 An npz archive is looked at before anything is unpacked: its members' sizes, and the shapes and types in their headers.
 Source of idx: "The MNIST database of handwritten digits", Y. LeCun, C. Cortes, C. Burges.
-
-Images in folders: a folder a class, and the lists of images that quantisers are calibrated with.
-
-Pillow decodes PNG and JPEG, and nothing else; a picture's size is looked at before its pixels are unpacked.
 """
 
 from __future__ import annotations
@@ -18,21 +14,18 @@ import math
 import os
 import stat
 import struct
-import sys
-import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import install_line
-from gnomon.core.strict_json import Complaints
-from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
-from gnomon.training.data.dataset import Images
+from gnomon.errors import ProblemError, UsageError
+from gnomon.training.data.dataset import Images, npy
 
 LIMIT_BYTES = 2 << 30
 """What images may take in memory unless more is allowed."""
@@ -44,14 +37,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
     UsageError where it cannot be opened; ProblemError for what is not a regular file, is broken, or is larger.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path} cannot be opened: {told}", hint="Check the path and its rights.") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ProblemError(f"{path} is not a regular file", hint="Give a file.")
+    with regular_file(path) as file:
         try:
             content = _read(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, most + 1)
         except (OSError, EOFError, zlib.error) as error:
@@ -61,6 +47,20 @@ def read_bytes(path: Path, most: int) -> bytes:
             f"{path} holds more than {most} bytes", hint="Give fewer or smaller images, or allow more memory."
         )
     return content
+
+
+@contextmanager
+def regular_file(path: Path) -> Iterator[BinaryIO]:
+    """An open file. UsageError where it cannot be opened, ProblemError for what is not a regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be opened: {told}", hint="Check the path and its rights.") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ProblemError(f"{path} is not a regular file", hint="Give a file.")
+        yield file
 
 
 def _read(file: gzip.GzipFile | BinaryIO, most: int) -> bytes:
@@ -97,7 +97,7 @@ _NPZ = (
 )
 _IDX = "Give the folder with train-images-idx3-ubyte and train-labels-idx1-ubyte, packed (.gz) or not."
 _KEYS = ({"x", "y"}, {"x_train", "y_train"}, {"x_train", "y_train", "x_test", "y_test"})
-_MOST_CLASSES = 100_000
+MOST_CLASSES = 100_000
 _MOST_MEMBERS = 16
 
 
@@ -114,7 +114,7 @@ def read_npz(path: Path, most: int) -> Found:
     images = _images(arrays[f"x{end}"], arrays[f"y{end}"], f"{path}: x{end}")
     test = _images(arrays["x_test"], arrays["y_test"], f"{path}: x_test") if "x_test" in arrays else None
     count = 1 + max(int(part.y.max()) for part in (images, test) if part is not None)
-    if names is not None and (names.ndim != 1 or names.dtype.kind != "U" or not count <= len(names) <= _MOST_CLASSES):
+    if names is not None and (names.ndim != 1 or names.dtype.kind != "U" or not count <= len(names) <= MOST_CLASSES):
         raise ProblemError(f"{path}: classes are no names, one for each of {count} classes", hint=_NPZ)
     classes = tuple(str(name) for name in (names if names is not None else range(count)))
     return images.x, images.y, classes, test
@@ -174,29 +174,10 @@ def _archive(path: Path, most: int) -> dict[str, NDArray[np.generic]]:
                 name = one.filename.removesuffix(".npy")
                 if name in arrays:
                     raise ProblemError(f"{path} holds {name[:60]!r} twice", hint=_NPZ)
-                arrays[name] = _npy(archive.read(one))
+                arrays[name] = npy(archive.read(one))
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise ProblemError(f"{path} is not an npz archive of arrays: {str(error)[:200]}", hint=_NPZ) from error
     return arrays
-
-
-def _npy(content: bytes) -> NDArray[np.generic]:
-    """An array of numbers or text, without any pickled object. ValueError for anything else."""
-    stream = io.BytesIO(content)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    version = np.lib.format.read_magic(stream)
-    if version not in readers:
-        raise ValueError(f"npy version {version}")
-    try:
-        shape, fortran, dtype = readers[version](stream)
-    except Exception as error:  # a broken header: numpy passes on what Python's own parsers raise
-        raise ValueError(f"a broken header: {error}") from error
-    if dtype.hasobject:
-        raise ValueError("it holds pickled objects, which are not read")
-    left = memoryview(content)[stream.tell() :]
-    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(left):
-        raise ValueError("an array is not as long as its header says")
-    return np.frombuffer(left, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _images(x: NDArray[np.generic], y: NDArray[np.generic], where: str) -> Images:
@@ -212,8 +193,8 @@ def _images(x: NDArray[np.generic], y: NDArray[np.generic], where: str) -> Image
         wrong = f"{y.dtype}{list(y.shape)} classes of {len(x)} images"
     elif 0 in x.shape:
         wrong = "no image, or images without a pixel"
-    elif int(y.min()) < 0 or int(y.max()) >= _MOST_CLASSES:
-        wrong = f"a class that is not from 0 to {_MOST_CLASSES - 1}"
+    elif int(y.min()) < 0 or int(y.max()) >= MOST_CLASSES:
+        wrong = f"a class that is not from 0 to {MOST_CLASSES - 1}"
     if wrong:
         raise ProblemError(f"{where} has {wrong}", hint=_NPZ)
     pixels = np.asarray(x, np.uint8)
@@ -240,173 +221,3 @@ def _idx(path: Path, most: int) -> NDArray[np.uint8]:
     if math.prod(shape) != len(pixels):
         raise ProblemError(f"{path} holds {len(pixels)} bytes, and its head says {list(shape)}", hint=_IDX)
     return pixels.reshape(shape)
-
-
-_ENDINGS = (".png", ".jpg", ".jpeg")
-_HINT = "Give PNG or JPEG images of one size, grey or in colour, a folder a class."
-_MOST_FILE = 64 << 20
-_MOST_LIST = 16 << 20
-_GREY = ("1", "L")
-_COLOUR = ("RGB", "P", "CMYK", "YCbCr")
-
-
-def read_folder(folder: Path, most: int) -> Found:
-    """Images of a folder a class, or of such folders in ``train`` and ``test``; grey if all are, else RGB.
-
-    Classes are in the order of their names. Files that begin with a dot are passed over. UsageError where there is no
-    such folder; ProblemError with everything that is wrong; RuntimeMissingError without Pillow.
-    """
-    checked_folder(folder)
-    complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
-    parted = _names(folder) == ["test", "train"]
-    roots = [folder / "train", folder / "test"] if parted else [folder]
-    listed = [list(_listed(root, folder, complaints)) for root in roots]
-    classes = sorted({name for one in listed for name, _ in one})
-    if not classes and not complaints.told:
-        complaints.tell(str(folder), "no folder with an image in it")
-    complaints.raise_any()
-    files = [path for one in listed for _, path in one]
-    x = _decoded(files, most, complaints)
-    numbers = {name: number for number, name in enumerate(classes)}
-    y = np.array([numbers[name] for one in listed for name, _ in one], np.int64)
-    cut = len(listed[0])
-    if parted and not 0 < cut < len(files):
-        raise ProblemError(f"{folder} has no image in train, or none in test", hint=_HINT)
-    test = Images(x=x[cut:], y=y[cut:]) if parted else None
-    return x[:cut], y[:cut], tuple(classes), test
-
-
-def load_calibration(
-    source: Path, root_folder: Path, *, channels: int, limit_bytes: int = LIMIT_BYTES
-) -> NDArray[np.uint8]:
-    """The images that a text file names, a line each, in a folder: uint8 (n, channels, height, width).
-
-    What stands behind a name, as in Caffe's lists of images with labels, is passed over. UsageError where a file or
-    folder is not there; ProblemError with everything that is wrong; RuntimeMissingError without Pillow.
-    """
-    checked_folder(root_folder)
-    complaints = Complaints(
-        what=f"list of images {source}", hint="Give a text file of names in the folder, a line each."
-    )
-    try:
-        lines = read_bytes(source, _MOST_LIST).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{source} is not UTF-8 text (byte {error.start})", hint=complaints.hint) from error
-    files = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            name = next((n for n in (line.strip(), line.split()[0]) if (root_folder / n).exists()), line.strip())
-            files.append(inside(root_folder / name, root_folder))
-        except (ProblemError, OSError, ValueError) as error:
-            complaints.tell(f"line {number}", str(error))
-    if not files and not complaints.told:
-        complaints.tell("line 1", "no name at all")
-    complaints.raise_any()
-    x = _decoded(files, limit_bytes, complaints)
-    if x.shape[1] == channels:
-        return x
-    if x.shape[1] == 1 and channels == 3:
-        return np.repeat(x, 3, axis=1)
-    raise ProblemError(
-        f"the images of {source} have {x.shape[1]} channels, and the networks take {channels}",
-        hint="Give images of the kind that the networks are trained on.",
-    )
-
-
-def _names(folder: Path) -> list[str]:
-    """The names in a folder in order, without those that begin with a dot."""
-    try:
-        return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-    except OSError as error:
-        raise ProblemError(f"{folder} cannot be listed: {error.strerror}", hint="Check its rights.") from error
-
-
-def _listed(root: Path, whole: Path, complaints: Complaints) -> Iterator[tuple[str, Path]]:
-    """The class and the path of each image, in order; what else is there is told."""
-    names = _names(root)
-    if len(names) > _MOST_CLASSES:
-        complaints.tell(str(root), f"more than {_MOST_CLASSES} folders")
-        return
-    for name in names:
-        try:
-            folder = inside(root / name, whole)
-            if not folder.is_dir():
-                complaints.tell(str(root / name), "a folder of the images of one class expected")
-                continue
-            for file in _names(folder):
-                real = inside(folder / file, whole)
-                if real.is_dir() or not file.lower().endswith(_ENDINGS):
-                    complaints.tell(str(root / name / file), f"an image expected ({', '.join(_ENDINGS)})")
-                else:
-                    yield name, real
-        except ProblemError as error:
-            complaints.tell(str(root / name), error.message)
-
-
-def _decoded(files: Sequence[Path], most: int, complaints: Complaints) -> NDArray[np.uint8]:
-    """The pixels of images of one size: (n, 1, h, w) where all are grey, else (n, 3, h, w)."""
-    pillow = _pillow()
-    found: list[NDArray[np.uint8]] = []
-    taken = 0
-    first: tuple[int, int] | None = None
-    for path in files:
-        try:
-            pixels = _image(pillow, path, most - taken)
-        except ProblemError as error:
-            complaints.tell(str(path), error.message)
-            continue
-        first = first or pixels.shape[:2]
-        if pixels.shape[:2] != first:
-            complaints.tell(str(path), f"{_size(pixels.shape[:2])} pixels, and the first image has {_size(first)}")
-            continue
-        taken += pixels.nbytes
-        found.append(pixels)
-    complaints.raise_any()
-    grey = all(pixels.ndim == 2 for pixels in found)
-    height, width = first or (0, 0)
-    made = np.empty((len(found), 1 if grey else 3, height, width), np.uint8)
-    if made.nbytes > most:
-        raise ProblemError(f"the images take {made.nbytes} bytes, and the limit is {most}", hint="Give fewer images.")
-    for k, pixels in enumerate(found):
-        made[k] = pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return made
-
-
-def _image(pillow: Any, path: Path, most: int) -> NDArray[np.uint8]:
-    """One image as (h, w) or (h, w, 3). ProblemError for what is none, or would take more than `most` bytes."""
-    content = read_bytes(path, _MOST_FILE)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Pillow only warns of pictures that are larger than its own limit
-            with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
-                if image.width * image.height * 3 > most:
-                    raise ProblemError(
-                        f"{image.width}x{image.height} pixels are more than memory allows", hint="Give smaller images."
-                    )
-                if image.mode not in (*_GREY, *_COLOUR) or "transparency" in image.info:
-                    raise ProblemError(f"a picture of mode {image.mode}, or a transparent one", hint=_HINT)
-                return np.asarray(image.convert("L" if image.mode in _GREY else "RGB"), np.uint8)
-    except ProblemError:
-        raise
-    except Exception as error:  # a broken or hostile picture finds many ways to fail
-        raise ProblemError(
-            f"no image that can be read: {str(error)[:100] or type(error).__name__}", hint=_HINT
-        ) from error
-
-
-def _pillow() -> Any:
-    """Pillow's module Image. RuntimeMissingError where it cannot be loaded."""
-    try:
-        from PIL import Image
-    except (ImportError, OSError) as error:
-        raise RuntimeMissingError(
-            f"images in folders are decoded by Pillow, which cannot be loaded: {error}",
-            hint=f"{install_line('pillow', python=sys.executable)}, or give the images as npz:FILE.",
-        ) from error
-    return Image
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

@@ -19,9 +19,20 @@ from numpy.typing import NDArray
 from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.training.data.dataset import Images
-from gnomon.training.data.readers import LIMIT_BYTES, read_folder, read_idx_folder, read_npz, read_table
+from gnomon.training.data.pictures import read_folder
+from gnomon.training.data.readers import LIMIT_BYTES, read_idx_folder, read_npz, read_table
 
-KINDS = ("digits", "mnist-5k", "npz:FILE", "folder:DIR", "idx:DIR", "torchvision:NAME")
+KINDS = (
+    "digits",
+    "mnist-5k",
+    "npz:FILE",
+    "folder:DIR",
+    "idx:DIR",
+    "torchvision:NAME",
+    "huggingface:DIR",
+    "dataset:FILE.py:FUNCTION",
+)
+"""All of them; the last two are read as they are needed (`gnomon.training.data.streamed`)."""
 _TORCHVISION = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "CIFAR10", "CIFAR100")
 
 
@@ -71,7 +82,7 @@ def load_images(
         "torchvision": lambda name, most: _torchvision(name, most, download),
     }
     if kind not in readers or bool(rest) != (kind not in KINDS):
-        raise UsageError(f"there is no source of images {source[:200]!r}", hint=f"Sources: {', '.join(KINDS)}.")
+        raise UsageError(f"there is no source of images {source[:200]!r} here", hint=f"Sources: {', '.join(KINDS)}.")
     found = readers[kind](rest, limit_bytes)
     if size is None:
         return found
