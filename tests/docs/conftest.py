@@ -47,9 +47,9 @@ def place_to_run(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The same folder for all blocks of a session, as a reader would go on in it; the record is in its own home."""
     folder = tmp_path_factory.mktemp("reader")
     home = tmp_path_factory.mktemp("home")
-    for name, model in MODELS.items():
+    for name, known in MODELS.items():
         try:
-            (folder / name).symlink_to(zoo.build(model))
+            (folder / name).symlink_to(zoo.build(known))
         except zoo.ZooError as error:
             pytest.skip(f"zoo: {error}")
     small_network(folder / "model.onnx")
