@@ -26,7 +26,7 @@ STATIC = {
     "lint": ["ruff", "check", "."],
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
-    "fuzz": ["python", "-m", "fuzz", "--seconds", "30", "--jobs", "1"],
+    "fuzz": ["python", "-m", "fuzz", "--seconds", "10", "--jobs", "1"],
 }
 PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n4", "--dist=loadfile", "--no-loadscope-reorder"]
 PURE = ("core", "formats", "report", "test_gates.py", "test_public_names.py")
@@ -89,6 +89,13 @@ def run_tests(name: str, count: Count) -> Gate:
     return Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start)
 
 
+def compile_tests() -> None:
+    """Compile the test modules of a new checkout once: otherwise each worker would rewrite the assertions of all."""
+    if not any((ROOT / "tests").glob("*/__pycache__/*-pytest-*.pyc")):
+        subprocess.run(command(["pytest", "-q", "--collect-only"]), cwd=ROOT, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # fmt: skip
+
+
 def add_report(report: Path, count: Count) -> None:
     """Add what a JUnit report says; a report that is missing counts as one failure, as pytest itself broke."""
     if not report.is_file():
@@ -122,6 +129,8 @@ def main() -> int:
     count = Count()
     with ThreadPoolExecutor(max_workers=1) as pool:
         beside = [pool.submit(run_static, name) for name in STATIC if name in names]
+        if any(PYTEST[0] in (TESTS | PARTS).get(name, ()) for name in names):
+            compile_tests()
         gates = [run_tests(name, count) for name in (TESTS | PARTS) if name in names]
         gates = [*(one.result() for one in beside), *gates]
     for gate in gates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -31,6 +32,13 @@ def _drives_devices(module: object) -> bool:
     """Whether something in the module comes from a kit of devices, or is one."""
     found = vars(module).values() if module is not None else ()
     return any(str(getattr(v, "__module__", None) or getattr(v, "__name__", "")).startswith(_KITS) for v in found)
+
+
+def pytest_collection_finish() -> None:
+    """Look no more for garbage among thousands of collected tests and their modules, and for new garbage less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -26,7 +26,6 @@ from tests.bad_days.boardkit import (
     workers,
 )
 from tests.bad_days.livekit import (
-    endless_onnx,
     interrupt,
     matmul_onnx,
     nothing_left,
@@ -39,7 +38,7 @@ from gnomon.core.sample import Run
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import add_device
 from gnomon.devices.shell.ssh import SshDevice
-from gnomon.errors import DeviceError, MeasurementError
+from gnomon.errors import DeviceError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
@@ -202,15 +201,6 @@ def test_two_gnomons_take_turns_on_one_board(board: Board, tmp_path: Path) -> No
 
 
 # What runs there misbehaves
-
-
-def test_a_runtime_that_hangs_is_ended_at_its_time_limit(board: Board, tmp_path: Path) -> None:
-    model = model_in(tmp_path, endless_onnx())
-    effort = replace(SHORT, timeout_s=2.0)
-    with pytest.raises(MeasurementError, match=r"onnxruntime [^;]*: hang") as refused:
-        place(request_for(board, tmp_path, model=model, effort=effort), tmp_path / "out")
-    assert refused.value.hint
-    assert board.clean()
 
 
 def test_a_setting_in_which_a_runtime_hangs_does_not_spoil_the_others(

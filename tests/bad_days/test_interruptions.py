@@ -23,7 +23,7 @@ from gnomon.measure.effort import Effort
 from gnomon.store.base import CampaignQuery
 from gnomon.store.sqlite import SqliteStore
 
-EFFORT = Effort(processes_least=2, processes_most=2, rounds=3, block_s=0.05, warm_s=0.01, laggard=1e9)
+EFFORT = Effort(processes_least=2, processes_most=2, rounds=3, block_s=0.03, warm_s=0.01, laggard=1e9)
 ONE = ("onnxruntime",)
 
 
@@ -66,9 +66,9 @@ def test_kill_9_at_random_moments(tmp_path: Path) -> None:
     model, record = model_in(tmp_path), tmp_path / "record.sqlite"
     rng = random.Random(1)
     seen: set[tuple[str, str, int, int]] = set()
-    for _ in range(4):
+    for _ in range(3):
         with start_place(tmp_path, model, EFFORT, runtimes=ONE) as gnomon:
-            time.sleep(rng.uniform(0.2, 4.0))
+            time.sleep(rng.uniform(0.2, 3.0))
             interrupt(gnomon, signal.SIGKILL)
         assert nothing_left(tmp_path)
         if record.exists():
@@ -91,14 +91,16 @@ def test_kill_9_at_random_moments(tmp_path: Path) -> None:
 def test_two_gnomons_take_turns(tmp_path: Path) -> None:
     model = model_in(tmp_path)
     effort = replace(EFFORT, processes_least=1, processes_most=1)
-    longer = replace(effort, rounds=20)  # so that it still measures when the other one comes
-    with start_place(tmp_path, model, longer, "one", ONE) as first:
+    with start_place(tmp_path, model, effort, "one", ONE) as first:
         wait_for_line(first, "progress")
+        first.send_signal(signal.SIGSTOP)  # so that it has not ended when the other one comes
         with start_place(tmp_path, model, effort, "two", ONE) as second:
-            told = wait_for_line(second, "told")
+            try:
+                told = wait_for_line(second, "told")
+            finally:
+                first.send_signal(signal.SIGCONT)
             assert str(first.pid) in told
             assert "waiting" in told
-            assert first.poll() is None
             ends = [process.communicate(timeout=240) for process in (first, second)]
     for process, (out, errors) in zip((first, second), ends, strict=True):
         assert process.returncode == 0, errors

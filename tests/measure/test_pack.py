@@ -66,6 +66,33 @@ def test_it_starts_with_python_and_numpy_alone(agent: Path) -> None:
     assert done.stderr.strip() == "[]"
 
 
+def test_compiled_for_this_python_it_reads_no_source_and_else_the_source(tmp_path: Path) -> None:
+    path = tmp_path / "agent.pyz"
+    path.write_bytes(packed_agent(compiled=True))
+    with zipfile.ZipFile(path) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    compiled = {name for name in held if name.endswith(".pyc")}
+    assert {name.removesuffix("c") for name in compiled} == {
+        name for name in held if name.startswith("gnomon_agent/") and name.endswith(".py")
+    }
+
+    def starts(changed: dict[str, bytes]) -> bool:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in {**held, **changed}.items():
+                archive.writestr(name, data)
+        words = [sys.executable, "-I", str(path), "supervise"]
+        request = json.dumps({"commands": [], "timeout_s": 10}) + "\n"
+        done = subprocess.run(words, input=request, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode == 0 and json.loads(done.stdout) == {"event": "end"}
+
+    sources = {name.removesuffix("c"): b"raise SystemExit(3)\n" for name in compiled}
+    other = {name: b"of another" + held[name][10:] for name in compiled}
+    assert starts({})
+    assert starts(sources)
+    assert starts(other)
+    assert not starts({**sources, **other})
+
+
 def test_its_modules_compile_for_the_oldest_python(agent: Path) -> None:
     import ast
 

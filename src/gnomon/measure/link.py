@@ -9,13 +9,18 @@ Packs the agent into the one file that is pushed to a device and shipped in depl
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import io
 import json
+import marshal
 import math
+import platform
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import resources
+from importlib.abc import InspectLoader
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
@@ -160,8 +165,13 @@ _MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def packed_agent() -> bytes:
-    """The agent as a zip application for any Python 3.10 or later with numpy; the same bytes every time."""
+@functools.cache
+def packed_agent(*, compiled: bool = False) -> bytes:
+    """The agent as a zip application for any Python 3.10 or later with numpy; the same bytes every time.
+
+    With `compiled` it also holds its modules as this Python compiles them, for those of the same version, which would
+    compile them in each process; others read the sources.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
@@ -169,7 +179,19 @@ def packed_agent() -> bytes:
         inside = [("", e) for e in folder.iterdir()] + [("drivers/", e) for e in (folder / "drivers").iterdir()]
         for path, entry in sorted((f"{under}{e.name}", e) for under, e in inside if e.name.endswith(".py")):
             archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), entry.read_bytes())
+            if compiled and (code := _compiled(path)) is not None:
+                archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}c", _EPOCH), code)
     return buffer.getvalue()
+
+
+def _compiled(path: str) -> bytes | None:
+    """A module of the agent as the file of its compiled form that is used without a look at the source."""
+    name = f"gnomon.agent.{path.removesuffix('.py').removesuffix('__init__').replace('/', '.')}".rstrip(".")
+    spec = importlib.util.find_spec(name)
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        return None
+    unchecked = (1).to_bytes(4, "little")
+    return importlib.util.MAGIC_NUMBER + unchecked + bytes(8) + marshal.dumps(spec.loader.get_code(name))
 
 
 class AgentLink:
@@ -194,7 +216,8 @@ class AgentLink:
     def _start_here(self, stack: ExitStack) -> None:
         """Make what lasts as long as the link is open."""
         packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
-        packed.write_bytes(packed_agent())
+        alike = str(self.info.fingerprint.get("python")).split(".")[:2] == list(platform.python_version_tuple()[:2])
+        packed.write_bytes(packed_agent(compiled=alike))
         self._agent = self.device.push(packed, packed.name)
 
     def __enter__(self) -> Self:

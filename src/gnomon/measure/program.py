@@ -85,7 +85,7 @@ class Here:
 
     def __init__(self, folder: Path) -> None:
         self._agent = folder / "gnomon-agent.pyz"
-        self._agent.write_bytes(packed_agent())
+        self._agent.write_bytes(packed_agent(compiled=True))
 
     def inputs(self, job: Mapping[str, Any], seed: int, names: list[str], prefix: Path) -> str:
         """Write a job's inputs for a seed as raw files `PREFIX.k`; "" or why a file of an input cannot be used."""

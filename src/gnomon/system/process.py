@@ -8,6 +8,7 @@ when gnomon dies in whatever way.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import selectors
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,27 +57,31 @@ class Completed:
 
 _SCRIPT = r"""
 import os, shutil, signal, sys
-groups, clean = set(), False
+groups, folders, clean = set(), set(), False
 for line in sys.stdin:
-    word, _, number = line.strip().partition(" ")
-    if word == "add": groups.add(int(number))
-    elif word == "drop": groups.discard(int(number))
-    elif word == "done": clean = True
+    word, _, what = line.strip().partition(" ")
+    if word == "add": groups.add(int(what))
+    elif word == "drop": groups.discard(int(what))
+    elif word == "hold": folders.add(bytes.fromhex(what))
+    elif word == "release": folders.discard(bytes.fromhex(what))
+    elif word == "done":
+        clean = True
+        break
 if not clean:
     for group in groups:
         try: os.killpg(group, signal.SIGKILL)
         except OSError: pass
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    for folder in folders: shutil.rmtree(folder, ignore_errors=True)
 """
 
 
 class Guard:
-    """Watches over one private folder and the process groups started from it, until `close`."""
+    """Watches over private folders and the process groups started from them, until `close`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, *folders: Path) -> None:
         # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _SCRIPT, str(folder)],
+            [sys.executable, "-I", "-S", "-c", _SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -84,6 +90,21 @@ class Guard:
         )
         assert self._process.stdin is not None  # noqa: S101
         self._pipe: IO[bytes] = self._process.stdin
+        for folder in folders:
+            self.hold(folder)
+
+    @property
+    def alive(self) -> bool:
+        """Whether nobody killed it."""
+        return self._process.poll() is None
+
+    def hold(self, folder: Path) -> None:
+        """Remove this folder if gnomon dies."""
+        self._say(f"hold {os.fsencode(folder).hex()}")
+
+    def release(self, folder: Path) -> None:
+        """The folder is gone, or somebody else's."""
+        self._say(f"release {os.fsencode(folder).hex()}")
 
     def add(self, group: int) -> None:
         """Kill this process group if gnomon dies."""
@@ -111,12 +132,34 @@ class Guard:
 def guarded_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
-    guard = Guard(folder)
+    guard = _guard_of_folders()
+    guard.hold(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        guard.close()
+        guard.release(folder)
+
+
+_GUARDS: dict[int, Guard] = {}
+"""The guard of all temporary folders of a process, by the process, as a fork has its own."""
+
+_GUARDED = threading.Lock()
+
+
+def _guard_of_folders() -> Guard:
+    """One for all: each would take a process, and a job has half a dozen folders."""
+    with _GUARDED:
+        guard = _GUARDS.get(os.getpid())
+        if guard is None or not guard.alive:
+            guard = _GUARDS[os.getpid()] = Guard()
+        return guard
+
+
+@atexit.register
+def _end_guard_of_folders() -> None:
+    if os.getpid() in _GUARDS:
+        _GUARDS.pop(os.getpid()).close()
 
 
 _GRACE_S = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,15 @@ from onnx import TensorProto, helper  # noqa: E402
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.errors import ModelError, UsageError  # noqa: E402
+from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
 from gnomon.jobs.place.job import Placement, place  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
+from gnomon.measure.environment import Doubt  # noqa: E402
 from gnomon.runtimes.base import Wish  # noqa: E402
 from gnomon.session.model_session import open_lab  # noqa: E402
-from gnomon.session.reference import reference  # noqa: E402
+from gnomon.session.package import write_package  # noqa: E402
+from gnomon.session.prove import Verified, verify  # noqa: E402
+from gnomon.session.reference import doubts, reference  # noqa: E402
 from gnomon.session.request import Request  # noqa: E402
 
 STRING, INT64 = TensorProto.STRING, TensorProto.INT64
@@ -46,7 +50,36 @@ def placed(small: Effort, tmp_path: Path) -> Placed:
     return run
 
 
-def outputs(found: Placement, proto: Any, feeds: dict[str, Any]) -> list[tuple[Any, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A package of a model whole, run from its own files, and what is doubtful of it."""
+
+    package: Path
+    verified: Verified
+    doubts: tuple[Doubt, ...]
+
+
+@pytest.fixture
+def packed(small: Effort, tmp_path: Path) -> Callable[..., Packed]:
+    """Writes the package of a model whole and runs it, with nothing measured before."""
+
+    def run(proto: Any, *, feeds: dict[str, Any] | None = None, path: Path | None = None, **more: Any) -> Packed:
+        files = {}
+        for name, array in (feeds or {}).items():
+            files[name] = tmp_path / f"{name}.npy"
+            np.save(files[name], array)
+        path = path or save(proto, tmp_path / "m.onnx")
+        request = Request(model=path, runtimes=("onnxruntime",), effort=small, feeds=files, **more)
+        with open_lab(request, kind="test", question={}) as lab:
+            sensitivity = reference(lab)
+            whole = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
+            package = write_package(lab, whole, tmp_path / f"out{len(list(tmp_path.iterdir()))}", overwrite=False)
+            return Packed(package=package, verified=verify(lab, package, whole), doubts=doubts(lab, sensitivity))
+
+    return run
+
+
+def outputs(found: Placement | Packed, proto: Any, feeds: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Each output of the package, run from its own files, beside what the user's file computes."""
     import subprocess
     import sys
@@ -98,11 +131,11 @@ def test_a_cut_never_goes_through_an_unknown_shape(placed: Placed) -> None:
 
 
 @pytest.mark.slow
-def test_an_output_whose_size_depends_on_values_is_measured(placed: Placed) -> None:
+def test_an_output_whose_size_depends_on_values_is_measured(packed: Callable[..., Packed]) -> None:
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("Greater", ["m", "zero"], ["g"]), node("NonZero", ["g"], ["y"])]
     constants = {"w": W, "zero": np.float32(0)}
     proto = model(nodes, [value("x", ["n", 8])], [value("y", None, INT64)], constants)
-    found = placed(proto)
+    found = packed(proto)
     assert found.verified.ok
     assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ["assumed-shape"]
     x = np.random.default_rng(1).standard_normal((1, 8)).astype(np.float32)
@@ -111,7 +144,7 @@ def test_an_output_whose_size_depends_on_values_is_measured(placed: Placed) -> N
 
 
 @pytest.mark.slow
-def test_an_output_whose_shape_the_file_tells_wrongly_is_measured_as_it_is(placed: Placed) -> None:
+def test_an_output_whose_shape_the_file_tells_wrongly_is_measured_as_it_is(packed: Callable[..., Packed]) -> None:
     proto = model(
         [node("Slice", ["x", "starts", "ends"], ["y"])],
         [value("x", [4, 8])],
@@ -121,7 +154,7 @@ def test_an_output_whose_shape_the_file_tells_wrongly_is_measured_as_it_is(place
             "ends": np.array([2]),
         },
     )
-    found = placed(proto)
+    found = packed(proto)
     assert found.verified.ok
     assert [d.kind for d in found.doubts if d.kind == "other-shapes"] == ["other-shapes"]
     x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
@@ -130,7 +163,7 @@ def test_an_output_whose_shape_the_file_tells_wrongly_is_measured_as_it_is(place
 
 
 @pytest.mark.slow
-def test_contrib_operators_are_measured_whole(placed: Placed) -> None:
+def test_contrib_operators_are_measured_whole(packed: Callable[..., Packed]) -> None:
     nodes = [
         node("FusedMatMul", ["x", "w"], ["m"], domain="com.microsoft", alpha=0.5),
         node("Relu", ["m"], ["r"]),
@@ -138,27 +171,27 @@ def test_contrib_operators_are_measured_whole(placed: Placed) -> None:
     ]
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     proto = model(nodes, [value("x", [2, 8])], [value("y", None)], {"w": W}, opset_imports=imports)
-    found = placed(proto)
+    found = packed(proto)
     assert found.verified.ok
     for made, expected in outputs(found, proto, {"x": np.ones((2, 8), np.float32)}):
         np.testing.assert_allclose(made, expected, rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_a_softmax_of_opset_11_is_deployed_as_the_users_file_means_it(placed: Placed) -> None:
+def test_a_softmax_of_opset_11_is_deployed_as_the_users_file_means_it(packed: Callable[..., Packed]) -> None:
     table = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     nodes = [node("Softmax", ["table"], ["soft"]), node("Mul", ["x", "soft"], ["y"])]
     imports = [helper.make_opsetid("", 11)]
     open_input = [value("x", ["n", 3, 4])]
     proto = model(nodes, open_input, [value("y", ["n", 3, 4])], {"table": table}, opset_imports=imports)
-    found = placed(proto, shapes={"x": (2, 3, 4)})
+    found = packed(proto, shapes={"x": (2, 3, 4)})
     for made, expected in outputs(found, proto, {"x": np.ones((2, 3, 4), np.float32)}):
         np.testing.assert_allclose(made, expected, rtol=1e-5)
         assert made.sum() == pytest.approx(2.0)  # two rows, each flattened: not six
 
 
 @pytest.mark.slow
-def test_text_is_fed_from_a_file(placed: Placed) -> None:
+def test_text_is_fed_from_a_file(packed: Callable[..., Packed]) -> None:
     nodes = [
         node(
             "LabelEncoder",
@@ -172,30 +205,30 @@ def test_text_is_fed_from_a_file(placed: Placed) -> None:
     ]
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
     proto = model(nodes, [value("words", [3], STRING)], [value("y", [3])], opset_imports=imports)
-    drawn = placed(proto)
+    drawn = packed(proto)
     assert drawn.verified.ok
     assert ["'words' holds text" in d.message for d in drawn.doubts if d.kind == "drawn-text"] == [True]
     words = np.array(["green", "blue", "red"])
-    found = placed(proto, feeds={"words": words})
+    found = packed(proto, feeds={"words": words})
     assert found.verified.ok
     ((made, expected),) = outputs(found, proto, {"words": words})
     np.testing.assert_array_equal(made, expected)
 
 
 @pytest.mark.slow
-def test_a_sequence_of_tensors_may_come_out_and_none_may_go_in(placed: Placed) -> None:
+def test_a_sequence_of_tensors_may_come_out_and_none_may_go_in(packed: Callable[..., Packed]) -> None:
     out = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("SequenceConstruct", ["m", "x"], ["y"])]
-    found = placed(model(nodes, [value("x", [2, 8])], [out], {"w": W}))
+    found = packed(model(nodes, [value("x", [2, 8])], [out], {"w": W}))
     assert found.verified.ok
     taken = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
     at = model([node("SequenceAt", ["s", "k"], ["y"])], [taken], [value("y", None)], {"k": np.array(0)})
     with pytest.raises(ModelError, match=r"'s' is a sequence, a map or optional"):
-        placed(at)
+        packed(at)
 
 
 @pytest.mark.slow
-def test_weights_beside_the_file_are_found(small: Effort, tmp_path: Path) -> None:
+def test_weights_beside_the_file_are_found(packed: Callable[..., Packed], tmp_path: Path) -> None:
     proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 8])], [value("y", ["n", 8])], {"w": W})
     own = tmp_path / "own"
     own.mkdir()
@@ -203,7 +236,7 @@ def test_weights_beside_the_file_are_found(small: Effort, tmp_path: Path) -> Non
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)  # saving empties the weights of what is saved
     onnx.save_model(copy, str(own / "m.onnx"), **beside)
-    found = place(Request(model=own / "m.onnx", runtimes=("onnxruntime",), effort=small), tmp_path / "out")
+    found = packed(proto, path=own / "m.onnx")
     assert found.verified.ok
     assert (found.package / "w.bin").read_bytes() == W.tobytes()
     for made, expected in outputs(found, proto, {"x": np.ones((1, 8), np.float32)}):

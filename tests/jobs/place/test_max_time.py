@@ -49,41 +49,34 @@ def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CampaignRunner, "over", over)
 
 
-def test_nothing_measured_is_an_error_that_says_how_to_go_on(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Over before anything is measured, before the proof, before the package runs, and never: all of one campaign."""
     with monkeypatch.context() as patched:
         over_from("profile", patched)
         with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
             api.place(model, out=tmp_path / "out", **how(tmp_path))
     assert "goes on from the results database" in told.value.hint
     assert not (tmp_path / "out").exists()
-    over_from("proof", monkeypatch)  # what follows is looked at below
-    assert api.place(model, out=tmp_path / "out", **how(tmp_path)).resumed
-
-
-@pytest.mark.parametrize("stage", ["proof", "run the package"])
-def test_what_is_known_by_then_is_the_answer(
-    stage: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as patched:
-        over_from(stage, patched)
-        found = api.place(model, out=tmp_path / "out", **how(tmp_path))
-    assert found.verdict.chosen.ok
-    assert found.verified.skipped
-    [doubt] = [d for d in found.doubts if d.kind == "stopped"]
-    assert doubt.message.startswith("stopped by --max-time after ")
-    assert repr(stage) in doubt.message
-    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
-    assert plan["proved_with"]["packages"].keys() == {"numpy", "onnxruntime"}
-    assert f"onnxruntime=={plan['proved_with']['packages']['onnxruntime']}" in plan["requirements"]
-    assert (
-        shown_line("python -m pip install", (tmp_path / "out" / "README.txt").read_text()).split()[4:]
-        == (plan["requirements"])
-    )
-    place_report(place_document(found, tmp_path / "r.sqlite"), Page())
-    assert "ran where planned" not in capsys.readouterr().out
-    again = api.place(model, out=tmp_path / "out", overwrite=True, **how(tmp_path))
+    for stage in ("proof", "run the package"):
+        with monkeypatch.context() as patched:
+            over_from(stage, patched)
+            found = api.place(model, out=tmp_path / stage, **how(tmp_path))
+        assert found.resumed
+        assert found.verdict.chosen.ok
+        assert found.verified.skipped
+        [doubt] = [d for d in found.doubts if d.kind == "stopped"]
+        assert doubt.message.startswith("stopped by --max-time after ")
+        assert repr(stage) in doubt.message
+        plan = json.loads((tmp_path / stage / "plan.json").read_text())
+        assert plan["proved_with"]["packages"].keys() == {"numpy", "onnxruntime"}
+        assert f"onnxruntime=={plan['proved_with']['packages']['onnxruntime']}" in plan["requirements"]
+        readme = (tmp_path / stage / "README.txt").read_text()
+        assert shown_line("python -m pip install", readme).split()[4:] == plan["requirements"]
+        place_report(place_document(found, tmp_path / "r.sqlite"), Page())
+        assert "ran where planned" not in capsys.readouterr().out
+    again = api.place(model, out=tmp_path / "proof", overwrite=True, **how(tmp_path))
     assert (again.resumed, again.campaign) == (True, found.campaign)
     assert again.verified.ok
     assert not [d for d in again.doubts if d.kind == "stopped"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +92,17 @@ def test_place_and_profile_try_each_and_the_record_knows_them(tmp_path: Path) ->
     model = tmp_path / "m.onnx"
     model.write_bytes(matmul_onnx())
     how: Any = {"runtimes": ["onnxruntime"], "processes": 1, "record": tmp_path / "r.sqlite", "budget_s": 1.0}
-    names = ["onnxruntime[threads=1]", "onnxruntime[threads=64]"]
-    found = api.place(model, out=tmp_path / "out", threads=[1, 64], **how)
+    many = len(os.sched_getaffinity(0)) + 1
+    names = ["onnxruntime[threads=1]", f"onnxruntime[threads={many}]"]
+    found = api.place(model, out=tmp_path / "out", threads=[1, many], **how)
     assert [p.contender.label for p in found.verdict.proved] == names
     assert found.clock == "wall"
     [doubt] = [d for d in found.doubts if d.kind == "threads"]
-    assert doubt.message.startswith("64 threads were measured on ")
+    assert doubt.message.startswith(f"{many} threads were measured on ")
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     chosen = found.verdict.chosen.contender.label
-    assert plan["job"]["segments"][0]["options"]["threads"] == (1 if chosen == names[0] else 64)
-    again = api.place(model, out=tmp_path / "again", threads=[1, 64], measure=False, **how)
+    assert plan["job"]["segments"][0]["options"]["threads"] == (1 if chosen == names[0] else many)
+    again = api.place(model, out=tmp_path / "again", threads=[1, many], measure=False, **how)
     assert again.campaign == found.campaign
     assert [p.contender.label for p in again.verdict.proved] == names
     columns = api.profile(model, threads=[1, 2], **how).columns

@@ -466,8 +466,8 @@ def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> In
 def _distinct(rng: np.random.Generator, table: Int64s) -> Int64s:
     """The table, its networks that are there twice changed by exchanging choices with others: columns keep theirs."""
     for _ in range(_EXCHANGES * len(table)):
-        again = np.setdiff1d(np.arange(len(table)), np.unique(table, axis=0, return_index=True)[1])
-        if not len(again):
+        again = _again(table)
+        if not again:
             break
         one, other, slot = rng.choice(again), rng.integers(len(table)), rng.integers(table.shape[1])
         table[[one, other], slot] = table[[other, one], slot]
@@ -490,4 +490,10 @@ def _information(table: Int64s, counts: Sequence[int]) -> float:
 def _repeated(table: Int64s, counts: Sequence[int]) -> float:
     """A fine for networks that are there twice, beyond what cannot be helped."""
     spare = max(0, len(table) - math.prod(counts))
-    return 10.0 * max(0, len(table) - len(np.unique(table, axis=0)) - spare)
+    return 10.0 * max(0, len(_again(table)) - spare)
+
+
+def _again(table: Int64s) -> list[int]:
+    """The rows that are there further up already; for tables of some rows much quicker than numpy's own."""
+    first: dict[tuple[int, ...], int] = {}
+    return [row for row, network in enumerate(map(tuple, table.tolist())) if first.setdefault(network, row) != row]

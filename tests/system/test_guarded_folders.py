@@ -1,0 +1,80 @@
+"""Temporary folders of a process go away with it, however it ends, and one guard looks after all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.devices.shell.sshkit import becomes
+
+from gnomon.system import process
+from gnomon.system.process import Guard, guarded_folder
+
+_HOLDING = """
+import sys, time
+from gnomon.system.process import guarded_folder
+with guarded_folder("gnomon-one-"):
+    with guarded_folder("gnomon-gone-") as gone:
+        pass
+    gone.mkdir()  # somebody else's from now on
+    with guarded_folder("gnomon-\\n other-") as other:
+        (other / "file").write_text("x")
+        print("ready", flush=True)
+        time.sleep(600) if sys.argv[1:] else None
+"""
+
+
+def held(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A process with temporary folders below this one, once it has them."""
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    holding = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", _HOLDING, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    assert holding.stdout is not None and holding.stdout.readline() == "ready\n"
+    return holding
+
+
+def prefixes(folder: Path) -> set[str]:
+    return {path.name.rpartition("-")[0] for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_they_go_away_with_a_process_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    with held(tmp_path, "wait") as holding:
+        assert prefixes(tmp_path) == {"gnomon-one", "gnomon-gone", "gnomon-\n other"}
+        holding.send_signal(number)
+        holding.communicate(timeout=60)
+    assert becomes(lambda: prefixes(tmp_path) == {"gnomon-gone"})
+
+
+def test_they_go_away_at_the_end_without_a_word(tmp_path: Path) -> None:
+    with held(tmp_path) as holding:
+        assert holding.communicate(timeout=60) == ("", "")
+    assert holding.returncode == 0
+    assert prefixes(tmp_path) == {"gnomon-gone"}
+
+
+def test_one_guard_is_for_all_and_another_comes_where_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Guard] = []
+
+    class Counted(Guard):
+        def __init__(self, *folders: Path) -> None:
+            super().__init__(*folders)
+            started.append(self)
+
+    monkeypatch.setattr(process, "Guard", Counted)
+    monkeypatch.setattr(process, "_GUARDS", {})
+    with guarded_folder("a-") as one, guarded_folder("b-") as other:
+        assert one.is_dir() and other.is_dir() and len(started) == 1
+        started[0]._process.kill()
+        started[0]._process.wait()
+        with guarded_folder("c-"):
+            assert len(started) == 2
+    assert not one.exists() and not other.exists()
+    for guard in started:
+        guard.close()
