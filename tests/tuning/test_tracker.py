@@ -27,6 +27,7 @@ from gnomon.tuning.tracker import (
     MAGIC,
     MOST_REPLY_BYTES,
     Queue,
+    TrackedDevice,
     TrackedServer,
     Tracker,
     TrackerSummary,
@@ -155,6 +156,30 @@ def test_an_unknown_key_lists_the_known_and_the_near_one() -> None:
     assert refused.value.hint == "Did you mean 'phone'?"
     with pytest.raises(DeviceError, match="no server at all"):
         TrackerSummary(servers=(), queues={}).require("x\x1b[2J", "t:1")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_server_that_was_there_before_is_waited_for(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on a second at each look; the server is back after eight of them."""
+    seconds = iter(range(100))
+    back = TrackerSummary(servers=(TrackedServer(key="phone", host="h", port=1),), queues={})
+    looks: list[int] = []
+
+    def summary(tracker: Tracker) -> TrackerSummary:
+        looks.append(next(seconds))
+        return back if len(looks) > 8 else TrackerSummary(servers=(), queues={})
+
+    monkeypatch.setattr(Tracker, "summary", summary)
+    monkeypatch.setattr("gnomon.tuning.tracker.time.monotonic", lambda: float(len(looks)))
+    monkeypatch.setattr("gnomon.tuning.tracker.time.sleep", lambda seconds: None)
+    device = TrackedDevice(tracker=Tracker(host="t", port=1), key="phone")
+    if known:
+        device.require(60.0, known=True)
+        assert len(looks) == 9
+    else:
+        with pytest.raises(DeviceError, match="no server of the tracker"):
+            device.require(60.0)
+        assert len(looks) <= 4, "what may be a typing error is told soon"
 
 
 # Peers that are no tracker

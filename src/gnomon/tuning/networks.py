@@ -216,6 +216,7 @@ class Searches:
         self._door = shop.door(DoorSettings(job_timeout_s=_ASK_S), renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
         self._told: dict[str, list[Told]] = {}
+        self.learns = True  # whether it has a cost model that learns
 
     def begin(self, layer: TuningLayer, told: Sequence[Told]) -> Failure | None:
         """Begin the search of a layer, of which this is known already."""
@@ -223,7 +224,7 @@ class Searches:
         said = self._door.ask("search", self._job(layer))
         if isinstance(said, Failure):
             return said
-        self._layers[layer.layer] = layer
+        self._layers[layer.layer], self.learns = layer, bool(said["learns"])
         return None
 
     def ask(self, layer: str, most: int) -> tuple[Any, ...] | Failure:

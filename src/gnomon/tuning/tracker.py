@@ -380,7 +380,7 @@ _LAST_S = 2.0
 _POLL_S = 0.2
 #: A server that crashed is started again within so long.
 _APPEAR_S = 30.0
-_SOON_S = 10.0
+_SOON_S = 2.0
 #: A server whose client broke off registers again, and is not listed for a moment.
 _BLINK_S = 0.5
 _FORM = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?P<colon>:(?P<port>.*))?", re.DOTALL)
@@ -477,9 +477,13 @@ class TrackedDevice:
         """One of them that is free, `again` or not: their owner starts them. DeviceError as of `Tracker.request`."""
         return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
 
-    def require(self, wait_s: float) -> None:
-        """DeviceError, with the keys that there are, if no server has it: soon, since it may be a typing error."""
-        until_s = time.monotonic() + min(wait_s, _SOON_S)
+    def require(self, wait_s: float, *, known: bool = False) -> None:
+        """DeviceError, with the keys that there are, if no server has it.
+
+        One that was there before (`known`) is started again, perhaps, and waited for; else it may be a typing error,
+        which is told soon.
+        """
+        until_s = time.monotonic() + (wait_s if known else min(wait_s, _SOON_S))
         while not (found := self.tracker.summary()).of(self.key):
             if time.monotonic() > until_s:
                 found.require(self.key, self.tracker.address)

@@ -35,7 +35,8 @@ def jobs() -> dict[str, Work]:
 
     def begin(job: Job) -> dict[str, Any]:
         searches[job["layer"]] = _Search(job, model(), searches)
-        return {"spaces": searches[job["layer"]].spaces}
+        learns = not isinstance(model(), ms.cost_model.RandomModel)
+        return {"spaces": searches[job["layer"]].spaces, "learns": learns}
 
     def begun(job: Job) -> _Search:
         if job["layer"] not in searches:

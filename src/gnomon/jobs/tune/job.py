@@ -66,8 +66,11 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     folder = tune_folder(request.out)
     source = Source(path=request.model, dtype=request.dtype, shapes=request.shapes)
     source.check()
-    check_record(folder.record(TunedDevice(key=request.device.key, target={}), model))
-    with Workshop() as shop, open_device(shop, request.device, tell=tell) as (device, bench):
+    meant = TunedDevice(key=request.device.key, target={})
+    check_record(folder.record(meant, model))
+    # A device that was tuned for before is waited for, whatever its server does at this moment.
+    known = meant if folder.record(meant, model).exists() else None
+    with Workshop() as shop, open_device(shop, request.device, known, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
         network = Network(shop, source)
         whole = network.layers(device.target)
@@ -121,7 +124,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 ),
                 "network": proof,
                 "beside": None,
-                "notes": [*_too_short(request, progress, time_left), *_notes(file, layers)],
+                "notes": [*_too_short(request, progress, time_left), *_notes(tools, layers)],
             }
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
@@ -300,9 +303,14 @@ def _stopped(progress: dict[str, LayerProgress]) -> str:
     return next((why for why in ("budget", "trials", "plateau", "exhausted", "failed") if why in ends), "exhausted")
 
 
-def _notes(file: RecordFile, layers: tuple[TuningLayer, ...]) -> list[str]:
+def _notes(tools: Tools, layers: tuple[TuningLayer, ...]) -> list[str]:
     made = []
-    servers = {t.server for layer in layers for t in file.trials(layer.layer) if t.server}
+    if not tools.searches.learns:
+        made.append(
+            "The search had no cost model that learns, as XGBoost is not installed: "
+            "pip install 'xgboost-cpu>=3' makes more of the same trials."
+        )
+    servers = {t.server for layer in layers for t in tools.file.trials(layer.layer) if t.server}
     hosts = {server.rpartition(":")[0] for server in servers}
     if len(hosts) > 1:
         made.append(

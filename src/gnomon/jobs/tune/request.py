@@ -135,7 +135,7 @@ def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
     """
     check_wish(wish, known)
     if wish.config.address.kind == TVM:
-        tracked_device(wish.config.address).require(wish.wait_s)
+        tracked_device(wish.config.address).require(wish.wait_s, known=known is not None)
 
 
 def check_wish(wish: DeviceWish, known: TunedDevice | None = None) -> None:
