@@ -341,6 +341,28 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     return config, document
 
 
+def config_of_tables(primitives: Sequence[str], groups: int, *, numbering: str, defaults: Mapping[str, str]) -> str:
+    """A config of what tables of networks tell of a space, with a layer a cell group. All else in it is made up."""
+    cells = "\n".join("  - {C_in: 8, C_out: 8}" for _ in range(groups))
+    named = ", ".join(f"{family}: {name}" for family, name in defaults.items())
+    return f"""\
+# Made from tables, by gnomon space import. No table tells of layers, strides, channels and classes: these are made up.
+search_space_cfg:
+  num_cell_groups: {groups}
+  cell_layout: [{", ".join(map(str, range(groups)))}]
+  reduce_cell_groups: []
+  shared_primitives: [{", ".join(primitives)}]
+  cell_shared_primitives: null
+weights_manager_cfg:
+  num_classes: 10
+  cell_group_kwargs:
+{cells}
+gnomon_cfg:
+  numbering: {numbering}
+  default_primitives: {{{named}}}
+"""
+
+
 def _in_place(top: YamlPlace) -> None:
     """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
     for name in _READ:
