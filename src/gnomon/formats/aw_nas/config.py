@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
@@ -114,7 +114,8 @@ class GnomonConfig:
     `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
     pictures of any size are made, `image_column` and `label_column` are of a data set of Hugging Face, and `loaders`
     are the processes that read images beside one that trains. `blocks` are Python files of primitives, and
-    `default_primitives` says which primitive of a family is its default.
+    `default_primitives` says which primitive of a family is its default. `dataset_type` is aw_nas's own word for the
+    images, which stands outside of this section.
     """
 
     data: str | None = None
@@ -131,6 +132,7 @@ class GnomonConfig:
     default_primitives: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     augment: str = "none"
+    dataset_type: str = ""
 
 
 def read_profiler(place: YamlPlace) -> ProfilerConfig:
@@ -392,9 +394,15 @@ def _space(top: YamlPlace) -> SpaceConfig:
         widths=widths,
         classes=manager.entry("num_classes").whole(1, _MOST_WIDTH),
         profiler=read_profiler(top.entry("ss_profiler_cfg")),
-        gnomon=read_own(top.entry("gnomon_cfg"), primitives),
+        gnomon=replace(read_own(top.entry("gnomon_cfg"), primitives), dataset_type=_dataset(top.entry("dataset_type"))),
         warnings=_warnings(space.entry(_FILLED)),
     )
+
+
+def _dataset(place: YamlPlace) -> str:
+    """A key that is aw_nas's own business: whatever else stands there is none of ours."""
+    value = place.node.value if place.node is not None and place.node.kind == "scalar" else None
+    return value if isinstance(value, str) else ""
 
 
 def _section(top: YamlPlace, name: str) -> YamlPlace:

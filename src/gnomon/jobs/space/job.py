@@ -322,8 +322,9 @@ def _train(asked: ProfileRequest, trainer: Trainer) -> None:
     """The trainings of the method, as far as the journal lacks them."""
     study = trainer.study
     first, finetune = recipes(study, epochs=asked.epochs)
-    for recipe in (first, finetune):
-        check(recipe)
+    for name, recipe in (("first_train", first), ("finetune", finetune)):
+        key = f"ss_profiler_cfg.{name}"
+        check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )
