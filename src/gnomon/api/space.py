@@ -190,15 +190,21 @@ def import_networks(
 
 
 def export_networks(
-    profile_dir: PathLike, out: PathLike, *, method: str | None = None, blocks: Sequence[PathLike] = ()
+    profile_dir: PathLike,
+    out: PathLike,
+    *,
+    method: str | None = None,
+    blocks: Sequence[PathLike] = (),
+    overwrite: bool = False,
 ) -> tuple[NetRow, ...]:
     """Write a profile's networks as csv, and return them: a row a network and toolchain, accuracies of one `method`.
 
-    `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    A file that is there is replaced only with `overwrite`. `blocks` are as `select_primitives` takes them. Raises
+    GnomonError.
     """
     from gnomon.jobs.space.exchange import export_networks as export_job
 
-    return export_job(Path(profile_dir), Path(out), method=method, blocks=tuple(map(str, blocks)))
+    return export_job(Path(profile_dir), Path(out), method=method, blocks=tuple(map(str, blocks)), overwrite=overwrite)
 
 
 def open_profile(

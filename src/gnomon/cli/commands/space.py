@@ -272,7 +272,8 @@ def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, **values:
 
 @space.command(short_help="Write a profile's networks as csv.")
 @_PROFILE
-@click.option("--out", "-o", type=_PATH, required=True, metavar="CSV", help="The networks; what is there is replaced.")
+@click.option("--out", "-o", type=_PATH, required=True, metavar="CSV", help="The networks.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @_OWN_BLOCKS
 @_JSON

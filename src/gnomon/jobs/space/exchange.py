@@ -109,12 +109,20 @@ def import_networks(asked: ImportRequest) -> Profiled:
 
 
 def export_networks(
-    profile: Path, out: Path, *, method: str | None = None, blocks: Sequence[str | Path] = ()
+    profile: Path,
+    out: Path,
+    *,
+    method: str | None = None,
+    blocks: Sequence[str | Path] = (),
+    overwrite: bool = False,
 ) -> tuple[NetRow, ...]:
     """Write a profile's networks as csv: a row a network and toolchain, accuracies of one method (None: the first).
 
-    UsageError for a profile that holds neither, and for a method that trained nothing.
+    UsageError for a profile that holds neither, for a method that trained nothing, and for a file that would be
+    replaced and may not be.
     """
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
     study = study_of(profile, blocks)
     accuracy, latency = read_rows(profile, study)
     trained = method is not None or any(row.validation is not None and not row.reason for row in accuracy)

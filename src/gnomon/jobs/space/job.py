@@ -187,6 +187,8 @@ def profile_space(
     toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
     if asked.method is not None and asked.method not in METHODS:
         raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join(METHODS)}.")
+    if asked.method is not None:
+        _check_recipes(study, asked.epochs)
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
     folder = ProfileFolder(asked.out, question, text)
     seconds: dict[str, float] = {}
@@ -318,13 +320,17 @@ def block_files(asked: Sequence[str], config: Path, named: Sequence[str]) -> tup
     return tuple(str((config.parent / name).absolute()) for name in named)
 
 
+def _check_recipes(study: Study, epochs: int | None) -> None:
+    """What PyTorch cannot train by is told, by the keys of the config, before anything is made."""
+    for name, recipe in zip(("first_train", "finetune"), recipes(study, epochs=epochs), strict=True):
+        key = f"ss_profiler_cfg.{name}"
+        check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
+
+
 def _train(asked: ProfileRequest, trainer: Trainer) -> None:
     """The trainings of the method, as far as the journal lacks them."""
     study = trainer.study
     first, finetune = recipes(study, epochs=asked.epochs)
-    for name, recipe in (("first_train", first), ("finetune", finetune)):
-        key = f"ss_profiler_cfg.{name}"
-        check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )

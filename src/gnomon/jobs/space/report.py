@@ -80,7 +80,10 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
             page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
-    page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
+    if document.get("images_known", True):
+        page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
+    else:
+        page.item("It cannot be validated: the profile was made of tables, and nothing is known of the images.")
 
 
 def _family(document: Mapping[str, Any], page: Page) -> None:

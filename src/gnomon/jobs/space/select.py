@@ -28,7 +28,7 @@ from gnomon.jobs.space.estimates import (
     swap_accuracies,
     toolchain_of,
 )
-from gnomon.jobs.space.folder import LatencyRow
+from gnomon.jobs.space.folder import LatencyRow, read_question
 from gnomon.jobs.space.look import imported, read_rows, study_of
 from gnomon.jobs.space.lookup import Lookup, lookup_of, write_lookup_files
 from gnomon.jobs.space.study import Study
@@ -73,6 +73,7 @@ class Selected:
     family: str | None
     details: Mapping[str, Any]
     imported: Mapping[str, Mapping[str, int]]
+    images_known: bool
     output: Path
     lookup: Path | None
     model: Lookup | None
@@ -90,6 +91,7 @@ class Selected:
             "method": self.method,
             "toolchain": self.toolchain,
             "imported": {what: dict(origins) for what, origins in self.imported.items()},
+            "images_known": self.images_known,
             "numbering": self.study.numbering,
             "family": self.family,
             "groups": [list(names) for names in self.groups],
@@ -143,6 +145,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
             "accuracies": imported(row for row in accuracies if row.method == method),
             "latencies": imported(rows.values()),
         },
+        images_known=bool(read_question(asked.profile)["data"]["digest"]),
         output=output,
         lookup=lookup,
         model=model,
