@@ -240,7 +240,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
 
 
 def _shifted(text: str, power: int) -> float:
-    """A number times 10 ** power, rounded once. ValueError for what is no number."""
+    """A number times 10 ** power, rounded once. ValueError for what is not a number."""
     value = float(text)
     if not math.isfinite(value) or not power:
         return value
