@@ -274,9 +274,33 @@ def test_what_is_wrong_is_told_and_nothing_is_made(name: str, text: str, told: s
     with pytest.raises(GnomonError) as refused:
         brought(tmp_path / name, to=tmp_path / "p", config=tmp_path / "config.yaml")
     assert told in refused.value.message and refused.value.hint
-    assert not list((tmp_path / "p").glob("*.jsonl")) or not any(
-        (tmp_path / "p" / one).read_text() for one in ("accuracy.jsonl", "latency.jsonl")
-    )
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "default"),
+    [
+        ("VGG_2_2: 1.0\nVGG_2_0: 1.0\nVGG_1_2: 1.0\n", "VGGblock_2"),
+        ("VGG_2_0: 1.0\nVGG_1_2: 1.0\n", "VGGblock_2"),
+        ("VGG_0_2: 1.0\nVGG_2_0: 1.0\n", "VGGblock_1"),  # 0 or 2: the published one, then
+        ("VGG_0: 1.0\nVGG_2: 1.0\n", "VGGblock_1"),
+        ("VGG_0_2_0: 1.0\nVGG_2_1_0: 1.0\n", "VGGblock_1"),
+    ],
+)
+def test_the_default_of_a_table_is_what_all_its_networks_are_made_of(text: str, default: str, tmp_path: Path) -> None:
+    (tmp_path / "latency_table.yaml").write_text(text)
+    told = brought(tmp_path / "latency_table.yaml", to=tmp_path / "p")
+    assert told["families"]["VGG"]["default"] == default
+
+
+def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latency_table.yaml").write_text("VGG_999999_1: 1.0\nRes_999999_1: 1.0\n")
+    with pytest.raises(ProblemError, match="2000000 primitives"):
+        brought(tmp_path / "latency_table.yaml", to=tmp_path / "p")
+    with pytest.raises(UsageError, match="up' is not a name"):
+        brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", toolchain="../up")
+    with pytest.raises(UsageError, match="no method 'mine'"):
+        brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", method="mine")
 
 
 def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> None:

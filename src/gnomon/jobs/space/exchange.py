@@ -24,6 +24,7 @@ from gnomon.jobs.space.folder import (
     LatencyRow,
     ProfileFolder,
     check_context,
+    is_name,
     is_profile,
     read_question,
 )
@@ -39,6 +40,7 @@ from gnomon.system.files import save_text
 _SIDE = 32
 """The height and width of images that nothing is known of: nothing is made of them."""
 _DIGITS = 12
+_MOST_PRIMITIVES = 1000
 _GUESSED = (
     "without --config the places in an id are taken for numbers, such as those of Mobile_1_1_3 for Mobileblock_1 and "
     "Mobileblock_3; a config's list of the family may leave some out"
@@ -83,6 +85,8 @@ def import_networks(asked: ImportRequest) -> Profiled:
     """
     if asked.method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}.")
+    if asked.toolchain is not None and not is_name(asked.toolchain):
+        raise UsageError(f"{asked.toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
     files = [_opened(path) for path in asked.files]
     new = not is_profile(asked.profile)
     study, question, blocks = _new(asked, files) if new else _of_profile(asked)
@@ -90,10 +94,11 @@ def import_networks(asked: ImportRequest) -> Profiled:
     accuracies, latencies = _accuracy_rows(asked, study, nets), _latency_rows(asked, study, nets)
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} tell nothing of any network", hint=_HINT)
+    _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
     folder = ProfileFolder(asked.profile, question, study.text)
     try:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
-        _check_apart(asked, folder, accuracies, latencies)
+        _check_apart(asked, folder.accuracy.values(), folder.latency.values(), accuracies, latencies)
         folder.add(
             *(row for row in accuracies if row.key not in folder.accuracy),
             *(row for row in latencies if row.key not in folder.latency),
@@ -216,15 +221,21 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     for name in ids:
         family, assignment = parse_id(name, groups)
         found.setdefault(family, []).append(assignment)
-    primitives = [f"{name}block_{k}" for name, ones in found.items() for k in range(max(map(max, ones)) + 1)]
+    counts = {name: max(map(max, ones)) + 1 for name, ones in found.items()}
+    if sum(counts.values()) > _MOST_PRIMITIVES:
+        raise ProblemError(
+            f"{_names(files)} tell of {sum(counts.values())} primitives, and no more than {_MOST_PRIMITIVES} are read",
+            hint="Give the config of the space: --config FILE.",
+        )
+    primitives = [f"{name}block_{k}" for name, count in counts.items() for k in range(count)]
     defaults = {name: f"{name}block_{k}" for name, ones in found.items() if (k := _default(ones)) is not None}
     return config_of_tables(primitives, groups, numbering=numbering, defaults=defaults)
 
 
 def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
     """The primitive that all networks of a table have in all cell groups but one; None where several may be it."""
-    able = [k for k in range(max(map(max, ones)) + 1) if all(sum(j != k for j in one) <= 1 for one in ones)]
-    return able[0] if len(able) == 1 else None
+    able = [k for k in set(ones[0]) if all(one.count(k) >= len(one) - 1 for one in ones)]
+    return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
 def _nets(study: Study, file: _File) -> list[NetRow]:
@@ -322,17 +333,21 @@ def _made_of(study: Study, net: NetRow) -> Network:
 
 
 def _check_apart(
-    asked: ImportRequest, folder: ProfileFolder, accuracies: Sequence[AccuracyRow], latencies: Sequence[LatencyRow]
+    asked: ImportRequest,
+    trained: Iterable[AccuracyRow],
+    timed: Iterable[LatencyRow],
+    accuracies: Sequence[AccuracyRow],
+    latencies: Sequence[LatencyRow],
 ) -> None:
     """UsageError where what is imported would count with what was trained here, unasked, or was measured otherwise."""
-    own = {row.method for row in folder.accuracy.values() if not row.origin}
+    own = {row.method for row in trained if not row.origin}
     beside = sorted(own & {row.method for row in accuracies})
     if beside and asked.method is None:
         raise UsageError(
-            f"{folder.path} has accuracies of its own by the method {', '.join(beside)}",
+            f"{asked.profile} has accuracies of its own by the method {', '.join(beside)}",
             hint=f"Give --accuracy {beside[0]} to let these count with them, --accuracy {IMPORTED} to keep them apart.",
         )
-    known = [*folder.latency.values(), *latencies]
+    known = [*timed, *latencies]
     contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
     for toolchain, context in sorted(contexts):
         check_context(known, toolchain, dict(context), hint="Give these a name of their own: --toolchain NAME")

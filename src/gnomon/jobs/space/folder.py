@@ -46,8 +46,13 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= _MOST
 
 
+def is_name(text: str) -> bool:
+    """Whether a text may become a part of a file's name."""
+    return _NAME.fullmatch(text) is not None
+
+
 Text = Annotated[str, Must(be="a text", fits=is_text)]
-Name = Annotated[str, Must(be="a plain name", fits=lambda value: _NAME.fullmatch(value) is not None)]
+Name = Annotated[str, Must(be="a plain name", fits=is_name)]
 """What may become a part of a file's name."""
 
 Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
