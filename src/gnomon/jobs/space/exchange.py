@@ -204,7 +204,7 @@ def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str,
     text = read_config(asked.config) if asked.config else _made_config(files, asked.numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
     blocks = block_files(asked.blocks, asked.config or Path(), config.gnomon.blocks)
-    side = config.gnomon.image_size or _SIDE
+    side = config.gnomon.image_size or config.gnomon.resize or _SIDE
     shape = (config.input_channels, side, side)
     study = open_study(text, shape, numbering=asked.numbering, blocks=blocks)
     return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}, blocks
