@@ -56,7 +56,7 @@ from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, read_l
 from gnomon.formats.block_table import read_block_table
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.formats.ncnn_param import parse_ncnn_param, write_ncnn_param
-from gnomon.formats.nets_csv import read_nets, write_nets
+from gnomon.formats.nets_csv import read_nets, write_nets, write_profiled
 from gnomon.formats.onert.config import ConfigCfg
 from gnomon.formats.onert.manifest import parse_manifest
 from gnomon.formats.onert.trace import read_chrome_trace, read_trace, write_trace
@@ -665,6 +665,12 @@ def _text_of_csv(data: bytes) -> object:
     return found
 
 
+def _nets_of_a_profile(data: bytes) -> object:
+    found = read_nets(data, SPACE, profiled=True)
+    assert read_nets(write_profiled(found, SPACE).encode(), SPACE, profiled=True) == found
+    return found
+
+
 def _nets_as_one_text(data: bytes) -> object:
     cell = load_space("nasbench201")
     return read_nets(data, cell.space, text_reader(cell))
@@ -767,6 +773,15 @@ TARGETS: dict[str, Target] = _all(
         name="nets",
         seeds=good.texts("accuracy,b, a ,latency_ms\n0.9,skip,x,2.5\n\n0.8,1x1,y,\n"),
         read=_text_of_csv,
+        lines=True,
+    ),
+    Target(
+        name="nets of a profile",
+        seeds=good.texts(
+            "a,b,accuracy,accuracy_error,method,latency_ms,low_ms,high_ms,processes,toolchain,device\n"
+            "x,skip,0.9,0.01,fair,2.5,2.25,2.75,6,onnxruntime,local\ny,1x1,,,,1e-3,,,,,\n"
+        ),
+        read=_nets_of_a_profile,
         lines=True,
     ),
     Target(

@@ -46,7 +46,13 @@ _PLACES = {
         ),
         "gnomon.api.table",
     ),
-    **dict.fromkeys(("profile_space", "select_primitives", "show_space", "validate_selection"), "gnomon.api.space"),
+    **dict.fromkeys(
+        (
+            *("export_networks", "import_networks", "open_profile"),
+            *("profile_space", "select_primitives", "show_space", "validate_selection"),
+        ),
+        "gnomon.api.space",
+    ),
     **dict.fromkeys(
         ("execute", "overlay_analyze", "overlay_collect", "overlay_deploy", "tune", "tuned_files"), "gnomon.api.tune"
     ),

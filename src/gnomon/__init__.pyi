@@ -18,6 +18,9 @@ from gnomon.api.place import runs as runs
 from gnomon.api.place import show_run as show_run
 from gnomon.api.place import solve as solve
 from gnomon.api.place import stab as stab
+from gnomon.api.space import export_networks as export_networks
+from gnomon.api.space import import_networks as import_networks
+from gnomon.api.space import open_profile as open_profile
 from gnomon.api.space import profile_space as profile_space
 from gnomon.api.space import select_primitives as select_primitives
 from gnomon.api.space import show_space as show_space

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -88,6 +89,14 @@ def with_little_effort(command: str) -> str:
     return f"{call} {extra}{separator}{rest}"
 
 
+def skip_without(block: Block) -> None:
+    """Skip a block whose word `needs=MODULE` names what is not installed here."""
+    for word in block.words:
+        module = word.removeprefix("needs=")
+        if module != word and importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
 def run(command: list[str], place: Place) -> subprocess.CompletedProcess[str]:
     """Run a command as the documents' reader, and return how it ended."""
     return subprocess.run(
@@ -139,12 +148,13 @@ def test_commands_are_ones_that_gnomon_takes(block: Block, command: str) -> None
 @pytest.mark.parametrize("block", CONSOLE, ids=name_of)
 def test_console_blocks_hold_commands(block: Block) -> None:
     assert block.commands(), "a console block shows what is typed after '$ '"
-    unknown = [w for w in block.words if w != "run" and not w.startswith("exit=")]
+    unknown = [w for w in block.words if w != "run" and not w.startswith(("exit=", "needs="))]
     assert unknown == []
 
 
 @pytest.mark.parametrize("block", [b for b in CONSOLE if "run" in b.words], ids=name_of)
 def test_marked_commands_run(block: Block, place_to_run: Place) -> None:
+    skip_without(block)
     wanted = next((int(w.removeprefix("exit=")) for w in block.words if w.startswith("exit=")), 0)
     for command in block.commands():
         done = run(["bash", "-o", "pipefail", "-c", with_little_effort(command)], place_to_run)

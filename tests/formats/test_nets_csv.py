@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError
-from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_counts, write_nets
+from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_counts, write_nets, write_profiled
 from gnomon.spaces.catalogue.nasbench201 import architecture
 from gnomon.spaces.loading import load_space, text_reader
 
@@ -30,11 +30,61 @@ def test_what_is_written_is_read(rows: list[NetRow]) -> None:
     assert read_nets(write_nets(rows, SPACE, measured=False).encode(), SPACE) == bare
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)])
-def test_times_are_in_the_unit_that_their_column_names(unit: str, scale: float) -> None:
+NAMES = st.text("abXYZ019_+-", max_size=12)
+SHARES = st.none() | st.floats(0, 1)
+
+
+@st.composite
+def profiled_nets(draw: st.DrawFn) -> NetRow:
+    words = st.text(max_size=20).map(str.strip)
+    return NetRow(
+        assignment=(draw(st.integers(0, 2)), draw(st.integers(0, 1))),
+        latency_s=draw(st.none() | st.floats(5e-324, 1e300)),
+        low_s=draw(st.none() | st.just(0.0) | SECONDS),
+        high_s=draw(st.none() | SECONDS),
+        accuracy=draw(SHARES),
+        accuracy_error=draw(SHARES),
+        method=draw(NAMES),
+        processes=draw(st.integers(0, 10**15 - 1)),
+        toolchain=draw(NAMES),
+        device=draw(words.filter(str.isprintable)),
+    )
+
+
+@given(rows=st.lists(profiled_nets(), max_size=5))
+def test_nets_of_a_profile_are_read_to_the_last_digit(rows: list[NetRow]) -> None:
+    text = write_profiled(rows, SPACE)
+    assert read_nets(text.encode(), SPACE, profiled=True) == tuple(rows)
+    bare = [(row.assignment, row.latency_s, row.low_s, row.high_s) for row in rows]
+    passed = read_nets(text.encode(), SPACE)
+    assert [(row.assignment, row.latency_s, row.low_s, row.high_s) for row in passed] == bare
+    assert all(row.accuracy is None and not row.toolchain for row in passed), "unasked they are passed over"
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "told"),
+    [
+        ("accuracy", "93", "a share from 0 to 1 expected for accuracy, '93' found"),
+        ("accuracy", "nan", "a share from 0 to 1"),
+        ("accuracy_error", "-0.1", "a share from 0 to 1 expected for accuracy_error"),
+        ("processes", "2.5", "a whole number expected for processes"),
+        ("toolchain", "../up", "letters, digits, _, + or - expected for toolchain"),
+        ("device", "x" * 201, "at most 200 letters expected for device"),
+    ],
+)
+def test_what_is_wrong_with_nets_of_a_profile_is_told(column: str, text: str, told: str) -> None:
+    data = f"first,second,{column}\na,skip,{text}\n".encode()
+    with pytest.raises(ProblemError) as refused:
+        read_nets(data, SPACE, profiled=True)
+    assert "line 2: " in refused.value.message and told in refused.value.message
+    assert read_nets(data, SPACE) == (NetRow(assignment=(0, 1)),)
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("s", 2.5), ("ms", 2.5e-3), ("us", 2.5e-6), ("ns", 2.5e-9)])
+def test_times_are_in_the_unit_that_their_column_names(unit: str, seconds: float) -> None:
     text = f'accuracy,second, first ,latency_{unit}\n0.9,skip,a,2.5\n\n0.8,1x1,"b,c",\n'
     assert read_nets(text.encode(), SPACE) == (
-        NetRow(assignment=(0, 1), latency_s=2.5 * scale),
+        NetRow(assignment=(0, 1), latency_s=seconds),
         NetRow(assignment=(1, 0)),
     )
 

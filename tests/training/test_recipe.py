@@ -55,6 +55,16 @@ def test_an_optimiser_that_cannot_be_is_refused(optimizer: dict[str, Any], told:
         check(Recipe(epochs=1, optimizer=optimizer))
 
 
+def test_the_keys_that_a_recipe_was_read_from_are_named() -> None:
+    for optimizer, scheduler, told in (
+        ({"type": "Sgd"}, None, "of.train.type: 'Sgd' is none of"),
+        ({"type": "SGD", "lr": -1}, None, "of.train: PyTorch refuses it"),
+        (SGD, {"type": "StepLR"}, "at.rate.step_size: a StepLR needs it"),
+    ):
+        with pytest.raises(ProblemError, match=told):
+            check(Recipe(epochs=1, optimizer=optimizer, scheduler=scheduler), optimizer="of.train", scheduler="at.rate")
+
+
 @pytest.mark.parametrize(
     ("scheduler", "told"),
     [

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 if TYPE_CHECKING:
     from gnomon.api.place import Options, PathLike
     from gnomon.devices.http import DpuServer
+    from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.space.believed import Believer
     from gnomon.jobs.space.job import Profiled
     from gnomon.jobs.space.select import Rule, Selected
     from gnomon.jobs.space.validate import Validated
@@ -154,6 +156,68 @@ def show_space(
 
         document["pictures"] = draw_pictures(document, looked_files(Path(profile_dir)), Path(pictures))
     return document
+
+
+def import_networks(
+    files: Sequence[PathLike],
+    profile_dir: PathLike,
+    *,
+    config: PathLike | None = None,
+    numbering: str | None = None,
+    method: str | None = None,
+    toolchain: str | None = None,
+    blocks: Sequence[PathLike] = (),
+) -> Profiled:
+    """Bring accuracies and latencies from elsewhere into a profile, which is made where it is not there.
+
+    `files` are tables as ssprofile writes them (accuracy_table.yaml, latency_table.yaml in milliseconds), or csv as
+    `export_networks` writes it. A new profile is of the `config`; tables alone do without. Accuracies count as those of
+    `method`, latencies as of `toolchain` (None: as a csv says, else "imported"). Raises GnomonError.
+    """
+    from gnomon.jobs.space.exchange import ImportRequest
+    from gnomon.jobs.space.exchange import import_networks as import_job
+
+    asked = ImportRequest(
+        files=tuple(map(Path, files)),
+        profile=Path(profile_dir),
+        config=None if config is None else Path(config),
+        numbering=numbering,
+        method=method,
+        toolchain=toolchain,
+        blocks=tuple(map(str, blocks)),
+    )
+    return import_job(asked)
+
+
+def export_networks(
+    profile_dir: PathLike,
+    out: PathLike,
+    *,
+    method: str | None = None,
+    blocks: Sequence[PathLike] = (),
+    overwrite: bool = False,
+) -> tuple[NetRow, ...]:
+    """Write a profile's networks as csv, and return them: a row a network and toolchain, accuracies of one `method`.
+
+    A file that is there is replaced only with `overwrite`. `blocks` are as `select_primitives` takes them. Raises
+    GnomonError.
+    """
+    from gnomon.jobs.space.exchange import export_networks as export_job
+
+    return export_job(Path(profile_dir), Path(out), method=method, blocks=tuple(map(str, blocks)), overwrite=overwrite)
+
+
+def open_profile(
+    profile_dir: PathLike, *, method: str | None = None, toolchain: str | None = None, blocks: Sequence[PathLike] = ()
+) -> Believer:
+    """What a profile tells of any network of its space, for a search of one's own: accuracy and latency.
+
+    `method` and `toolchain` say whose (None: the first there are); `blocks` are as `select_primitives` takes them.
+    Raises GnomonError.
+    """
+    from gnomon.jobs.space.believed import open_profile as open_job
+
+    return open_job(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
 
 
 def validate_selection(

@@ -225,6 +225,8 @@ def ferules(**others: str) -> Decorator:
 
 _PATH = click.Path(path_type=Path)
 METHODS = ("balanced", "fair", "published")
+KNOWN = (*METHODS, "imported")
+"""Whose accuracies a profile may hold."""
 TRAINING = (
     "data",
     "method",

@@ -37,7 +37,7 @@ _TURNS = 100
 _MOST_PAUSE_S = 3600.0
 
 _SETTINGS = {
-    401: ("wants a token, or another one", "Give the token that the server was started with."),
+    401: ("wants a token, or another one", "Give the token that the server was started with: --dpu-token-file FILE."),
     403: ("does not let this client in", "Ask who runs the server."),
     404: ("has nothing under this path", "Check the path, and its slash at the end: /test_latency/test_latency/"),
     405: ("takes no POST under this path", "Check the path of the address."),
@@ -170,7 +170,7 @@ def check_server(server: DpuServer) -> SplitResult:
     if wrong:
         raise UsageError(
             f"the server cannot be used: {'; '.join(wrong)}",
-            hint="Give an address such as http://192.168.6.144:8055/path/",
+            hint="Give an address such as http://192.168.6.144:8055/path/, and a token by --dpu-token-file FILE.",
         )
     return parts
 

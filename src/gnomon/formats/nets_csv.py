@@ -5,6 +5,9 @@ over, so that accuracies may stand beside. A latency is in the unit that ends it
 without is an error. An empty latency is a net that was not measured, or failed; it is never 0. The low end of an
 interval may be.
 
+Nets of a profile (`profiled`) have more: what `PROFILED` names. Their times are written in milliseconds, with all the
+digits that it takes to read the same seconds again.
+
 Where others write a net of the space as one text, a column `arch` of such texts may stand in the place of the slots.
 
 Counts of units as csv, one row a net and unit: what a net is to tools that know nets by their modules.
@@ -12,14 +15,19 @@ Counts of units as csv, one row a net and unit: what a net is to tools that know
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any
 
 from gnomon.core.space import Space
+from gnomon.core.strict_json import shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
@@ -27,9 +35,15 @@ ARCH = "arch"
 
 MOST_LETTERS = 256 << 20
 _HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
-_SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_POWERS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _MOST_TOLD = 10
+_MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
+_SHARES, _NAMES = ("accuracy", "accuracy_error"), ("method", "toolchain")
+_NAME = re.compile(r"[A-Za-z0-9_+-]+", re.ASCII)
+
+PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device")
+"""The columns of nets of a profile, behind those of the slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +51,10 @@ class NetRow:
     """A net, and its latency with its 95 % interval in seconds; None where it is not known.
 
     `reference_s` is what the space's reference net took beside it: how fast the machine was then.
+
+    Of nets of a profile alone: `accuracy` is a share of images with its standard error, got by a `method`; `processes`
+    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. What is not told is
+    empty.
     """
 
     assignment: tuple[int, ...]
@@ -44,14 +62,25 @@ class NetRow:
     low_s: float | None = None
     high_s: float | None = None
     reference_s: float | None = None
+    accuracy: float | None = None
+    accuracy_error: float | None = None
+    method: str = ""
+    processes: int = 0
+    toolchain: str = ""
+    device: str = ""
 
 
 def read_nets(
-    data: bytes, space: Space, text_reader: Callable[[str], tuple[int, ...]] | None = None
+    data: bytes,
+    space: Space,
+    text_reader: Callable[[str], tuple[int, ...]] | None = None,
+    *,
+    profiled: bool = False,
 ) -> tuple[NetRow, ...]:
     """The nets of a csv. ProblemError, with every complaint and its line, for one that is malformed.
 
     `text_reader` makes an assignment of one text: a csv may then have the column `arch` in the place of the slots'.
+    With `profiled` what else is known of nets of a profile is read too; without it these columns are passed over.
     """
     if len(data) > MOST_LETTERS:
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
@@ -62,7 +91,7 @@ def read_nets(
     if not lines:
         raise ProblemError("the file of nets is empty", hint=_HINT)
     header = [name.strip() for name in lines[0]]
-    columns = _columns(header, space, text_reader)
+    columns = _columns(header, space, text_reader, profiled)
     told: list[str] = []
     found = []
     for number, line in enumerate(lines[1:], start=2):
@@ -78,6 +107,31 @@ def read_nets(
         more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
         raise ProblemError("the nets are malformed: " + "; ".join(told[:_MOST_TOLD]) + more, hint=_HINT)
     return tuple(found)
+
+
+def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
+    """The csv of nets of a profile, with all that is known of them."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*(slot.name for slot in space.slots), *PROFILED])
+    for row in rows:
+        times = {f"{what}_ms": getattr(row, f"{what}_s") for what in _TIMES[:-1]}
+        told = {name: "" if time is None else _milliseconds(time) for name, time in times.items()}
+        own = {name: getattr(row, name) for name in PROFILED if name not in times}
+        told |= {name: _told(value) for name, value in own.items()}
+        writer.writerow([*space.names(row.assignment), *(told[name] for name in PROFILED)])
+    return file.getvalue()
+
+
+def _milliseconds(seconds: float) -> str:
+    return format(Decimal(repr(seconds)).scaleb(3), "f")
+
+
+def _told(value: Any) -> str:
+    """A value as it is written; what is not known is empty."""
+    if value is None or (value == 0 and isinstance(value, int)):
+        return ""
+    return value if isinstance(value, str) else repr(value)
 
 
 def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
@@ -121,7 +175,8 @@ def write_counts(rows: Iterable[UnitCount]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
     slots: tuple[int, ...]
-    times: dict[str, tuple[int, float]]
+    times: dict[str, tuple[int, int]]
+    beside: dict[str, int]
     text: int = 0
     text_reader: Callable[[str], tuple[int, ...]] | None = None
     """What reads the column `text`, where it stands in the place of the slots."""
@@ -135,8 +190,10 @@ class _Columns:
         return found
 
 
-def _columns(header: Sequence[str], space: Space, text_reader: Callable[[str], tuple[int, ...]] | None) -> _Columns:
-    """Where each slot and each time stands."""
+def _columns(
+    header: Sequence[str], space: Space, text_reader: Callable[[str], tuple[int, ...]] | None, profiled: bool
+) -> _Columns:
+    """Where each slot, each time, and with `profiled` all else stands that is known of a net."""
     counts = Counter(header)
     twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
@@ -147,30 +204,63 @@ def _columns(header: Sequence[str], space: Space, text_reader: Callable[[str], t
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         more = f" (their column {ARCH} is of no use: nobody writes nets of this space as one text)" if named else ""
         raise ProblemError(f"the nets lack columns of slots: {shown}{more}", hint=_HINT)
-    times: dict[str, tuple[int, float]] = {}
+    times: dict[str, tuple[int, int]] = {}
     for index, name in enumerate(header):
         what, _, unit = name.rpartition("_")
-        if what in _TIMES and unit in _SCALES:
+        if what in _TIMES and unit in _POWERS:
             if what in times:
                 raise ProblemError(f"there are two columns of {what}", hint=_HINT)
-            times[what] = (index, _SCALES[unit])
+            times[what] = (index, _POWERS[unit])
         elif "latency" in (name, what):
             raise ProblemError(f"the column {name!r} of the nets does not say its unit", hint=_HINT)
+    wanted = ("processes", *_SHARES, *_NAMES, "device") if profiled else ()
+    beside = {name: header.index(name) for name in wanted if name in counts}
     if missing:
-        return _Columns(slots=(), times=times, text=header.index(ARCH), text_reader=text_reader)
-    return _Columns(slots=tuple(header.index(slot.name) for slot in space.slots), times=times)
+        return _Columns(slots=(), times=times, beside=beside, text=header.index(ARCH), text_reader=text_reader)
+    return _Columns(slots=tuple(header.index(slot.name) for slot in space.slots), times=times, beside=beside)
 
 
 def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
     assignment = columns.assignment(line, space)
-    times: dict[str, float | None] = {}
-    for what, (index, scale) in columns.times.items():
+    known: dict[str, Any] = {}
+    for what, (index, power) in columns.times.items():
         text = line[index].strip()
         try:
-            value = float(text) * scale if text else None
+            value = _shifted(text, power) if text else None
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is none: leave out what failed")
-        times[what] = value
-    return NetRow(assignment=assignment, **{f"{what}_s": value for what, value in times.items()})
+        known[f"{what}_s"] = value
+    for what, index in columns.beside.items():
+        text = line[index].strip()
+        if text:
+            known[what] = _beside(what, text)
+    return NetRow(assignment=assignment, **known)
+
+
+def _shifted(text: str, power: int) -> float:
+    """A number times 10 ** power, rounded once. ValueError for what is not a number."""
+    value = float(text)
+    if not math.isfinite(value) or not power:
+        return value
+    mantissa, _, exponent = text.lower().partition("e")
+    return float(f"{mantissa}e{int(exponent or 0) + power}")
+
+
+def _beside(what: str, text: str) -> Any:
+    """What else a column tells of a net of a profile. ProblemError for what it cannot be."""
+    if what in _SHARES:
+        expected = "a share from 0 to 1"
+        with contextlib.suppress(ValueError):
+            if 0 <= float(text) <= 1:
+                return float(text)
+    elif what == "processes":
+        expected = "a whole number"
+        if text.isascii() and text.isdigit() and len(text) < 16:
+            return int(text)
+    else:
+        expected = f"at most {_MOST_WORD} letters" + (", digits, _, + or -" if what in _NAMES else "")
+        if len(text) <= _MOST_WORD and (what not in _NAMES or _NAME.fullmatch(text)):
+            return text
+    raise ProblemError(f"{expected} expected for {what}, {shown(text)} found")

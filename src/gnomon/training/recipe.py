@@ -53,10 +53,11 @@ class Recipe:
         )
 
 
-def check(recipe: Recipe) -> None:
+def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "scheduler") -> None:
     """ProblemError with all that is wrong with a recipe, and what is known; RuntimeMissingError without PyTorch.
 
-    An optimiser and a scheduler are tried on a small layer: what they refuse there they would refuse in training.
+    `optimizer` and `scheduler` are what errors call these parts: the keys that they were read from. Both are tried on a
+    small layer: what they refuse there they would refuse in training.
     """
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
     if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
@@ -68,11 +69,11 @@ def check(recipe: Recipe) -> None:
     if recipe.augment not in AUGMENTS:
         complaints.tell("augment", f"{recipe.augment!r} is none of {', '.join(AUGMENTS)}")
     before = len(complaints.told)
-    _check_part("optimizer", recipe.optimizer, _optimizers(), complaints)
+    _check_part(optimizer, recipe.optimizer, _optimizers(), complaints)
     if recipe.scheduler is not None:
-        _check_part("scheduler", recipe.scheduler, _schedulers(), complaints)
+        _check_part(scheduler, recipe.scheduler, _schedulers(), complaints)
     if len(complaints.told) == before:
-        _try(recipe, complaints)
+        _try(recipe, (optimizer, scheduler), complaints)
     complaints.raise_any()
 
 
@@ -129,13 +130,13 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | str)
 
 
-def _try(recipe: Recipe, complaints: Complaints) -> None:
+def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> None:
     """Tells what an optimiser, and then a scheduler, refuse on a small layer."""
     torch = torch_package()
     # The layer is made of global random numbers, which are nobody's business here.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for place, tried in (("optimizer", replace(recipe, scheduler=None)), ("scheduler", recipe)):
+        for place, tried in zip(places, (replace(recipe, scheduler=None), recipe), strict=True):
             try:
                 _two_steps(tried)
             except Exception as error:  # whatever a class does with arguments that it cannot use

@@ -106,6 +106,22 @@ def test_select_writes_and_tells(rule: str, made: Path, tmp_path: Path, capsys: 
     assert "VGGblock" in out and (tmp_path / "choice.svg").read_text().lstrip().startswith("<")
 
 
+def test_networks_go_out_and_come_in_again(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = tmp_path / "nets.csv", tmp_path / "again.csv"
+    told = document(capsys, "export", made / "p", "-o", first)
+    assert told["file"] == str(first) and told["rows"] == len(first.read_text().splitlines()) - 1
+    assert told["accuracies"] == 4 and told["latencies"] == 7 <= told["rows"]
+    found = document(capsys, "import", first, "--config", made / "config.yaml", "--profile-dir", tmp_path / "q")
+    assert found["latency"][0]["imported"] == {"nets.csv": told["latencies"]}
+    code, out, err = call(capsys, "import", first, "--profile-dir", tmp_path / "q")
+    assert (code, err) == (0, "") and "imported from nets.csv" in out
+    code, out, err = call(capsys, "export", tmp_path / "q", "-o", again)
+    assert (code, err) == (0, "") and "with an accuracy" in out
+    assert again.read_text() == first.read_text()
+    known = api.open_profile(tmp_path / "q")
+    assert all(known.latency_s(names).known for names in known.networks)
+
+
 def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "select", made / "p", "--max-fraction", "1")[0] == 0
     record = ("--record", made / "record.sqlite")
@@ -126,19 +142,23 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("years of work")
     profile = ("profile", made / "config.yaml", "--data", f"npz:{made / 'images.npz'}", "--no-latency")
+    (tmp_path / "w.yaml").write_text(TINY.replace("{type: SGD, lr: 0.05", "{type: SDG, lr: 0.05"))
+    wrong = (profile[0], tmp_path / "w.yaml", *profile[2:])
     cases: list[tuple[int, str, tuple[object, ...]]] = [
         (2, "cannot be read", ("profile", tmp_path / "absent.yaml", "--profile-dir", tmp_path / "x")),
         (3, "weights_manager_cfg", ("profile", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "not a profile", (*profile, "--profile-dir", tmp_path / "full")),
         (2, "another question", (*profile, "--profile-dir", made / "p", "--numbering", "aw_nas")),
         (2, "which images", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
+        (3, "ss_profiler_cfg.finetune_optimizer_cfg.type", (*wrong, "--profile-dir", tmp_path / "x")),
+        (2, "does not say what it is", ("import", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "halving", ("select", made / "p", "--accuracy", "halving")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "is not a profile", ("validate", tmp_path / "x")),
         (2, "not a profile", ("show", tmp_path)),
     ]
     for code, told, args in cases:
-        found, out, err = call(capsys, *args, *(() if args[0] in ("select", "show") else ("--quiet",)))
+        found, out, err = call(capsys, *args, *(() if args[0] in ("select", "show", "import") else ("--quiet",)))
         assert (found, out) == (code, ""), (args, err)
         assert told in err
         lines = err.strip().splitlines()
@@ -147,6 +167,15 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         assert in_json[0] == code and told in json.loads(in_json[1])["error"]["message"]
         assert json.loads(in_json[1])["error"]["hint"]
     assert not (tmp_path / "x").exists()
+
+
+def test_a_data_set_of_aw_nas_has_its_source_and_its_option_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(TINY + "dataset_type: cifar10\n")
+    profile = ("profile", tmp_path / "c.yaml", "--profile-dir", tmp_path / "x", "--quiet")
+    assert "cifar10 is torchvision:CIFAR10, with --download DIR" in call(capsys, *profile)[2]
+    assert "hint: Give --download DIR" in call(capsys, *profile, "--data", "torchvision:CIFAR10")[2]
 
 
 def test_a_setting_that_a_toolchain_does_not_have_is_told(

@@ -72,6 +72,7 @@ def test_the_example_is_read() -> None:
         data="mnist-5k",
         image_size=32,
         numbering="aw_nas",
+        dataset_type="cifar10",
         default_primitives={"Res": "Resblock_6"},
         augment="shift",
     )

@@ -32,8 +32,9 @@ def words_in(path: Path) -> list[str]:
 
 def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
     made = draw_pictures(profile(), ALL, tmp_path / "a" / "b")
-    names = ["accuracy-latency.ort.svg", "accuracy-latency.ort-int8.svg", "choice.svg", "distributions.svg"]
-    assert [Path(path).name for path in made] == [*names, "quantised.svg"]
+    names = ["accuracy-latency.ort", "accuracy-latency.ort-int8", "choice", "distributions", "quantised"]
+    assert [Path(path).name for path in made] == [f"{name}{kind}" for kind in (".svg", ".png") for name in names]
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in made[len(names) :])
     told = " ".join(words_in(Path(made[0])))
     assert "7 networks" in told
     assert "latency by ort, ms" in told
@@ -47,9 +48,12 @@ def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
 def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
     assert draw_pictures(profile(latency=[], accuracy=None), NONE, tmp_path) == []
     made = draw_pictures(profile(), {"selection": None, "validation": validation(spaces=None)}, tmp_path)
-    assert [Path(path).stem.partition(".")[0] for path in made] == ["accuracy-latency"] * 2 + ["quantised"]
+    assert [Path(path).stem.partition(".")[0] for path in made] == (["accuracy-latency"] * 2 + ["quantised"]) * 2
     assert "ring: all its primitives are kept" not in words_in(Path(made[0]))
-    assert [Path(p).name for p in draw_pictures(profile(accuracy=None), NONE, tmp_path)] == ["quantised.svg"]
+    assert [Path(p).name for p in draw_pictures(profile(accuracy=None), NONE, tmp_path)] == [
+        "quantised.svg",
+        "quantised.png",
+    ]
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -65,7 +69,7 @@ def test_names_can_neither_leave_the_folder_nor_break_the_file(tmp_path: Path) -
     folder = tmp_path / "inside"
     for path in draw_pictures(hostile(), ALL, folder):
         assert Path(path).parent == folder
-        assert all(word.isprintable() for word in words_in(Path(path)))
+        assert path.endswith(".png") or all(word.isprintable() for word in words_in(Path(path)))
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -73,7 +77,7 @@ def test_two_toolchains_with_like_names_have_two_pictures(tmp_path: Path) -> Non
     document = profile()
     document["latency"][0]["toolchain"], document["latency"][1]["toolchain"] = "a/b", "a:b"
     made = [name for name in draw_pictures(document, NONE, tmp_path) if "accuracy" in name]
-    assert len(set(made)) == 2
+    assert len(set(made)) == 4, "each as .svg and as .png"
 
 
 def test_points_know_what_they_are() -> None:

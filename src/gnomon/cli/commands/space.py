@@ -9,7 +9,7 @@ import click
 
 from gnomon.cli.main import write_json
 from gnomon.cli.options import (
-    METHODS,
+    KNOWN,
     TRAINING,
     bench_options,
     chosen_toolchains,
@@ -113,7 +113,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
     help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which depends "
     "on the unit of latency; relative: the same without that.",
 )
-@click.option("--accuracy", "method", type=click.Choice(METHODS), help="Whose accuracies.  [default: the first]")
+@click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
 @click.option(
     "--families",
@@ -222,7 +222,7 @@ def validate(profile_dir: Path, **values: Any) -> None:
 
 @space.command(short_help="What a profile says.")
 @_PROFILE
-@click.option("--accuracy", "method", type=click.Choice(METHODS), help="Whose accuracies.  [default: the first]")
+@click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--pictures", type=_PATH, metavar="DIR", help="Draw what there is to see into this folder.")
 @_OWN_BLOCKS
 @_JSON
@@ -231,6 +231,70 @@ def show(profile_dir: Path, method: str | None, pictures: Path | None, blocks: t
     from gnomon.api import space as api
 
     _told(api.show_space(profile_dir, method=method, pictures=pictures, blocks=blocks), as_json)
+
+
+@space.command("import", short_help="Bring accuracies and latencies from elsewhere into a profile.")
+@click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
+@click.option(
+    "--profile-dir", type=_PATH, required=True, metavar="DIR", help="The profile, which may be there already."
+)
+@click.option(
+    "--config",
+    type=_PATH,
+    metavar="CONFIG",
+    help="The config of a new profile.  [default: made of what the ids of tables tell]",
+)
+@click.option(
+    "--numbering",
+    type=click.Choice(["ssprofile", "aw_nas"]),
+    help="What the numbers of primitives mean.  [default: as the config says, else ssprofile]",
+)
+@click.option(
+    "--accuracy",
+    "method",
+    type=click.Choice(KNOWN),
+    help="What the accuracies count as.  [default: as a csv says, else imported]",
+)
+@click.option(
+    "--toolchain", metavar="NAME", help="What the latencies are told by.  [default: as a csv says, else imported]"
+)
+@_OWN_BLOCKS
+@_JSON
+def import_(files: tuple[Path, ...], profile_dir: Path, as_json: bool, **values: Any) -> None:
+    """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
+
+    Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
+    """
+    from gnomon.api import space as api
+
+    _told(api.import_networks(files, profile_dir, **values).document(), as_json)
+
+
+@space.command(short_help="Write a profile's networks as csv.")
+@_PROFILE
+@click.option("--out", "-o", type=_PATH, required=True, metavar="CSV", help="The networks.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
+@click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
+@_OWN_BLOCKS
+@_JSON
+def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
+    """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both."""
+    from gnomon.api import space as api
+
+    rows = api.export_networks(profile_dir, out, **values)
+    document = {
+        "file": str(out),
+        "rows": len(rows),
+        "accuracies": sum(row.accuracy is not None for row in rows),
+        "latencies": sum(row.latency_s is not None for row in rows),
+    }
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.space.report import exported_report
+    from gnomon.report.page import Page
+
+    exported_report(document, Page())
 
 
 @space.command(short_help="The primitives that are known, and what they are made of.")

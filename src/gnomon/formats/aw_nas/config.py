@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
@@ -114,7 +114,8 @@ class GnomonConfig:
     `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
     pictures of any size are made, `image_column` and `label_column` are of a data set of Hugging Face, and `loaders`
     are the processes that read images beside one that trains. `blocks` are Python files of primitives, and
-    `default_primitives` says which primitive of a family is its default.
+    `default_primitives` says which primitive of a family is its default. `dataset_type` is aw_nas's own word for the
+    images, which stands outside of this section.
     """
 
     data: str | None = None
@@ -131,6 +132,7 @@ class GnomonConfig:
     default_primitives: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     augment: str = "none"
+    dataset_type: str = ""
 
 
 def read_profiler(place: YamlPlace) -> ProfilerConfig:
@@ -341,6 +343,28 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     return config, document
 
 
+def config_of_tables(primitives: Sequence[str], groups: int, *, numbering: str, defaults: Mapping[str, str]) -> str:
+    """A config of what tables of networks tell of a space, with a layer a cell group. All else in it is made up."""
+    cells = "\n".join("  - {C_in: 8, C_out: 8}" for _ in range(groups))
+    named = ", ".join(f"{family}: {name}" for family, name in defaults.items())
+    return f"""\
+# Made from tables, by gnomon space import. No table tells of layers, strides, channels and classes: these are made up.
+search_space_cfg:
+  num_cell_groups: {groups}
+  cell_layout: [{", ".join(map(str, range(groups)))}]
+  reduce_cell_groups: []
+  shared_primitives: [{", ".join(primitives)}]
+  cell_shared_primitives: null
+weights_manager_cfg:
+  num_classes: 10
+  cell_group_kwargs:
+{cells}
+gnomon_cfg:
+  numbering: {numbering}
+  default_primitives: {{{named}}}
+"""
+
+
 def _in_place(top: YamlPlace) -> None:
     """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
     for name in _READ:
@@ -370,9 +394,15 @@ def _space(top: YamlPlace) -> SpaceConfig:
         widths=widths,
         classes=manager.entry("num_classes").whole(1, _MOST_WIDTH),
         profiler=read_profiler(top.entry("ss_profiler_cfg")),
-        gnomon=read_own(top.entry("gnomon_cfg"), primitives),
+        gnomon=replace(read_own(top.entry("gnomon_cfg"), primitives), dataset_type=_dataset(top.entry("dataset_type"))),
         warnings=_warnings(space.entry(_FILLED)),
     )
+
+
+def _dataset(place: YamlPlace) -> str:
+    """A key that is aw_nas's own business: whatever else stands there is none of ours."""
+    value = place.node.value if place.node is not None and place.node.kind == "scalar" else None
+    return value if isinstance(value, str) else ""
 
 
 def _section(top: YamlPlace, name: str) -> YamlPlace:

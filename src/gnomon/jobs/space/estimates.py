@@ -6,8 +6,9 @@ What is believed of a study's latencies, toolchain by toolchain, from the lines 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.folder import AccuracyRow, LatencyRow
-from gnomon.jobs.space.methods import METHODS
+from gnomon.jobs.space.methods import IMPORTED, METHODS
 from gnomon.jobs.space.predict import Assignment, SpacePredictor, fit_predictor
 from gnomon.jobs.space.study import Family, Network, Study
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
@@ -74,9 +75,12 @@ class Ranking:
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
-    """The method whose rows are used: the wanted one, or the first of METHODS that there is. UsageError without any."""
+    """The method whose rows are used: the wanted one, or the first of METHODS that there is, or what was imported.
+
+    UsageError without any.
+    """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
-    known = [name for name in METHODS if name in there]
+    known = [name for name in (*METHODS, IMPORTED) if name in there]
     if wanted is None and known:
         return known[0]
     if wanted is None or wanted not in there:
@@ -97,11 +101,25 @@ def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str) -> dic
         by_network.setdefault(row.network, []).append(row)
     for name, ones in by_network.items():
         mean = float(np.mean([row.validation for row in ones]))
-        images = max(row.images for row in ones) or 1
-        sampling = math.sqrt(max(mean * (1 - mean), 1e-4) / images)
-        error = math.hypot(sampling, (_NO_NOISE_SEEN if noise is None else noise) / math.sqrt(len(ones)))
+        error = _error(ones, mean, _NO_NOISE_SEEN if noise is None else noise)
         found[name] = Seen(network=study.mixed(ones[0].primitives), accuracy=mean, error=error, trainings=len(ones))
     return found
+
+
+def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
+    """The standard error of a network's mean accuracy, by its trainings' own where these were told with it.
+
+    How many images there were is not known of what was imported: then the noise of training alone is left.
+    """
+    told = [row.error for row in ones if row.error is not None]
+    rest = len(ones) - len(told)
+    if not rest:
+        return math.hypot(*told) / len(ones)
+    images = max(row.images for row in ones if row.error is None)
+    unknown = not images and all(row.origin for row in ones)
+    sampling = 0.0 if unknown else math.sqrt(max(mean * (1 - mean), 1e-4) / (images or 1))
+    own = math.hypot(sampling, noise / math.sqrt(rest))
+    return math.hypot(own * rest, *told) / len(ones) if told else own
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
@@ -212,6 +230,7 @@ def _repeatability(effects: Effects, chosen: Ints) -> float:
 
 
 _RESAMPLES = 1000
+_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,10 +280,27 @@ def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
 
 
 def standard_error(row: LatencyRow) -> float:
-    """The standard error of a row's time in seconds, by its interval; 0 where it has none."""
-    if row.low_s is None or row.high_s is None or row.processes < 2:
+    """The standard error of a row's time in seconds, by its interval; 0 where it has none.
+
+    Of an interval that was imported it may not be known how many processes it is of: then it is a normal one.
+    """
+    if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
-    return (row.high_s - row.low_s) / 2 / student_quantile(0.975, row.processes - 1)
+    quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else _NORMAL_95
+    return (row.high_s - row.low_s) / 2 / quantile
+
+
+def milliseconds(seconds: float) -> float:
+    """A time of a row as tables have it: the very number that it came from, if that was one of up to 15 digits.
+
+    So that imported tables cost what they cost before, to the last digit, which ties may hang on.
+    """
+    return float(Decimal(repr(float(seconds))).scaleb(3))
+
+
+def seconds(milliseconds: float) -> float:
+    """A time of a table as rows have it."""
+    return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
 def family_latencies(study: Study, family: Family, rows: Mapping[str, LatencyRow]) -> dict[Assignment, Latency]:

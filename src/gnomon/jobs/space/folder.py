@@ -46,8 +46,13 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= _MOST
 
 
+def is_name(text: str) -> bool:
+    """Whether a text may become a part of a file's name."""
+    return _NAME.fullmatch(text) is not None
+
+
 Text = Annotated[str, Must(be="a text", fits=is_text)]
-Name = Annotated[str, Must(be="a plain name", fits=lambda value: _NAME.fullmatch(value) is not None)]
+Name = Annotated[str, Must(be="a plain name", fits=is_name)]
 """What may become a part of a file's name."""
 
 Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
@@ -75,6 +80,8 @@ class AccuracyRow:
     `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
     for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images
     that are classified rightly; `curve` is the validation accuracy after each epoch. `score` are training-free scores.
+    What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error` if the file
+    has one.
     """
 
     key: Text
@@ -96,6 +103,8 @@ class AccuracyRow:
     at_s: Seconds = 0.0
     reason: Text = ""
     notes: tuple[Text, ...] = ()
+    origin: Text = ""
+    error: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +114,7 @@ class LatencyRow:
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what.
+    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from.
     """
 
     key: Text
@@ -127,6 +136,7 @@ class LatencyRow:
     reason: Text = ""
     notes: tuple[Text, ...] = ()
     context: Mapping[str, Text] = field(default_factory=dict)
+    origin: Text = ""
 
 
 class ProfileFolder:
@@ -169,17 +179,17 @@ class ProfileFolder:
             self.latency = {row.key: row for row in read_latency(path)}
             self._open = stack.pop_all()
 
-    def add(self, row: AccuracyRow | LatencyRow) -> None:
-        """Add a line, kept even if the next moment ends everything. RecordError where it cannot be written."""
-        accuracy = isinstance(row, AccuracyRow)
-        try:
-            (self._accuracy if accuracy else self._latency).append(asdict(row))
-        except OSError as error:
-            raise _refused(self.path, error) from error
-        if isinstance(row, AccuracyRow):
-            self.accuracy[row.key] = row
-        else:
-            self.latency[row.key] = row
+    def add(self, *rows: AccuracyRow | LatencyRow) -> None:
+        """Add lines, kept even if the next moment ends everything. RecordError where they cannot be written."""
+        accuracies = [row for row in rows if isinstance(row, AccuracyRow)]
+        latencies = [row for row in rows if isinstance(row, LatencyRow)]
+        with writing(self.path):
+            if accuracies:
+                self._accuracy.append(*map(asdict, accuracies))
+            if latencies:
+                self._latency.append(*map(asdict, latencies))
+        self.accuracy |= {row.key: row for row in accuracies}
+        self.latency |= {row.key: row for row in latencies}
 
     def close(self) -> None:
         """Close both journals; another process may then add to them."""
@@ -337,7 +347,13 @@ def settings_in(context: Mapping[str, str]) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def check_context(rows: Iterable[LatencyRow], toolchain: str, context: Mapping[str, str]) -> None:
+def check_context(
+    rows: Iterable[LatencyRow],
+    toolchain: str,
+    context: Mapping[str, str],
+    *,
+    hint: str = "Give --profile-dir another path",
+) -> None:
     """UsageError, with all that differs, where a toolchain's networks were measured under another context."""
     known = next((row.context for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
     if known is None or dict(known) == dict(context):
@@ -348,5 +364,5 @@ def check_context(rows: Iterable[LatencyRow], toolchain: str, context: Mapping[s
     )
     raise UsageError(
         f"networks of this profile were measured by {toolchain} otherwise ({told})",
-        hint="Give --profile-dir another path: times that were measured otherwise do not stand side by side.",
+        hint=f"{hint}: times that were measured otherwise do not stand side by side.",
     )

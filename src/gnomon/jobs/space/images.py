@@ -27,6 +27,20 @@ CALIBRATION_IMAGES = 100
 VALIDATION_BYTES = 256 << 20
 """What the validation images take at most that each model is checked by, once a toolchain has made it."""
 
+_SOURCES = {
+    "cifar10": "torchvision:CIFAR10, with --download DIR",
+    "cifar100": "torchvision:CIFAR100, with --download DIR",
+    "imagenet": "folder:DIR",
+    "tiny-imagenet": "folder:DIR",
+}
+"""What the words of aw_nas for images are here."""
+
+
+def _meant(dataset_type: str) -> str:
+    """Which source the config's own word for the images stands for, as a sentence; none for one that is not known."""
+    source = _SOURCES.get(dataset_type)
+    return f"The config's dataset_type {dataset_type} is {source}. " if source else ""
+
 
 def open_images(
     own: GnomonConfig, source: str | None, *, classes: int, download: Path | None = None
@@ -40,7 +54,7 @@ def open_images(
     if not name:
         raise UsageError(
             "neither the config nor the command says which images to train on",
-            hint=f"Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config.",
+            hint=f"{_meant(own.dataset_type)}Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config.",
         )
     kind, _, place = name.partition(":")
     if place and kind in STREAMED and (kind != "folder" or own.resize is not None):

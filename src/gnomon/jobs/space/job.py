@@ -23,7 +23,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
-from gnomon.jobs.space.estimates import latest, method_of, seen_networks, swap_accuracies, toolchains_of
+from gnomon.jobs.space.estimates import latest, method_of, milliseconds, seen_networks, swap_accuracies, toolchains_of
 from gnomon.jobs.space.folder import ProfileFolder
 from gnomon.jobs.space.images import carried, open_calibration, open_images
 from gnomon.jobs.space.measuring import Measurer
@@ -56,7 +56,7 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     swaps = [n.id for family in study.families.values() for n in family.swaps()]
     for number, toolchain in enumerate(toolchains_of(folder.latency.values())):
         rows = latest(folder.latency.values(), toolchain)
-        table = {name: row.call_s * 1e3 for name in swaps if (row := rows.get(name)) and row.call_s is not None}
+        table = {name: milliseconds(row.call_s) for name in swaps if (row := rows.get(name)) and row.call_s is not None}
         failed = [name for name in swaps if name not in table]
         if failed:
             notes.append(
@@ -182,11 +182,13 @@ def profile_space(
     text = read_config(asked.config)
     config, _ = read_aw_nas_config(text)
     data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
-    blocks = _blocks(asked, config.gnomon.blocks)
+    blocks = block_files(asked.blocks, asked.config, config.gnomon.blocks)
     study = open_study(text, data.shape, families=asked.families, numbering=asked.numbering, blocks=blocks)
     toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
     if asked.method is not None and asked.method not in METHODS:
         raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join(METHODS)}.")
+    if asked.method is not None:
+        _check_recipes(study, asked.epochs)
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
     folder = ProfileFolder(asked.out, question, text)
     seconds: dict[str, float] = {}
@@ -311,19 +313,24 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
     return list({row.network: study.mixed(row.primitives) for row in rows}.values())
 
 
-def _blocks(asked: ProfileRequest, config: Sequence[str]) -> tuple[str, ...]:
-    """The paths of files of blocks; those that the config names are beside it."""
-    if asked.blocks:
-        return tuple(str(Path(name).absolute()) for name in asked.blocks)
-    return tuple(str((asked.config.parent / name).absolute()) for name in config)
+def block_files(asked: Sequence[str], config: Path, named: Sequence[str]) -> tuple[str, ...]:
+    """The paths of files of blocks: those asked for, else those that the config names, which are beside it."""
+    if asked:
+        return tuple(str(Path(name).absolute()) for name in asked)
+    return tuple(str((config.parent / name).absolute()) for name in named)
+
+
+def _check_recipes(study: Study, epochs: int | None) -> None:
+    """What PyTorch cannot train by is told, by the keys of the config, before anything is made."""
+    for name, recipe in zip(("first_train", "finetune"), recipes(study, epochs=epochs), strict=True):
+        key = f"ss_profiler_cfg.{name}"
+        check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
 
 
 def _train(asked: ProfileRequest, trainer: Trainer) -> None:
     """The trainings of the method, as far as the journal lacks them."""
     study = trainer.study
     first, finetune = recipes(study, epochs=asked.epochs)
-    for recipe in (first, finetune):
-        check(recipe)
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,7 @@ def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict
         "images": max((row.images for row in mine), default=0),
         "noise": noise,
         "cpu_seconds": sum(row.cpu_seconds for row in mine),
+        "imported": imported(mine),
         "trained": [
             {"id": one.network.id, "family": one.network.family, "accuracy": one.accuracy, "error": one.error}
             for one in seen.values()
@@ -195,6 +197,7 @@ def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any
             for row in mine.values()
         ],
         "failed": [{"network": row.network, "reason": row.reason} for row in mine.values() if row.reason],
+        "imported": imported(mine.values()),
         "compared": None if compared is None else compared.document(),
         "least_quantised": min(quantised) if quantised else None,
         "predictors": {
@@ -202,6 +205,11 @@ def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any
             for family, one in predictors(study, mine).items()
         },
     }
+
+
+def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
+    """How many of these came from elsewhere, by the file that they were imported from."""
+    return dict(Counter(row.origin for row in rows if row.origin))
 
 
 def looked_files(profile: Path) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from gnomon.training.recipe import Recipe
 METHODS = ("balanced", "fair", "published")
 """The names of all methods."""
 
+IMPORTED = "imported"
+"""What accuracies that were got elsewhere are told as, unless they are said to count as those of a method."""
+
 _NOISE_SEEDS = 3
 """How often a network is trained from different seeds to see how much accuracy depends on them."""
 

@@ -22,8 +22,8 @@ def draw_pictures(document: Mapping[str, Any], extras: Mapping[str, Any], folder
     """Draw what there is to see of a profile into a folder; returns the paths of the pictures.
 
     `document` is that of a look, `extras` holds its "selection" and its "validation", each None where there is none.
-    accuracy-latency.<toolchain>.svg, choice.svg, distributions.svg and quantised.svg; what there is nothing to draw of
-    is left out. RuntimeMissingError without matplotlib, UsageError where the folder cannot be written.
+    accuracy-latency.<toolchain>, choice, distributions and quantised, each as .svg and as .png; what there is nothing
+    to draw of is left out. RuntimeMissingError without matplotlib, UsageError where the folder cannot be written.
     """
     drawing, _ = _adapters()
     selection, validation = extras.get("selection"), extras.get("validation")
@@ -33,18 +33,18 @@ def draw_pictures(document: Mapping[str, Any], extras: Mapping[str, Any], folder
         found = points_of(document, one, selection)
         if found:
             stem = f"accuracy-latency.{_UNFIT.sub('_', one['toolchain'])[:80]}"
-            again = f".{len(wanted)}" if f"{stem}.svg" in wanted else ""
-            wanted[f"{stem}{again}.svg"] = _later(drawing.networks_figure, found, families, one["toolchain"])
+            again = f".{len(wanted)}" if stem in wanted else ""
+            wanted[f"{stem}{again}"] = _later(drawing.networks_figure, found, families, one["toolchain"])
     rows = [] if selection is None else choice_of(document, selection)
     if rows and rows[0].kept:
-        wanted["choice.svg"] = _later(drawing.choice_figure, rows, selection)
+        wanted["choice"] = _later(drawing.choice_figure, rows, selection)
     if validation is not None and validation.get("spaces"):
-        wanted["distributions.svg"] = _later(drawing.distributions_figure, validation["spaces"])
+        wanted["distributions"] = _later(drawing.distributions_figure, validation["spaces"])
     sides = [(one["compared"], pairs) for one in document["latency"] if (pairs := pairs_of(document, one))]
     if sides:
-        wanted["quantised.svg"] = _later(drawing.quantised_figure, sides, families)
+        wanted["quantised"] = _later(drawing.quantised_figure, sides, families)
     _folder(folder)
-    return [str(_written(draw, folder / name)) for name, draw in wanted.items()]
+    return [str(_written(draw, folder / f"{stem}{kind}")) for kind in _SUFFIXES for stem, draw in wanted.items()]
 
 
 def selection_picture(document: Mapping[str, Any], selection: Mapping[str, Any], path: Path) -> None:

@@ -62,6 +62,9 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
         )
     page.line(f"Rule {document['rule']}: {_RULES.get(document['rule'], 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document['method']}, latencies by the toolchain {document['toolchain']}.")
+    for what, origins in document.get("imported", {}).items():
+        for origin, count in origins.items():
+            page.line(f"{count} {what} are imported from {origin}.")
     _family(document, page)
     for number, names in enumerate(groups):
         _group(document, number, names, page)
@@ -77,7 +80,10 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
             page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
-    page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
+    if document.get("images_known", True):
+        page.path("check it", f"gnomon space validate {shlex.quote(document['profile'])}")
+    else:
+        page.item("It cannot be validated: the profile was made of tables, and nothing is known of the images.")
 
 
 def _family(document: Mapping[str, Any], page: Page) -> None:
@@ -254,6 +260,7 @@ def latency_sections(document: Mapping[str, Any], one: Mapping[str, Any], page: 
     page.heading(f"Latency by {one['toolchain']}{clock}")
     measured = _times(one["networks"])
     page.line(f"{len(measured)} of {len(one['networks'])} networks were measured.")
+    _imported(one.get("imported", {}), page)
     families = document["families"]
     rows = [_single_row(name, families, one["networks"]) for name in families]
     if measured:
@@ -264,6 +271,12 @@ def latency_sections(document: Mapping[str, Any], one: Mapping[str, Any], page: 
     for reason, names in failures(one["failed"]):
         told = "1 network" if len(names) == 1 else f"{len(names)} networks"
         page.item(f"{told} failed: {reason}", listed(names))
+
+
+def _imported(origins: Mapping[str, int], page: Page) -> None:
+    """What was not trained or measured here, and where it came from."""
+    for origin, count in origins.items():
+        say(page, f"{count} imported from {origin}.")
 
 
 def spread(times: Sequence[float]) -> str:
@@ -417,13 +430,17 @@ def _accuracy(document: Mapping[str, Any], accuracy: Mapping[str, Any], page: Pa
     page.heading("Accuracy")
     images = f", by {accuracy['images']} validation images" if accuracy["images"] else ""
     data = f" on {document['data']}" if document["data"] else ""
-    count = accuracy["trainings"]
-    say(
-        page,
-        f"Trained{data}{images}: {count} training{'' if count == 1 else 's'} by the method "
-        f"{accuracy['method']}, {units.duration(accuracy['cpu_seconds'])} of processor time.",
-    )
-    if accuracy["noise"] is None:
+    count = accuracy["trainings"] - sum(accuracy.get("imported", {}).values())
+    if count:
+        say(
+            page,
+            f"Trained{data}{images}: {count} training{'' if count == 1 else 's'} by the method "
+            f"{accuracy['method']}, {units.duration(accuracy['cpu_seconds'])} of processor time.",
+        )
+    _imported(accuracy.get("imported", {}), page)
+    if not count:
+        say(page, "Where no standard error came with an accuracy, 0.5 points are taken.")
+    elif accuracy["noise"] is None:
         say(
             page,
             "How much one training differs from the next is not known, since no network was trained twice; "
@@ -509,6 +526,14 @@ def _next(document: Mapping[str, Any], page: Page) -> None:
     for path in document.get("pictures", ()):
         page.path("picture", path)
     page.path("profile", profile)
+
+
+def exported_report(document: Mapping[str, Any], page: Page) -> None:
+    """What was written: how many rows have an accuracy, and how many a latency."""
+    page.headline(
+        f"{document['rows']} rows, {document['accuracies']} with an accuracy, {document['latencies']} with a latency."
+    )
+    page.path("nets", document["file"])
 
 
 def primitives_report(document: Mapping[str, Any], page: Page) -> None:

@@ -22,13 +22,14 @@ from gnomon.jobs.space.estimates import (
     SwapAccuracies,
     latest,
     method_of,
+    milliseconds,
     seen_networks,
     standard_error,
     swap_accuracies,
     toolchain_of,
 )
-from gnomon.jobs.space.folder import LatencyRow
-from gnomon.jobs.space.look import read_rows, study_of
+from gnomon.jobs.space.folder import LatencyRow, read_question
+from gnomon.jobs.space.look import imported, read_rows, study_of
 from gnomon.jobs.space.lookup import Lookup, lookup_of, write_lookup_files
 from gnomon.jobs.space.study import Study
 from gnomon.spaces.cells.effects import Evidence
@@ -71,6 +72,8 @@ class Selected:
     groups: tuple[tuple[str, ...], ...]
     family: str | None
     details: Mapping[str, Any]
+    imported: Mapping[str, Mapping[str, int]]
+    images_known: bool
     output: Path
     lookup: Path | None
     model: Lookup | None
@@ -87,6 +90,8 @@ class Selected:
             "rule": self.asked.rule,
             "method": self.method,
             "toolchain": self.toolchain,
+            "imported": {what: dict(origins) for what, origins in self.imported.items()},
+            "images_known": self.images_known,
             "numbering": self.study.numbering,
             "family": self.family,
             "groups": [list(names) for names in self.groups],
@@ -136,6 +141,11 @@ def select_primitives(asked: SelectRequest) -> Selected:
         groups=groups,
         family=family,
         details=details,
+        imported={
+            "accuracies": imported(row for row in accuracies if row.method == method),
+            "latencies": imported(rows.values()),
+        },
+        images_known=bool(read_question(asked.profile)["data"]["digest"]),
         output=output,
         lookup=lookup,
         model=model,
@@ -193,7 +203,7 @@ def published_tables(
 ) -> tuple[NetworkTables, SwapAccuracies]:
     """The one-change variants of all families that have a latency, with accuracies of one kind, and which kind."""
     timed = {
-        network.id: (network, row.call_s * 1e3)
+        network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()
         for network in family.swaps()
         if (row := rows.get(network.id)) is not None and row.call_s is not None

@@ -93,6 +93,11 @@ def validate_selection(
     selection = read_selection(asked.profile)
     study = study_of(asked.profile, asked.blocks)
     question = read_question(asked.profile)
+    if not question["data"]["digest"]:
+        raise UsageError(
+            f"{asked.profile} was made of tables alone: nothing is known of the images",
+            hint="Make a profile of the config with --accuracy none --no-latency, and import the tables into that.",
+        )
     own = study.config.gnomon
     if asked.cluster is None:
         check_device(asked.training_device)

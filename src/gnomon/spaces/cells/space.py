@@ -172,6 +172,18 @@ def network_id(family: str, assignment: Sequence[int]) -> str:
     return "_".join((family, *map(str, assignment)))
 
 
+def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
+    """The family and the assignment that a published name of so many cell groups says. ProblemError for another."""
+    family, *places = name.rsplit("_", groups)
+    found = tuple(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 7)
+    if not family or len(found) != groups or network_id(family, found) != name:
+        raise ProblemError(
+            f"{name[:60]!r} is not the name of a network of {groups} cell groups",
+            hint="Names are such as Mobile_1_1_3: a family, and the place of a primitive for each cell group.",
+        )
+    return family, found
+
+
 def mixed_id(names: Sequence[str]) -> str:
     """The name of a network of any primitives, one a cell group: "Mobileblock_1+VGGblock_3+.."."""
     return "+".join(names)

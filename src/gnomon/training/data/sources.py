@@ -150,7 +150,7 @@ def _torchvision(name: str, most: int, download: Path | None) -> Source:
     if download is None:
         raise UsageError(
             f"torchvision:{name} is fetched from the internet, and nothing says into which folder",
-            hint="Give the folder that it is in, or is to be fetched into, as the download folder.",
+            hint="Give --download DIR, the folder that it is in or may be fetched into.",
         )
     try:
         import torchvision  # type: ignore[import-not-found, unused-ignore]

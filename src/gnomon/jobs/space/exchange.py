@@ -1,0 +1,370 @@
+"""Accuracies and latencies from elsewhere into a profile, and those of a profile as csv.
+
+What is imported is told as that for good: its rows have the `origin` from which they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Complaints
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
+from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
+from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
+from gnomon.jobs.space.estimates import latest, method_of, seconds, seen_networks, toolchains_of
+from gnomon.jobs.space.folder import (
+    AccuracyRow,
+    LatencyRow,
+    ProfileFolder,
+    check_context,
+    is_name,
+    is_profile,
+    read_question,
+)
+from gnomon.jobs.space.job import Profiled, block_files, read_config, write_tables
+from gnomon.jobs.space.look import read_rows, study_of
+from gnomon.jobs.space.methods import IMPORTED, METHODS
+from gnomon.jobs.space.select import mixed_space
+from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.spaces.cells.primitives import NUMBERINGS
+from gnomon.spaces.cells.space import parse_id
+from gnomon.system.files import save_text
+
+_SIDE = 32
+"""The height and width of images that nothing is known of: nothing is made of them."""
+_DIGITS = 12
+_MOST_PRIMITIVES = 1000
+_GUESSED = (
+    "without --config the places in an id are taken for numbers, such as those of Mobile_1_1_3 for Mobileblock_1 and "
+    "Mobileblock_3; a config's list of the family may leave some out"
+)
+_HINT = "The files are an accuracy_table.yaml, a latency_table.yaml, or a csv as gnomon space export writes it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """Files of networks, and the profile that they go into: one that is there, or a new one of a `config`.
+
+    Tables alone need no config: their ids tell the families and the cell groups. `numbering` and `blocks` go before
+    what the config says. Accuracies count as those of a `method`, latencies as of a `toolchain`; None: as the file
+    says, else as imported.
+    """
+
+    files: tuple[Path, ...]
+    profile: Path
+    config: Path | None = None
+    numbering: str | None = None
+    blocks: tuple[str, ...] = ()
+    method: str | None = None
+    toolchain: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A file to import: its name, a digest of it, and its bytes or, of a table, its numbers by network."""
+
+    name: str
+    digest: str
+    csv: bytes = b""
+    table: Mapping[str, float] = field(default_factory=dict)
+    accuracies: bool = False
+
+
+def import_networks(asked: ImportRequest) -> Profiled:
+    """Bring what files tell of networks into a profile; the same file again changes nothing.
+
+    UsageError for files of another kind, for a config that is missing or is not that of the profile, and for what would
+    stand beside what was trained or measured otherwise; ProblemError with all that is wrong in a file.
+    """
+    if asked.method not in (None, IMPORTED, *METHODS):
+        raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}.")
+    if asked.toolchain is not None and not is_name(asked.toolchain):
+        raise UsageError(f"{asked.toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
+    files = [_opened(path) for path in asked.files]
+    new = not is_profile(asked.profile)
+    study, question, blocks = _new(asked, files) if new else _of_profile(asked)
+    nets = [(file, net) for file in files for net in _nets(study, file)]
+    accuracies, latencies = _accuracy_rows(asked, study, nets), _latency_rows(asked, study, nets)
+    if not accuracies and not latencies:
+        raise UsageError(f"{_names(files)} tell nothing of any network", hint=_HINT)
+    _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
+    folder = ProfileFolder(asked.profile, question, study.text)
+    try:
+        study.check([*folder.accuracy.values(), *folder.latency.values()])
+        _check_apart(asked, folder.accuracy.values(), folder.latency.values(), accuracies, latencies)
+        folder.add(
+            *(row for row in accuracies if row.key not in folder.accuracy),
+            *(row for row in latencies if row.key not in folder.latency),
+        )
+        notes = (
+            *((_GUESSED,) if new and asked.config is None else ()),
+            *_unseen(study, nets),
+            *write_tables(folder, study),
+        )
+    finally:
+        folder.close()
+    return Profiled(out=asked.profile, study=study, folder=folder.path, blocks=blocks, notes=notes, seconds={})
+
+
+def export_networks(
+    profile: Path,
+    out: Path,
+    *,
+    method: str | None = None,
+    blocks: Sequence[str | Path] = (),
+    overwrite: bool = False,
+) -> tuple[NetRow, ...]:
+    """Write a profile's networks as csv: a row a network and toolchain, accuracies of one method (None: the first).
+
+    UsageError for a profile that holds neither, for a method that trained nothing, and for a file that would be
+    replaced and may not be.
+    """
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
+    study = study_of(profile, blocks)
+    accuracy, latency = read_rows(profile, study)
+    trained = method is not None or any(row.validation is not None and not row.reason for row in accuracy)
+    chosen = method_of(accuracy, method) if trained else ""
+    seen = seen_networks(study, accuracy, chosen)
+    place = {name: index for index, name in enumerate(study.primitives)}
+
+    def net(network: str, primitives: Sequence[str]) -> NetRow:
+        row, one = NetRow(assignment=tuple(place[name] for name in primitives)), seen.get(network)
+        return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
+
+    rows = [
+        replace(
+            net(row.network, row.primitives),
+            latency_s=row.call_s,
+            low_s=row.low_s,
+            high_s=row.high_s,
+            processes=row.processes,
+            toolchain=toolchain,
+            device=row.context.get("device", ""),
+        )
+        for toolchain in toolchains_of(latency)
+        for row in latest(latency, toolchain).values()
+        if row.call_s is not None
+    ]
+    timed = {row.assignment for row in rows}
+    rows += [one for s in seen.values() if (one := net(s.network.id, s.network.primitives)).assignment not in timed]
+    if not rows:
+        raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
+    save_text(write_profiled(rows, mixed_space(study)), out)
+    return tuple(rows)
+
+
+def _opened(path: Path) -> _File:
+    """A file by its name. UsageError where it cannot be read or says nothing, ProblemError for a damaged table."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+    name, digest = path.name.encode(errors="replace").decode(), hashlib.sha256(data).hexdigest()[:_DIGITS]
+    if path.suffix == ".csv":
+        return _File(name=name, digest=digest, csv=data)
+    for kind, read in (("accuracy", read_accuracies), ("latency", read_latencies)):
+        if kind in name and path.suffix in (".yaml", ".yml"):
+            with _told_of(name):
+                return _File(name=name, digest=digest, table=read(data), accuracies=kind == "accuracy")
+    raise UsageError(f"{path} does not say what it is by its name", hint=_HINT)
+
+
+@contextmanager
+def _told_of(name: str) -> Iterator[None]:
+    """Errors of a file with its name in front."""
+    try:
+        yield
+    except ProblemError as error:
+        raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
+
+
+def _of_profile(asked: ImportRequest) -> tuple[Study, dict[str, Any], tuple[str, ...]]:
+    """The study of a profile that is there; what is asked for beside must be as it is."""
+    study, question = study_of(asked.profile, asked.blocks), read_question(asked.profile)
+    other = [] if asked.config is None or read_config(asked.config) == study.text else ["another config"]
+    other += [] if asked.numbering in (None, study.numbering) else ["another numbering"]
+    if other:
+        raise UsageError(
+            f"{asked.profile} was made of {' and '.join(other)}",
+            hint="Leave out --config and --numbering, or give --profile-dir another path.",
+        )
+    return study, question, asked.blocks
+
+
+def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str, Any], tuple[str, ...]]:
+    """The study of the config, or of what tables tell; of its images nothing is known."""
+    text = read_config(asked.config) if asked.config else _made_config(files, asked.numbering or NUMBERINGS[0])
+    config, _ = read_aw_nas_config(text)
+    blocks = block_files(asked.blocks, asked.config or Path(), config.gnomon.blocks)
+    side = config.gnomon.image_size or config.gnomon.resize or _SIDE
+    shape = (config.input_channels, side, side)
+    study = open_study(text, shape, numbering=asked.numbering, blocks=blocks)
+    return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}, blocks
+
+
+def _made_config(files: Sequence[_File], numbering: str) -> str:
+    """A config of the networks of tables: their families, each with all places up to the last that is there."""
+    ids = sorted({name for file in files for name in file.table if "+" not in name})
+    if any(file.csv for file in files) or not ids:
+        raise UsageError(f"{_names(files)} do not tell of which space they are", hint="Give its config: --config FILE.")
+    # A family's name may end in numbers, a network's in no fewer than it has cell groups.
+    groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for name in ids:
+        family, assignment = parse_id(name, groups)
+        found.setdefault(family, []).append(assignment)
+    counts = {name: max(map(max, ones)) + 1 for name, ones in found.items()}
+    if sum(counts.values()) > _MOST_PRIMITIVES:
+        raise ProblemError(
+            f"{_names(files)} tell of {sum(counts.values())} primitives, and no more than {_MOST_PRIMITIVES} are read",
+            hint="Give the config of the space: --config FILE.",
+        )
+    primitives = [f"{name}block_{k}" for name, count in counts.items() for k in range(count)]
+    defaults = {name: f"{name}block_{k}" for name, ones in found.items() if (k := _default(ones)) is not None}
+    return config_of_tables(primitives, groups, numbering=numbering, defaults=defaults)
+
+
+def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
+    """The primitive that all networks of a table have in all cell groups but one; None where several may be it."""
+    able = [k for k in set(ones[0]) if all(one.count(k) >= len(one) - 1 for one in ones)]
+    return able[0] if len(able) == 1 < len(ones[0]) else None
+
+
+def _nets(study: Study, file: _File) -> list[NetRow]:
+    """What a file tells, networks as indices in the space of all primitives. ProblemError with all that is wrong."""
+    with _told_of(file.name):
+        if file.csv:
+            return list(read_nets(file.csv, mixed_space(study), profiled=True))
+        complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
+        place, found = {name: index for index, name in enumerate(study.primitives)}, []
+        for name, value in file.table.items():
+            try:
+                assignment = tuple(place[one] for one in _network(study, name).primitives)
+            except ProblemError as error:
+                complaints.tell(name[:60], error.message)
+                continue
+            row = NetRow(assignment=assignment)
+            found.append(replace(row, accuracy=value) if file.accuracies else replace(row, latency_s=seconds(value)))
+        complaints.raise_any()
+        return found
+
+
+def _network(study: Study, name: str) -> Network:
+    """The network of an id. ProblemError where the study has none of that name."""
+    if "+" in name:
+        return study.mixed(name.split("+"))
+    family, assignment = parse_id(name, study.layout.group_count)
+    known = study.families.get(family)
+    if known is None:
+        raise ProblemError(f"the config has no family {family}")
+    if max(assignment) >= len(known.primitives):
+        raise ProblemError(f"the config has {len(known.primitives)} primitives of {family}, places from 0")
+    return known.network(assignment)
+
+
+def _accuracy_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[AccuracyRow]:
+    found: dict[str, AccuracyRow] = {}
+    for file, net in nets:
+        if net.accuracy is None:
+            continue
+        network, method = _made_of(study, net), asked.method or net.method or IMPORTED
+        if method not in (*METHODS, IMPORTED):
+            raise ProblemError(
+                f"{file.name}: there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}."
+            )
+        row = AccuracyRow(
+            key=f"{method}/{IMPORTED}/{file.digest}/{network.id}",
+            network=network.id,
+            primitives=network.primitives,
+            method=method,
+            stage=IMPORTED,
+            seed=int(file.digest, 16),  # another training than all of this profile
+            validation=net.accuracy,
+            error=net.accuracy_error,
+            origin=file.name,
+        )
+        # A csv repeats the accuracy of a network for each toolchain.
+        if found.setdefault(row.key, row) != row:
+            raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Give each network one.")
+    return list(found.values())
+
+
+def _latency_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[LatencyRow]:
+    found: dict[str, LatencyRow] = {}
+    for file, net in nets:
+        if net.latency_s is None:
+            continue
+        network, toolchain = _made_of(study, net), asked.toolchain or net.toolchain or IMPORTED
+        row = LatencyRow(
+            key=f"{toolchain}/{IMPORTED}/{file.digest}/{network.id}",
+            network=network.id,
+            primitives=network.primitives,
+            toolchain=toolchain,
+            call_s=net.latency_s,
+            low_s=net.low_s,
+            high_s=net.high_s,
+            processes=net.processes,
+            context={**({"device": net.device} if net.device else {}), "measured": "elsewhere"},
+            origin=file.name,
+        )
+        if not (net.low_s or 0.0) <= net.latency_s <= (net.latency_s if net.high_s is None else net.high_s):
+            raise ProblemError(
+                f"{file.name}: the latency of {network.id} is not within its interval", hint="Correct the interval."
+            )
+        if found.setdefault(row.key, row) is not row:
+            raise ProblemError(
+                f"{file.name}: {network.id} has several latencies by {toolchain}",
+                hint="Give each network one a toolchain.",
+            )
+    return list(found.values())
+
+
+def _made_of(study: Study, net: NetRow) -> Network:
+    names = list(study.primitives)
+    return study.mixed([names[index] for index in net.assignment])
+
+
+def _check_apart(
+    asked: ImportRequest,
+    trained: Iterable[AccuracyRow],
+    timed: Iterable[LatencyRow],
+    accuracies: Sequence[AccuracyRow],
+    latencies: Sequence[LatencyRow],
+) -> None:
+    """UsageError where what is imported would count with what was trained here, unasked, or was measured otherwise."""
+    own = {row.method for row in trained if not row.origin}
+    beside = sorted(own & {row.method for row in accuracies})
+    if beside and asked.method is None:
+        raise UsageError(
+            f"{asked.profile} has accuracies of its own by the method {', '.join(beside)}",
+            hint=f"Give --accuracy {beside[0]} to let these count with them, --accuracy {IMPORTED} to keep them apart.",
+        )
+    known = [*timed, *latencies]
+    contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
+    for toolchain, context in sorted(contexts):
+        check_context(known, toolchain, dict(context), hint="Give these a name of their own: --toolchain NAME")
+
+
+def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
+    """A sentence about networks of tables that the published rule passes over."""
+    single = {one.id for family in study.families.values() for one in family.swaps()}
+    told = {_made_of(study, net).id for file, net in nets if file.table}
+    if not told - single:
+        return []
+    return [
+        f"{len(told - single)} of {len(told)} networks differ from their family's default in several cell groups "
+        f"({min(told - single)}, ..): the rules published and relative do not see these. The config may say another "
+        "default: gnomon_cfg.default_primitives"
+    ]
+
+
+def _names(files: Iterable[_File]) -> str:
+    return " and ".join(file.name for file in files)
