@@ -15,7 +15,7 @@ from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError
-from gnomon.system.process import Completed, Guard, run_process
+from gnomon.system.process import Completed, Conversation, Guard, run_process
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
@@ -84,6 +84,15 @@ class LocalDevice:
             on_line=on_line,
             cwd=self.folder,
             guard=self._guard,
+        )
+
+    def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
+        """Start a command in the private folder that is told a line at a time; the caller closes it before the device.
+
+        Its environment is as in `Device.run`. Devices that are reached by a shell have no such way.
+        """
+        return Conversation(
+            argv, env={**inherited(os.environ), **self._environment, **env}, cwd=self.folder, guard=self._guard
         )
 
     def push(self, local: Path, name: str) -> str:
