@@ -148,7 +148,7 @@ def served(folder: Path, *options: str, environment: Mapping[str, str] | None = 
     scratch.mkdir(parents=True)
     errors, out = folder / "errors.txt", folder / "out.json"
     command = [sys.executable, "-c", "from gnomon.cli.main import main; main()"]
-    command += ["serve", "--runtime", "onnxruntime", "--port", "0", "--json", "--processes", "1", *options]
+    command += ["serve", "--runtime", "onnxruntime", "--port", "0", "--json", *options]
     known = {**os.environ, "GNOMON_HOME": str(folder / "home"), "GNOMON_LEASES": str(folder / "leases")}
     with errors.open("wb") as err, out.open("wb") as written:
         process = subprocess.Popen(

@@ -37,7 +37,7 @@ _TURNS = 100
 _MOST_PAUSE_S = 3600.0
 
 _SETTINGS = {
-    401: ("wants a token, or another one", "Give the token that the server was started with."),
+    401: ("wants a token, or another one", "Give the token that the server was started with: --dpu-token-file FILE."),
     403: ("does not let this client in", "Ask who runs the server."),
     404: ("has nothing under this path", "Check the path, and its slash at the end: /test_latency/test_latency/"),
     405: ("takes no POST under this path", "Check the path of the address."),
