@@ -97,8 +97,8 @@ from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
+from gnomon.serving.orders import outcome_of
 from gnomon.serving.requests import wants_json
-from gnomon.serving.worker import outcome_of
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.fuse import rules
@@ -462,25 +462,24 @@ def _served(data: bytes) -> object:
 
 
 async def _replied(data: bytes) -> bytes:
-    from gnomon.serving.queue import Desk
+    from gnomon.serving.orders import Order, Refused
+    from gnomon.serving.queue import Desk, Lane
     from gnomon.serving.requests import Reception
     from gnomon.serving.server import HttpServer
     from gnomon.serving.settings import Limits as ServingLimits
     from gnomon.serving.settings import Measuring, ServeSettings
-    from gnomon.serving.worker import Order, Refused
 
-    async def run(order: Order) -> Refused:
-        return Refused(message="no", hint="none")
+    class Refusing:
+        async def run(self, order: Order) -> Refused:
+            return Refused(message="no", hint="none")
 
     limits = ServingLimits(most_bytes=1 << 20)
-    order = Order(
-        runtime="r", threads=1, backend=None, precision=None, processes=1, seed=0, record=None, job_s=1.0,
-        memory_bytes=1, disk_bytes=1,
-    )  # fmt: skip
+    order = Order(job_s=1.0, memory_bytes=1, disk_bytes=1, model_bytes=1)
+    desk = Desk(limits, [Lane(name="d", runner=Refusing(), order=order)], lambda line: None)
     facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
     with tempfile.TemporaryDirectory() as folder:
         settings = ServeSettings(measuring=Measuring(runtime="r"), limits=limits)
-        server = HttpServer(Reception(settings, Desk(limits, run), order, Path(folder), facts), limits)
+        server = HttpServer(Reception(settings, desk, Path(folder), facts), limits)
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)

@@ -18,7 +18,7 @@ from gnomon.errors import DeviceError
 from gnomon.system.process import Completed, Conversation, Guard, run_process
 
 if TYPE_CHECKING:
-    from gnomon.devices.base import Device
+    from gnomon.devices.base import Conversing
 
 _ASK_S = 60.0
 
@@ -87,10 +87,7 @@ class LocalDevice:
         )
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
-        """Start a command in the private folder that is told a line at a time; the caller closes it before the device.
-
-        Its environment is as in `Device.run`. Devices that are reached by a shell have no such way.
-        """
+        """Start a command that is told a line at a time; see `Conversing.converse`."""
         return Conversation(
             argv, env={**inherited(os.environ), **self._environment, **env}, cwd=self.folder, guard=self._guard
         )
@@ -147,5 +144,5 @@ class LocalDevice:
 
 if TYPE_CHECKING:
 
-    def _conforms(device: LocalDevice) -> Device:
+    def _conforms(device: LocalDevice) -> Conversing:
         return device

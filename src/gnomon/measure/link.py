@@ -24,8 +24,7 @@ from importlib.abc import InspectLoader
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
-from gnomon.devices.base import Device
-from gnomon.devices.local import LocalDevice
+from gnomon.devices.base import Conversing, Device
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import judge
@@ -314,7 +313,7 @@ class KeptLink(AgentLink):
     says it. Each failure of a candidate costs its process; an agent that fails is started again for the next request.
     """
 
-    def __init__(self, device: LocalDevice, *, timeout_s: float, machine: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, device: Conversing, *, timeout_s: float, machine: Mapping[str, Any] | None = None) -> None:
         self._local = device
         self._agent_here: Conversation | None = None
         super().__init__(device, timeout_s=timeout_s, machine=machine)

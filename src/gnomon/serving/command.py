@@ -9,22 +9,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from gnomon.core.sample import FINISHED, Context, Run, Samples
-from gnomon.core.stats import Block, median, median_interval
 from gnomon.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
-    from gnomon.devices.base import Device, DeviceInfo
-    from gnomon.devices.config import DeviceConfig
-    from gnomon.serving.worker import Order
-    from gnomon.system.process import Completed
+    pass
 
 MODEL = "model"
 PLACEHOLDERS = (MODEL,)
@@ -33,19 +25,10 @@ RATE = "fps"
 """The unit of what is counted in a second, not timed."""
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _UNIT_NAMES = (*UNITS, RATE)
-_LAST_LINES, _LAST_LETTERS = 5, 160
 _EXAMPLE = (
     'For a DPU: --command "xdputil benchmark {model} 1" --read "FPS= (?P<fps>[0-9.]+)"; for a program that prints '
     '"took 3.2 ms": --read "took ([0-9.]+)" --unit ms.'
 )
-
-
-class TookTooLong(Exception):
-    """The command was ended at the time limit of its job; `said` are its last lines."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,103 +126,3 @@ def _seconds(text: str, unit: str) -> float:
             hint="Whoever runs the server can correct its --read.",
         )
     return 1 / number if unit == RATE else number * UNITS[unit]
-
-
-def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
-    """What a model takes by a command: each process's time is the median of its matches, the model's that of these.
-
-    Without a model it is only looked whether the device is there. ModelError for what the command says against the
-    model, TookTooLong, DeviceError for a device or a program that is not there.
-    """
-    from gnomon.devices.opening import opened
-    from gnomon.store.sqlite import SqliteStore
-
-    assert order.command is not None  # noqa: S101
-    command, began_s = order.command, time.monotonic()
-    with ExitStack() as stack:
-        store = stack.enter_context(SqliteStore.open(order.record_path))
-        device = stack.enter_context(opened(config, on_wait=tell))
-        info = device.describe()
-        runs: list[list[float]] = []
-        for _ in range(order.processes if order.model is not None else 0):
-            path = device.push(Path(order.model or ""), Path(order.model or "").name)
-            left_s = order.job_s - (time.monotonic() - began_s)
-            runs.append(_run(device, command, path, max(0.1, left_s)))
-        _record(store, order, info, runs)
-    return _answer(command, info, runs)
-
-
-def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[float]:
-    """One process of the command. See `measure_by_command`."""
-    done = device.run(command.filled(path), env={}, timeout_s=timeout_s)
-    printed = f"{done.stdout}\n{done.stderr}"
-    said = last_lines(done).replace(path, "the model")
-    if done.timed_out:
-        raise TookTooLong(said)
-    if not done.ok:
-        how = f"was ended by signal {done.signal}" if done.signal else f"ended with status {done.returncode}"
-        raise ModelError(f"{command.name} {how}: {said}", hint="See what the program wants of a model.")
-    times = command.times_s(printed)
-    if not times:
-        raise ModelError(
-            f"{command.name} printed nothing that --read of this server matches: {said}",
-            hint="Whoever runs the server can correct its --read.",
-        )
-    return times
-
-
-def last_lines(done: Completed) -> str:
-    """The last that a program said, on its standard error, or where that is empty on its standard output."""
-    lines = [line.strip()[:_LAST_LETTERS] for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
-    return " | ".join(line for line in lines[-_LAST_LINES:] if line) or "it said nothing"
-
-
-def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
-    each = [median(times) for times in runs]
-    blocks = [Block(process=number, block=0, values_s=(value,)) for number, value in enumerate(each)]
-    low_s, high_s = median_interval(blocks) if len(each) > 1 else (None, None)
-    return {
-        "latency_s": median(each) if each else 0.0,
-        "low_s": low_s,
-        "high_s": high_s,
-        "processes": len(each),
-        "loads": len(each),
-        "samples": sum(map(len, runs)),
-        "drift": 1.0,
-        "runtime": command.name,
-        "version": "",
-        "configuration": command.name,
-        "clock": "wall",
-        "doubts": [],
-        "device": info.name,
-        "reference_s": [],
-        "workload_mop": None,
-    }
-
-
-def _record(store: Any, order: Order, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> None:
-    """Put the times into the record of runs, as what the program told: it tells no CPU time."""
-    from gnomon import __version__
-    from gnomon.measure.campaign import Question, open_campaign
-    from gnomon.store.base import note
-
-    if not runs or order.command is None:
-        return
-    context = Context(
-        device=info.fingerprint,
-        versions={},
-        model_digest=order.digest,
-        model_name=f"served model {order.digest[:16]}",
-        options={"command": list(order.command.argv), "read": order.command.read, "unit": order.command.unit},
-        seed=order.seed,
-        gnomon_version=__version__,
-    )
-    question = Question(kind="serve", context=context, details={"digest": order.digest})
-    campaign, _ = open_campaign(store, question, fresh=True)
-    for number, times in enumerate(runs):
-        wall_ns = tuple(round(value * 1e9) for value in times)
-        samples = Samples(wall_ns=wall_ns, cpu_ns=(0,) * len(wall_ns), inner=1)
-        store.append(
-            campaign.id, Run(candidate=MODEL, process=number, block=0, started_at_s=time.time(), samples=samples)
-        )
-    note(store, campaign.id, FINISHED, {})

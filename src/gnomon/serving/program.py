@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gnomon.errors import ProblemError
+from gnomon.serving.orders import Failed, Order, Outcome, Refused, TimedOut, outcome_of
 from gnomon.serving.settings import TOKEN_VARIABLE
-from gnomon.serving.worker import Failed, Order, Outcome, Refused, TimedOut, outcome_of
 from gnomon.system.process import Guard, Lines, Tail
 
 _COMMAND = (sys.executable, "-P", "-m", "gnomon.serving.worker")

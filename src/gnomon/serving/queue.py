@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from gnomon.serving.orders import Failed, Order, Outcome, Refused, TimedOut
 from gnomon.serving.settings import Limits
-from gnomon.serving.worker import Failed, Order, Outcome, Refused, TimedOut
 
 
 class Full(Exception):

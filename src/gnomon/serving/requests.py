@@ -23,9 +23,9 @@ from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
 from gnomon.report.plain import clean, json_text, shorten
+from gnomon.serving.orders import Failed, Found, Outcome, Refused, TimedOut
 from gnomon.serving.queue import Desk, Full, Place
 from gnomon.serving.settings import Limits, ServeSettings
-from gnomon.serving.worker import Failed, Found, Outcome, Refused, TimedOut
 
 _INSIDE = frozenset({"reference_s", "workload_mop"})
 """What the measuring program tells the server alone."""

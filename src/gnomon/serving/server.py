@@ -30,11 +30,11 @@ from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.report.plain import clean
+from gnomon.serving.orders import Failed, Found, Order, Refused, TimedOut
 from gnomon.serving.program import Program
 from gnomon.serving.queue import Desk, Lane
 from gnomon.serving.requests import Answer, Asked, Reception, error_answer
 from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, ServeSettings, checked
-from gnomon.serving.worker import Failed, Found, Order, Refused, TimedOut
 from gnomon.system.process import Guard
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ device when no order comes for a while, and now and then in any case, as others 
 
 A model is measured as the nets of search spaces are: beside a reference kernel, which brings all times to the speed
 that the machine had when the server was started.
-
-What passes between the server and the program: an order, and what came of it, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -23,111 +21,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from gnomon.core.codec import decode, from_json, to_json
-from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError
-from gnomon.serving.command import Command, TookTooLong, measure_by_command
+from gnomon.serving.commanded import TookTooLong, measure_by_command
 from gnomon.serving.models import sent_model
+from gnomon.serving.orders import FAILED, REFUSED, TIMED_OUT, Order, order_of
 
 if TYPE_CHECKING:
     from gnomon.session.bench import Bench, Placed
-
-_MOST_LETTERS = 1 << 20
-_ANSWER = Strict(what="answer of the measuring program", hint="Please report this.", most_letters=_MOST_LETTERS)
-REFUSED, FAILED, TIMED_OUT = "refused", "failed", "timed_out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is measured, with what, and within which limits.
-
-    Without a `model` the reference kernel alone is measured, which tells the speed of the machine as the server starts:
-    its calls by process are the `reference_s` of later orders. `digest` names what is in the model's file. Either a
-    `runtime` measures or a `command`. `processes` are fresh ones; `warm` keeps one instead, where that is possible.
-    """
-
-    runtime: str
-    command: Command | None
-    device: str
-    threads: int
-    backend: str | None
-    precision: str | None
-    processes: int
-    warm: bool
-    seed: int
-    record: str | None
-    job_s: float
-    memory_bytes: int
-    disk_bytes: int
-    model_bytes: int
-    model: str | None = None
-    digest: str = ""
-    reference_s: tuple[float, ...] = ()
-
-    def line(self) -> bytes:
-        """As one line; `order_of` reads it."""
-        return json.dumps(to_json(self)).encode() + b"\n"
-
-    @property
-    def record_path(self) -> Path | None:
-        """The record of runs; None: the user's own."""
-        return None if self.record is None else Path(self.record)
-
-
-def order_of(line: bytes) -> Order:
-    """The order that `Order.line` wrote."""
-    return from_json(Order, json.loads(line))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """The model cannot be measured, which is the model's own affair: why, and the next step."""
-
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The measuring itself failed, whatever the model: the kind of error (of `gnomon.errors`), why, the next step."""
-
-    kind: str
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut:
-    """The job was ended at its time limit; `said` is the last that it had told."""
-
-    limit_s: float
-    said: str = ""
-
-
-Found = Mapping[str, Any]
-"""What was measured: the keys of the JSON reply (docs/jobs/serve.md), `reference_s`, `workload_mop`."""
-
-Outcome = Found | Refused | Failed | TimedOut
-
-
-def outcome_of(text: str) -> Outcome:
-    """What the program's standard output says. ProblemError where it is not an answer."""
-    answer = _ANSWER.object(_ANSWER.parse(text), "$")
-    for key, kind in ((REFUSED, Refused), (FAILED, Failed), (TIMED_OUT, TimedOut)):
-        if key in answer:
-            complaints = Complaints(what=_ANSWER.what, hint=_ANSWER.hint)
-            found: Refused | Failed | TimedOut = decode(kind, answer[key], complaints, f"$.{key}")
-            complaints.raise_any()
-            return found
-    if not {"latency_s", "reference_s", "runtime"} <= answer.keys():
-        raise ProblemError("the measuring program's answer lacks something", hint="Please report this.")
-    return answer
-
 
 _MORE = 2
 """Processes of the reference kernel's first measurement beyond those of models, which all rest on it."""
