@@ -61,7 +61,7 @@ def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[
     """One process of the command. See `measure_by_command`."""
     done = device.run(command.filled(path), env={}, timeout_s=timeout_s)
     printed = f"{done.stdout}\n{done.stderr}"
-    said = last_lines(done).replace(path, "the model")
+    said = last_lines(done, path)
     if done.timed_out:
         raise TookTooLong(said)
     if not done.ok:
@@ -76,10 +76,14 @@ def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[
     return times
 
 
-def last_lines(done: Completed) -> str:
-    """The last that a program said, on its standard error, or where that is empty on its standard output."""
-    lines = [line.strip()[:_LAST_LETTERS] for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
-    return " | ".join(line for line in lines[-_LAST_LINES:] if line) or "it said nothing"
+def last_lines(done: Completed, path: str) -> str:
+    """The last that a program said, on its standard error, or where that is empty on its standard output.
+
+    Where the model lay is nobody's business.
+    """
+    printed = (done.stderr.strip() or done.stdout.strip()).replace(path, "the model")
+    lines = [line.strip()[:_LAST_LETTERS] for line in printed.splitlines()[-_LAST_LINES:]]
+    return " | ".join(filter(None, lines)) or "it said nothing"
 
 
 def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
