@@ -97,6 +97,8 @@ from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
+from gnomon.serving.command import timing_command
+from gnomon.serving.models import sent_model
 from gnomon.serving.orders import outcome_of
 from gnomon.serving.requests import wants_json
 from gnomon.session.package import read_plan
@@ -328,6 +330,17 @@ def _wheels() -> list[bytes]:
     return [stream.getvalue()]
 
 
+def _archives() -> list[bytes]:
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/metadata/MANIFEST", _MANIFEST)
+        archive.writestr("net/m.circle", bytes(2000))
+    return [stream.getvalue()]
+
+
 @functools.cache
 def _counts() -> Any:
     return load_space("nasbench201").tables(rules(()))
@@ -452,6 +465,9 @@ def _tracked() -> list[bytes]:
     ]
     replies = [json.dumps(one).encode() for one in (summary, [0, ["127.0.0.1", 9190, "a:0.5"]])]
     return [magic + struct.pack("<i", len(reply)) + reply for reply in replies]
+
+
+_PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
 
 
 def _served(data: bytes) -> object:
@@ -915,6 +931,13 @@ TARGETS: dict[str, Target] = _all(
     Target(name="http", seeds=good.requests, read=_served),
     Target(
         name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
+    ),
+    Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
+    Target(
+        name="printed times",
+        seeds=good.texts("FPS= 628.476 number_of_frames= 37710\nFPS= 1e3", "took 3.5 ms"),
+        read=text(_PRINTED.times_s),
+        lines=True,
     ),
     Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
     # The command line, and what other programs print

@@ -123,12 +123,19 @@ class Server:
 
     def left(self) -> list[str]:
         """What is left of it: files in its folder, and processes that know that folder."""
+        return [*sorted(path.name for path in self.folder.iterdir()), *self._commands().values()]
+
+    def processes(self, word: str) -> list[int]:
+        """The processes of its own that have this word in their command."""
+        return [process for process, command in self._commands().items() if word in command]
+
+    def _commands(self) -> dict[int, str]:
         mark = f"TMPDIR={self.folder}".encode()
-        found = sorted(path.name for path in self.folder.iterdir())
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
 

@@ -12,7 +12,7 @@ from tests.serving.servekit import Server, form, request, served, waited
 from gnomon.cli.main import run
 from gnomon.errors import ModelError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.serving.command import Command, command_of
+from gnomon.serving.command import Command, timing_command
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -126,18 +126,25 @@ def test_a_program_that_is_not_there_is_the_servers_affair(tmp_path: Path) -> No
 
 
 def test_times_of_several_matches_and_units() -> None:
-    command = command_of("x {model}", r"(?P<ms>[0-9.]+) ms|(?P<us>[0-9.]+) us", None)
+    command = timing_command("x {model}", r"(?P<ms>[0-9.]+) ms|(?P<us>[0-9.]+) us", None)
     assert command.times_s("took 3.5 ms, then 250 us\nand 1 ms") == pytest.approx([3.5e-3, 2.5e-4, 1e-3])
-    assert command_of("x {model}", "[0-9]+", "ns").times_s("12 13") == pytest.approx([12e-9, 13e-9])
+    assert timing_command("x {model}", "[0-9]+", "ns").times_s("12 13") == pytest.approx([12e-9, 13e-9])
     assert Command(argv=("x",), read="(x)|b (.)", unit="s").times_s("nothing") == []
-    with pytest.raises(ModelError, match="no time above 0"):
-        command_of("x {model}", "t=(.*)", "s").times_s("t=-1")
-    with pytest.raises(ModelError, match="no time above 0"):
-        command_of("x {model}", "t=(.*)", "s").times_s("t=inf")
+    for printed, unit in (
+        ("-1", "s"),
+        ("inf", "s"),
+        ("nan", "s"),
+        ("x", "s"),
+        ("0", "fps"),
+        ("1e-320", "fps"),
+        ("1e-9", "ns"),
+    ):
+        with pytest.raises(ModelError, match="no time above 0"):
+            timing_command("x {model}", "t=(.*)", unit).times_s(f"t={printed}")
 
 
 def test_the_path_of_a_model_is_one_word_and_taken_as_it_is() -> None:
-    command = command_of("run --in={model} '{\"a\": 1}' {model}", "(.)", "s")
+    command = timing_command("run --in={model} '{\"a\": 1}' {model}", "(.)", "s")
     assert command.filled("/x/a b {model} $(x)") == [
         "run",
         "--in=/x/a b {model} $(x)",
@@ -145,6 +152,6 @@ def test_the_path_of_a_model_is_one_word_and_taken_as_it_is() -> None:
         "/x/a b {model} $(x)",
     ]
     with pytest.raises(UsageError) as caught:
-        command_of("run {modle}", "(.)", None)
+        timing_command("run {modle}", "(.)", None)
     assert "xdputil" in caught.value.hint
     assert "{modle}" in caught.value.message

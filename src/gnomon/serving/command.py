@@ -71,7 +71,7 @@ class Command:
         return times
 
 
-def command_of(text: str, read: str | None, unit: str | None) -> Command:
+def timing_command(text: str, read: str | None, unit: str | None) -> Command:
     """The command that a user writes in one line. UsageError with all that is wrong."""
     wrong: list[str] = []
     try:
@@ -115,14 +115,18 @@ def _read_complaints(read: str | None, unit: str | None) -> list[str]:
     return []
 
 
+_LEAST_S, _MOST_S = 1e-9, 1e9
+
+
 def _seconds(text: str, unit: str) -> float:
     try:
         number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
+        seconds = 1 / number if unit == RATE else number * UNITS[unit]
+    except (ValueError, ZeroDivisionError):
+        seconds = math.nan
+    if not _LEAST_S <= seconds <= _MOST_S:
         raise ModelError(
             f"--read of this server found {text[:40]!r}, which is no time above 0",
             hint="Whoever runs the server can correct its --read.",
         )
-    return 1 / number if unit == RATE else number * UNITS[unit]
+    return seconds

@@ -139,7 +139,7 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
 def _command(values: dict[str, Any]) -> Any:
     """The command that is given; None where a runtime is. UsageError for both, and for options of the other."""
     from gnomon.errors import UsageError
-    from gnomon.serving.command import command_of
+    from gnomon.serving.command import timing_command
 
     if (values["command"] is None) == (values["runtime"] is None):
         raise UsageError(
@@ -150,7 +150,7 @@ def _command(values: dict[str, Any]) -> Any:
         idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
         if idle:
             raise UsageError(f"{' and '.join(idle)} are a runtime's", hint="Write them into --command.")
-        return command_of(values["command"], values["read"], values["unit"])
+        return timing_command(values["command"], values["read"], values["unit"])
     idle = [f"--{name}" for name in ("read", "unit") if values[name]]
     if idle:
         raise UsageError(f"{' and '.join(idle)} read what --command prints", hint="Leave them out with --runtime.")
