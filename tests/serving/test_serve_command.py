@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,11 +119,22 @@ def test_it_does_not_start(options: list[str], told: str, capsys: pytest.Capture
 
 
 @pytest.mark.timeout(60)
-def test_a_program_that_is_not_there_is_the_servers_affair(tmp_path: Path) -> None:
-    what = ("--command", "no-such-program {model}", "--read", RATE)
-    with served(tmp_path / "absent", what=what) as made:
-        reply = made.post(b"us 1")
-        assert (reply.status, "'no-such-program' cannot be started" in reply.body) == (500, True), reply.body
+@pytest.mark.parametrize("program", ["no-such-program", "./xdputil", "/no/such/program"])
+def test_a_program_that_is_not_there(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--port", "0", "--command", f"{program} {{model}}", "--read", RATE]) == 5
+    said = capsys.readouterr().err
+    assert f"there is no program '{program}' on local" in said
+    assert "whole path" in said
+
+
+def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:
+    program = Path(shutil.copy(XDPUTIL, tmp_path / "xdputil"))
+    what = ("--command", f"{program} benchmark {{model}} 1", "--read", RATE)
+    with served(tmp_path / "goes", what=what) as made:
+        assert made.post(b"us 1000").status == 200
+        program.unlink()
+        reply = made.post(b"us 1000")
+        assert (reply.status, "cannot be started" in reply.body) == (500, True), reply.body
 
 
 def test_times_of_several_matches_and_units() -> None:

@@ -17,7 +17,7 @@ from gnomon.core.stats import Block, median, median_interval
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import opened
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, RuntimeMissingError
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.serving.command import Command
 from gnomon.serving.orders import Order
@@ -25,6 +25,7 @@ from gnomon.store.base import Store, note
 from gnomon.store.sqlite import SqliteStore
 from gnomon.system.process import Completed
 
+_CHECK_S = 60.0
 _LAST_LINES, _LAST_LETTERS = 5, 160
 
 
@@ -39,8 +40,8 @@ class TookTooLong(Exception):
 def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """What a model takes by a command: each process's time is the median of its matches, the model's that of these.
 
-    Without a model it is only looked whether the device is there. ModelError for what the command says against the
-    model, TookTooLong, DeviceError for a device or a program that is not there.
+    Without a model it is only looked whether the device and the program are there: DeviceError, RuntimeMissingError.
+    ModelError for what the command says against the model, TookTooLong.
     """
     assert order.command is not None  # noqa: S101
     command, began_s = order.command, time.monotonic()
@@ -48,6 +49,8 @@ def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str],
         store = stack.enter_context(SqliteStore.open(order.record_path))
         device = stack.enter_context(opened(config, on_wait=tell))
         info = device.describe()
+        if order.model is None:
+            _check(device, info, command)
         runs: list[list[float]] = []
         for _ in range(order.processes if order.model is not None else 0):
             path = device.push(Path(order.model or ""), Path(order.model or "").name)
@@ -55,6 +58,15 @@ def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str],
             runs.append(_run(device, command, path, max(0.1, left_s)))
         _record(store, order, info, runs)
     return _answer(command, info, runs)
+
+
+def _check(device: Device, info: DeviceInfo, command: Command) -> None:
+    done = device.run(["sh", "-c", 'command -v "$1"', "sh", command.argv[0]], env={}, timeout_s=_CHECK_S)
+    if not done.ok:
+        raise RuntimeMissingError(
+            f"there is no program {command.argv[0]!r} on {info.name}",
+            hint="Install it there, and give its whole path in --command where it is not on the PATH of its user.",
+        )
 
 
 def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[float]:
