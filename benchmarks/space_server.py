@@ -3,11 +3,17 @@
 Sends --requests malformed and hostile requests (tests/serving/hostilekit.py) to a server on loopback, 32 at once, then
 --uploads copies of a small real model at the same moment. Tells how the server answered, whether it crashed, its memory
 and open files before and after, how long /health took between the requests, and of the models how many came back, in
-which order they were measured, and how long one takes. `--data` is not needed. Prints one JSON document.
+which order they were measured, and how long one takes. `--data` is not needed.
+
+--in-turn N sends models one at a time, in turn to a server that keeps a process and to one with three fresh processes
+for each (and with --before FOLDER, a checkout of gnomon, to its server): seconds of each request, their ratio, and how
+the latencies and intervals of the first agree with those of the second. Prints one JSON document.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import tempfile
 import threading
 import time
@@ -22,6 +28,7 @@ from common import parser, publish, spread
 
 AT_ONCE = 32
 LIMIT_S = 900.0
+BURST = 4
 
 
 def memory_bytes(process: int) -> int:
@@ -122,11 +129,62 @@ def at_once(server: Any, model: bytes, count: int) -> dict[str, Any]:
     }
 
 
+def in_turn(folder: Path, models: dict[str, bytes], count: int, before: Path | None) -> dict[str, Any]:
+    """Ask each server each model so many times, in turn: `BURST` requests one after the other, of which the first may
+    find that what was kept has been let go of meanwhile.
+    """
+    from tests.serving.servekit import served
+
+    options: dict[str, tuple[str, ...]] = {"kept": (), "fresh": ("--processes", "3")}
+    paths: dict[str, Path | None] = dict.fromkeys(options)
+    if before is not None:
+        options["before"], paths["before"] = ("--processes", "3"), before
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for name, given in options.items():
+            path = paths[name]
+            environment = None if path is None else {"PYTHONPATH": str(path / "src")}
+            servers[name] = stack.enter_context(served(folder / name, *given, environment=environment))
+        told: dict[str, Any] = {}
+        for kind, model in models.items():
+            rows: dict[str, list[dict[str, Any]]] = {name: [] for name in servers}
+            for _, (name, server), number in itertools.product(range(count), servers.items(), range(BURST)):
+                start = time.perf_counter()
+                found = server.post(model, Accept="application/json").json()
+                rows[name].append({**found, "seconds": time.perf_counter() - start, "first": number == 0})
+            told[kind] = _compared(rows)
+    return told
+
+
+def _compared(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Seconds and latencies of each way; ratios are of what was asked side by side."""
+    truth = float(np.median([row["latency_s"] for row in rows["fresh"]]))
+    told: dict[str, Any] = {}
+    for name, found in rows.items():
+        held = [row["low_s"] <= truth <= row["high_s"] for row in found if row["low_s"] is not None]
+        told[name] = {
+            "seconds_first": spread([row["seconds"] for row in found if row["first"]]),
+            "seconds": spread([row["seconds"] for row in found if not row["first"]]),
+            "latency_s": spread([row["latency_s"] for row in found]),
+            "interval_half_width": spread(
+                [(r["high_s"] - r["low_s"]) / 2 / r["latency_s"] for r in found if r["low_s"]]
+            ),
+            "intervals_that_hold_the_median_of_fresh": {"share": float(np.mean(held)), "n": len(held)},
+        }
+    for name in rows.keys() - {"kept"}:
+        pairs = list(zip(rows[name], rows["kept"], strict=True))
+        told[name]["seconds_over_kept"] = spread([a["seconds"] / b["seconds"] for a, b in pairs if not a["first"]])
+        told[name]["kept_latency_over"] = spread([b["latency_s"] / a["latency_s"] for a, b in pairs])
+    return told
+
+
 def main() -> None:
     """Measure and print."""
     made = parser(__doc__)
     made.add_argument("--requests", type=int, default=10_000)
     made.add_argument("--uploads", type=int, default=100)
+    made.add_argument("--in-turn", type=int, default=0, help="only the ways in turn, so often each")
+    made.add_argument("--before", type=Path, help="a checkout whose server is asked too")
     given = made.parse_args()
     from tests.serving.servekit import served
 
@@ -138,6 +196,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as name:
         folder = Path(name)
         model = write_unit(unit, folder / "conv.onnx").read_bytes()
+        if given.in_turn:
+            large = single(layer("Conv", out_channels=64, kernel=3, pad=1), ((1, 64, 56, 56),))
+            models = {"small": model, "large": write_unit(large, folder / "large.onnx").read_bytes()}
+            publish({"in_turn": in_turn(folder, models, given.in_turn, given.before)}, given)
+            return
         with served(folder / "server", "--idle-timeout", "1", "--most-mb", "1") as server:
             told: dict[str, Any] = {"malformed": malformed(server, given.requests)}
         with served(folder / "uploads", "--processes", "3") as server:

@@ -97,8 +97,10 @@ from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
+from gnomon.serving.command import timing_command
+from gnomon.serving.models import sent_model
+from gnomon.serving.orders import outcome_of
 from gnomon.serving.requests import wants_json
-from gnomon.serving.worker import outcome_of
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.fuse import rules
@@ -328,6 +330,17 @@ def _wheels() -> list[bytes]:
     return [stream.getvalue()]
 
 
+def _archives() -> list[bytes]:
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/metadata/MANIFEST", _MANIFEST)
+        archive.writestr("net/m.circle", bytes(2000))
+    return [stream.getvalue()]
+
+
 @functools.cache
 def _counts() -> Any:
     return load_space("nasbench201").tables(rules(()))
@@ -454,6 +467,9 @@ def _tracked() -> list[bytes]:
     return [magic + struct.pack("<i", len(reply)) + reply for reply in replies]
 
 
+_PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
+
+
 def _served(data: bytes) -> object:
     """The server's reply to what a client sends. An answer that tells of a defect is one."""
     reply = asyncio.run(_replied(data))
@@ -462,25 +478,24 @@ def _served(data: bytes) -> object:
 
 
 async def _replied(data: bytes) -> bytes:
-    from gnomon.serving.queue import Desk
+    from gnomon.serving.orders import Order, Refused
+    from gnomon.serving.queue import Desk, Lane
     from gnomon.serving.requests import Reception
     from gnomon.serving.server import HttpServer
     from gnomon.serving.settings import Limits as ServingLimits
     from gnomon.serving.settings import Measuring, ServeSettings
-    from gnomon.serving.worker import Order, Refused
 
-    async def run(order: Order) -> Refused:
-        return Refused(message="no", hint="none")
+    class Refusing:
+        async def run(self, order: Order) -> Refused:
+            return Refused(message="no", hint="none")
 
     limits = ServingLimits(most_bytes=1 << 20)
-    order = Order(
-        runtime="r", threads=1, backend=None, precision=None, processes=1, seed=0, record=None, job_s=1.0,
-        memory_bytes=1, disk_bytes=1,
-    )  # fmt: skip
+    order = Order(job_s=1.0, memory_bytes=1, disk_bytes=1, model_bytes=1)
+    desk = Desk(limits, [Lane(name="d", runner=Refusing(), order=order)], lambda line: None)
     facts = {"runtime": "r", "version": "1", "configuration": "c", "device": {}}
     with tempfile.TemporaryDirectory() as folder:
         settings = ServeSettings(measuring=Measuring(runtime="r"), limits=limits)
-        server = HttpServer(Reception(settings, Desk(limits, run), order, Path(folder), facts), limits)
+        server = HttpServer(Reception(settings, desk, Path(folder), facts), limits)
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
@@ -931,6 +946,13 @@ TARGETS: dict[str, Target] = _all(
     Target(name="http", seeds=good.requests, read=_served),
     Target(
         name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(wants_json), lines=True
+    ),
+    Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
+    Target(
+        name="printed times",
+        seeds=good.texts("FPS= 628.476 number_of_frames= 37710\nFPS= 1e3", "took 3.5 ms"),
+        read=text(_PRINTED.times_s),
+        lines=True,
     ),
     Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
     # The command line, and what other programs print

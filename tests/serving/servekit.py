@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,12 +123,19 @@ class Server:
 
     def left(self) -> list[str]:
         """What is left of it: files in its folder, and processes that know that folder."""
+        return [*sorted(path.name for path in self.folder.iterdir()), *self._commands().values()]
+
+    def processes(self, word: str) -> list[int]:
+        """The processes of its own that have this word in their command."""
+        return [process for process, command in self._commands().items() if word in command]
+
+    def _commands(self) -> dict[int, str]:
         mark = f"TMPDIR={self.folder}".encode()
-        found = sorted(path.name for path in self.folder.iterdir())
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
 
@@ -142,13 +149,21 @@ def waited(look: Callable[[], Seen], true: Callable[[Seen], bool]) -> Seen:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A server of ONNX Runtime with a record of its own, which has begun to listen; ended at the end of the block."""
+def served(
+    folder: Path,
+    *options: str,
+    what: Sequence[str] = ("--runtime", "onnxruntime"),
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """A server with a record of its own, which has begun to listen; ended at the end of the block.
+
+    `what` measures: ONNX Runtime, in a process that is kept, unless it is said otherwise.
+    """
     scratch = folder / "tmp"
     scratch.mkdir(parents=True)
     errors, out = folder / "errors.txt", folder / "out.json"
     command = [sys.executable, "-c", "from gnomon.cli.main import main; main()"]
-    command += ["serve", "--runtime", "onnxruntime", "--port", "0", "--json", "--processes", "1", *options]
+    command += ["serve", *what, "--port", "0", "--json", *options]
     known = {**os.environ, "GNOMON_HOME": str(folder / "home"), "GNOMON_LEASES": str(folder / "leases")}
     with errors.open("wb") as err, out.open("wb") as written:
         process = subprocess.Popen(

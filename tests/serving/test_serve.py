@@ -17,6 +17,7 @@ from tests.serving.servekit import BOUNDARY, PATH, Reply, Server, exchange, form
 
 from gnomon.cli.main import run
 from gnomon.devices.http import DpuReply, DpuServer, measure_by_http
+from gnomon.devices.lease import lease
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.models.units import write_unit
 from gnomon.spaces.layers import layer
@@ -339,3 +340,35 @@ def test_a_port_that_is_anothers(server: Server, tmp_path: Path) -> None:
         [*command, "--port", str(server.port)], env=known, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, "cannot be listened on" in done.stderr) == (2, True)
+
+
+def test_a_measuring_program_that_dies_costs_its_own_model_alone(folder: Path, model: bytes) -> None:
+    with served(folder / "dies") as made:
+        replies: list[Reply] = []
+        threads = [threading.Thread(target=lambda: replies.append(made.post(model))) for _ in range(3)]
+        threads[0].start()
+        made.until(lambda health: bool(health["measuring"]))
+        for thread in threads[1:]:
+            thread.start()
+        made.until(lambda health: health["present"] == 3)
+        os.kill(made.processes("gnomon.serving.worker")[0], signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert sorted(reply.status for reply in replies) == [200, 200, 500]
+        assert [reply.body for reply in replies if "was ended by signal 9" in reply.body]
+        assert made.end() == 143
+        waited(made.left, lambda left: not left)
+
+
+def test_another_gnomon_has_its_turn_between_models(folder: Path, model: bytes) -> None:
+    with served(folder / "turns") as made:
+        assert made.post(model).status == 200  # what is kept holds the device
+        leases = folder / "turns" / "leases"
+        told: list[str] = []
+        with lease(leases, "local", on_wait=told.append):
+            reply: list[Reply] = []
+            asking = threading.Thread(target=lambda: reply.append(made.post(model)))
+            asking.start()
+            waited(made.lines, lambda lines: any("another gnomon" in line for line in lines))
+        asking.join()
+        assert reply[0].status == 200

@@ -11,7 +11,7 @@ from tests.serving.hostilekit import KINDS, hostile
 from tests.serving.servekit import Server, exchange, reply_of, request, served
 
 from gnomon.errors import ProblemError
-from gnomon.serving.worker import Failed, Refused, outcome_of
+from gnomon.serving.orders import Failed, Refused, outcome_of
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

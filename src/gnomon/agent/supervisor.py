@@ -52,6 +52,7 @@ class WorkerProcess:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
         self._pending = b""
+        self._log_start = 0
 
     def ask(self, command: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a command and wait for its answer; raises WorkerFailed."""
@@ -97,8 +98,17 @@ class WorkerProcess:
     def log_tail(self) -> str:
         """The end of what the worker printed."""
         size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LOG_TAIL_BYTES))
+        self._log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
         return self._log.read().decode("utf-8", "replace")
+
+    def forget_log(self) -> None:
+        """What it printed so far is of an earlier request."""
+        self._log_start = self._log.seek(0, os.SEEK_END)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
         """End the worker: by itself if it can, by force otherwise."""
@@ -124,17 +134,25 @@ def say(event: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+Kept = dict[str, tuple[WorkerProcess, dict[str, Any]]]
+"""Processes that wait for the next request, by what candidates call them, with the jobs that are open in them."""
+
+
 class Session:
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
     Candidates with the same `process` share one. Where it ends because of one of them, the others are opened again in
     a new one when they are visited next. Its failure may pass, as another may have spoilt the process, or left too
     little memory. Who is refused leaves the process to the others. `told` are the machine's settings that hold
-    meanwhile.
+    meanwhile. Where the request says `keep`, shared processes of which nothing failed are put into `kept`, with the
+    jobs of candidates that `stay` still open.
     """
 
-    def __init__(self, request: dict[str, Any], told: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], told: dict[str, Any], kept: Kept) -> None:
         self.request = request
+        self.kept = kept
+        self.spoilt: set[str | None] = set()
+        self.open_there: set[str] = set()
         self.told = {"settings": told} if told else {}
         self.candidates: dict[str, dict[str, Any]] = {c["key"]: c for c in request["candidates"]}
         self.workers: dict[str, WorkerProcess] = {}
@@ -156,9 +174,25 @@ class Session:
                 if key in self.workers and not self._lags(key):
                     self._attempt(key, "run", lambda k, i=index: self._visit(k, i), index)
         for worker in set(self.workers.values()):
-            worker.stop()
+            if not (self.request.get("keep") and self._put_by(worker)):
+                worker.stop()
         # This process took both snapshots and waited for its workers: their time is told from that of others.
         say({"event": "environment", "data": {"before": before, "after": snapshot(), **self.told}})
+
+    def _put_by(self, worker: WorkerProcess) -> bool:
+        """Keep a process for the next request, but only the jobs that stay in it; whether it can be kept."""
+        inside = [self.candidates[key] for key, theirs in self.workers.items() if theirs is worker]
+        label = inside[0].get("process")
+        if label is None or label in self.spoilt:
+            return False
+        try:
+            for candidate in inside:
+                if not candidate.get("stay"):
+                    worker.ask({"do": "close", "job_name": candidate["key"]}, self.timeout_s)
+        except WorkerFailed:
+            return False
+        self.kept[label] = worker, {c["key"]: c["open"] for c in inside if c.get("stay")}
+        return True
 
     def _shuffled(self) -> list[str]:
         keys = sorted(self.candidates)
@@ -170,6 +204,7 @@ class Session:
             action(key)
         except WorkerFailed as failure:
             record = failure.record
+            self.spoilt.add(self.candidates[key].get("process"))
             worker = self.workers.pop(key, None)
             sharing = [other for other, theirs in self.workers.items() if theirs is worker]
             if sharing and record["kind"] in ("crash", "refused"):
@@ -191,6 +226,9 @@ class Session:
     def _open(self, key: str) -> None:
         candidate = self.candidates[key]
         self.workers[key] = worker = self._worker(candidate)
+        if key in self.open_there:
+            self.open_there.discard(key)
+            return  # open since an earlier request
         command = {"do": "open", "job_name": key, **self.request["warm"], **candidate["open"]}
         opened = worker.ask(command, self.timeout_s)
         difference = opened.get("difference", {"relative": 0.0})["relative"]
@@ -213,7 +251,25 @@ class Session:
             for other, worker in self.workers.items():
                 if self.candidates[other].get("process") == label:
                     return worker
+            if label in self.kept and self._taken_up(label):
+                return self.kept.pop(label)[0]
         return WorkerProcess(candidate.get("environment", {}))
+
+    def _taken_up(self, label: str) -> bool:
+        """Close what is open in a kept process and not asked for again; whether the process is still good."""
+        worker, there = self.kept[label]
+        if worker.alive:
+            worker.forget_log()
+            again = {key for key, opening in there.items() if self.candidates.get(key, {}).get("open") == opening}
+            try:
+                for key in there.keys() - again:
+                    worker.ask({"do": "close", "job_name": key}, self.timeout_s)
+                self.open_there |= again
+                return True
+            except WorkerFailed:
+                pass
+        self.kept.pop(label)[0].stop()
+        return False
 
     def _visit(self, key: str, index: int) -> None:
         candidate = self.candidates[key]
@@ -243,28 +299,31 @@ def _single(request: dict[str, Any]) -> None:
             worker.stop()
 
 
-def _serve(request: dict[str, Any]) -> None:
+def _serve(request: dict[str, Any], kept: Kept) -> None:
     """Serve a request with the machine set as it asks; where the machine refuses that, nothing runs."""
     settings = Settings(request.get("machine", {}), waiting=lambda: say({"event": "alive"}))
     try:
         if "commands" in request:
             _single(request)
         else:
-            Session(request, settings.told).run()
+            Session(request, settings.told, kept).run()
     finally:
         settings.undo()
 
 
 def supervise() -> int:
-    """Serve the one request on standard input."""
+    """Serve the requests on standard input, a line each: one, or more that come while processes are kept."""
     die_with_parent()
-    request = json.loads(sys.stdin.readline())
+    kept: Kept = {}
     try:
-        try:
-            _serve(request)
-        except SettingsRefused as refusal:
-            say(refusal.event())
-        say({"event": "end"})
+        for line in sys.stdin:
+            try:
+                _serve(json.loads(line), kept)
+            except SettingsRefused as refusal:
+                say(refusal.event())
+            say({"event": "end"})
+        for worker, _ in kept.values():
+            worker.stop()
     except BrokenPipeError:
         # Nobody listens: the workers die with this process.
         os._exit(1)

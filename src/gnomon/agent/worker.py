@@ -118,6 +118,11 @@ class Worker:
         operators = held.job.operators(held.calls)
         return {"wall_ns": wall, "cpu_ns": cpu, "inner": 1, "operators": operators, "peak_rss_bytes": peak_rss_bytes()}
 
+    def close(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Release a job; the process goes on with the others, and with those to come."""
+        self.held.pop(command.get("job_name", "")).job.close()
+        return {}
+
     def probe(self, command: dict[str, Any]) -> dict[str, Any]:
         """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
         found = driver_for(command["runtime"]).probe()
@@ -143,6 +148,7 @@ def _answer(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
         "open": worker.open,
         "block": worker.block,
         "profile": worker.profile,
+        "close": worker.close,
         "probe": worker.probe,
         "energy": worker.energy,
         "supports": worker.supports,

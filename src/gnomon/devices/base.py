@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gnomon.errors import UsageError
-from gnomon.system.process import Completed
+from gnomon.system.process import Completed, Conversation
 
 INHERITED = (
     "PATH",
@@ -91,6 +91,14 @@ class Device(Protocol):
 
     def describe(self) -> DeviceInfo:
         """The name and the fingerprint of the device."""
+        ...
+
+
+class Conversing(Device, Protocol):
+    """A device that can be talked to: a command goes on between two questions. This machine alone is one so far."""
+
+    def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
+        """Start a command in the private folder, otherwise as `run` does; the caller closes it before the device."""
         ...
 
 

@@ -15,10 +15,10 @@ from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, inherited
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError
-from gnomon.system.process import Completed, Guard, run_process
+from gnomon.system.process import Completed, Conversation, Guard, run_process
 
 if TYPE_CHECKING:
-    from gnomon.devices.base import Device
+    from gnomon.devices.base import Conversing
 
 _ASK_S = 60.0
 
@@ -86,6 +86,12 @@ class LocalDevice:
             guard=self._guard,
         )
 
+    def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
+        """Start a command that is told a line at a time; see `Conversing.converse`."""
+        return Conversation(
+            argv, env={**inherited(os.environ), **self._environment, **env}, cwd=self.folder, guard=self._guard
+        )
+
     def push(self, local: Path, name: str) -> str:
         """The path where the file already is, or a link of the wanted name to it: nothing is copied."""
         folder = self.folder
@@ -138,5 +144,5 @@ class LocalDevice:
 
 if TYPE_CHECKING:
 
-    def _conforms(device: LocalDevice) -> Device:
+    def _conforms(device: LocalDevice) -> Conversing:
         return device

@@ -54,7 +54,7 @@ class Candidate:
     calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
     `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
     profiled ones. A link that measures one after the other begins with the `anchor`, and blames what fails only where
-    that runs.
+    that runs. One that `stays` remains loaded in a process that a link keeps.
     """
 
     key: str
@@ -67,6 +67,7 @@ class Candidate:
     laggard: bool = False
     process: str | None = None
     anchor: bool = False
+    stays: bool = False
 
     __repr__ = brief
 
@@ -396,6 +397,7 @@ class CampaignRunner(Known):
             "visits": blocks,
             **({"process": candidate.process} if candidate.process is not None else {}),
             **({"anchor": True} if candidate.anchor else {}),
+            **({"stay": True} if candidate.stays else {}),
         }
 
     def _append(self, run: Run) -> None:

@@ -24,11 +24,11 @@ from importlib.abc import InspectLoader
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
-from gnomon.devices.base import Device
+from gnomon.devices.base import Conversing, Device
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import judge
-from gnomon.system.process import guarded_folder
+from gnomon.system.process import Completed, Conversation, guarded_folder
 
 Event = dict[str, Any]
 _Check = Callable[[Any], bool]
@@ -232,32 +232,25 @@ class AgentLink:
         Raises DeviceError if the device or the supervisor failed, AgentError if it said something senseless.
         Whatever came before an error was delivered.
         """
-        ended = False
         asked = request.get("candidates")
         visits = None if asked is None else {c["key"]: frozenset(c.get("visits", ())) for c in asked}
 
-        def on_line(line: str) -> None:
-            nonlocal ended
+        def on_line(line: str) -> bool:
             event = event_of(line)
             if event["event"] == "end":
-                ended = True
-            elif event["event"] == "failure" and event["stage"] == "settings":
+                return True
+            if event["event"] == "failure" and event["stage"] == "settings":
                 # The machine's settings could not be made as asked: nothing that follows would mean anything.
                 raise DeviceError(event["message"], hint=event.get("hint", ""), transient=event["transient"])
-            elif event["event"] != "alive":
+            if event["event"] != "alive":
                 if visits is not None:
                     check_asked(event, visits)
                 on_event(event)
+            return False
 
         whole = {**request, "machine": self._machine} if self._machine and "candidates" in request else request
-        done = self.device.run(
-            [self.info.python, self._agent, "supervise"],
-            env={"PYTHONPATH": ":".join(self.paths)} if self.paths else {},
-            stdin=json.dumps(whole).encode() + b"\n",
-            timeout_s=timeout_s,
-            on_line=on_line,
-        )
-        if not ended:
+        done = self._served(json.dumps(whole).encode() + b"\n", on_line, timeout_s)
+        if done is not None:
             status = f"signal {done.signal}" if done.signal else f"status {done.returncode}"
             how = "did not end in time" if done.timed_out else f"ended with {status}"
             raise DeviceError(
@@ -266,6 +259,24 @@ class AgentLink:
                 "says of the device.",
                 transient=True,
             )
+
+    @property
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        """What serves requests, and its environment."""
+        environment = {"PYTHONPATH": ":".join(self.paths)} if self.paths else {}
+        return [self.info.python, self._agent, "supervise"], environment
+
+    def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
+        """Have a request served, by lines of which `on_line` knows the last; how it ended where that did not come."""
+        ended = False
+
+        def listen(line: str) -> None:
+            nonlocal ended
+            ended = on_line(line) or ended
+
+        argv, environment = self._command
+        done = self.device.run(argv, env=environment, stdin=request, timeout_s=timeout_s, on_line=listen)
+        return None if ended else done
 
     def hold(self) -> None:
         """Make the settings of the machine and put them back: DeviceError if they cannot be made."""
@@ -293,6 +304,42 @@ class AgentLink:
         if silent:
             raise AgentError(f"the agent gave no answer for {silent[0]!r}", hint="Please report this.")
         return {key: answers[key] for key in commands}
+
+
+class KeptLink(AgentLink):
+    """A link to an agent on this machine that stays between measuring requests, with the processes that can be shared.
+
+    Starting them takes longer than measuring a small model. What comes after is not of a fresh process: who measures so
+    says it. Each failure of a candidate costs its process; an agent that fails is started again for the next request.
+    """
+
+    def __init__(self, device: Conversing, *, timeout_s: float, machine: Mapping[str, Any] | None = None) -> None:
+        self._local = device
+        self._agent_here: Conversation | None = None
+        super().__init__(device, timeout_s=timeout_s, machine=machine)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._agent_here is not None:
+            self._agent_here.close()
+        super().__exit__(*exception)
+
+    def request(self, request: Mapping[str, Any], on_event: Callable[[Event], None], *, timeout_s: float) -> None:
+        """Put one request; see `AgentLink.request`."""
+        super().request({**request, "keep": True}, on_event, timeout_s=timeout_s)
+
+    def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
+        if self._agent_here is None:
+            argv, environment = self._command
+            self._agent_here = self._local.converse(argv, env=environment)
+        done: Completed | None = None
+        whole = False
+        try:
+            done = self._agent_here.ask(request, on_line, timeout_s=timeout_s)
+            whole = done is None
+        finally:
+            if not whole:
+                self._agent_here = None
+        return done
 
 
 def failure_of(event: Event) -> Failure:

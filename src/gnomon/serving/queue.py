@@ -1,27 +1,21 @@
-"""The desk that requests come to: lets in as many as there is room for, and measures one model at a time, in turn.
+"""The desk that requests come to: lets in as many as there is room for, and deals them to devices, in turn.
 
-Runs the program that measures one model: within its time limit, and never longer than somebody waits for it.
+Each device measures one model at a time. One that fails again and again is set aside for a while, and the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from gnomon.errors import ProblemError
-from gnomon.serving.settings import TOKEN_VARIABLE, Limits
-from gnomon.serving.worker import Failed, Order, Outcome, Refused, TimedOut, outcome_of
-from gnomon.system.process import Guard, Lines, Tail
-
-RunOrder = Callable[[Order], Awaitable[Outcome]]
+from gnomon.serving.orders import Failed, Order, Outcome, Refused, TimedOut
+from gnomon.serving.settings import Limits
 
 
 class Full(Exception):
@@ -46,23 +40,52 @@ class Place:
         self.bytes += count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What came of an order, and how long it waited for its turn."""
+class Runner(Protocol):
+    """What has orders measured on one device, one at a time."""
 
-    outcome: Outcome
-    waited_s: float
+    async def run(self, order: Order) -> Outcome:
+        """What came of an order. Cancelled, it ends what runs before it returns."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lane:
+    """A device at the desk. `order` is what every model is measured with there, `name` what the device is called.
+
+    `failed` counts failures in a row that were not a model's; until `aside_s`, by the monotonic clock, it gets nothing.
+    """
+
+    name: str
+    runner: Runner
+    order: Order
+    busy: bool = False
+    measured: int = 0
+    failed: int = 0
+    aside_s: float = 0.0
+
+    @property
+    def aside(self) -> bool:
+        """Whether it is set aside."""
+        return time.monotonic() < self.aside_s
+
+    def told(self) -> dict[str, object]:
+        """How it is, for who asks after the server's health."""
+        state = "measuring" if self.busy else "set aside" if self.aside else "free"
+        return {"device": self.name, "state": state, "measured": self.measured}
+
+
+_MOST_FAILED, _ASIDE_S = 3, 300.0
+"""After so many failures in a row a device is set aside, for so long; the first failure after that is one too many."""
 
 
 class Desk:
-    """See above. Lives in one event loop."""
+    """See above. Lives in one event loop. `tell` gets a word of each device that fails."""
 
-    def __init__(self, limits: Limits, run: RunOrder) -> None:
-        self._limits, self._run = limits, run
-        self._turn = asyncio.Lock()  # whose waiters have their turn in the order of their coming
+    def __init__(self, limits: Limits, lanes: Sequence[Lane], tell: Callable[[str], None]) -> None:
+        self._limits, self.lanes, self._tell = limits, lanes, tell
+        self._waiting: deque[tuple[asyncio.Future[Lane], Lane | None]] = deque()
         self._present = self._held = 0
         self._usual_s = 2.0
-        self.reference_s: tuple[float, ...] = ()
         self.counts = {"measured": 0, "refused": 0, "failed": 0, "timed_out": 0, "gone": 0}
 
     @property
@@ -73,7 +96,7 @@ class Desk:
     @property
     def measuring(self) -> bool:
         """Whether a model is measured at this moment."""
-        return self._turn.locked()
+        return any(lane.busy for lane in self.lanes)
 
     @contextmanager
     def place(self) -> Iterator[Place]:
@@ -94,23 +117,85 @@ class Desk:
             raise Full(f"the models that wait take {self._held >> 20} MiB already", self._retry_s())
         self._held += count
 
-    async def measure(self, order: Order) -> Served:
-        """Wait for one's turn and have an order run. Cancelled, it gives its turn up, or ends what runs."""
-        came = time.monotonic()
+    async def measure(self, model: Path, digest: str) -> Outcome:
+        """Wait for one's turn and have a model measured. Cancelled, it gives its turn up, or ends what runs.
+
+        Where a device fails, and not the model, another one is asked, if there is one.
+        """
         try:
-            async with self._turn:
-                start = time.monotonic()
-                outcome = await self._run(replace(order, reference_s=self.reference_s))
-                self._usual_s += 0.2 * (time.monotonic() - start - self._usual_s)
+            lane, outcome = await self._measured(model, digest, None)
+            if isinstance(outcome, Failed) and any(other is not lane for other in self._serving()):
+                self._tell(f"{lane.name} fails: {outcome.message}; another device is asked")
+                _, outcome = await self._measured(model, digest, lane)
         except asyncio.CancelledError:
             self.counts["gone"] += 1
             raise
         self.counts[_kind(outcome)] += 1
-        return Served(outcome=outcome, waited_s=start - came)
+        return outcome
+
+    async def _measured(self, model: Path, digest: str, failed: Lane | None) -> tuple[Lane, Outcome]:
+        """What came of a model on the next free device, and which that was; not on the one that has failed at it."""
+        lane = await self._turn(failed)
+        try:
+            start = time.monotonic()
+            outcome = await lane.runner.run(replace(lane.order, model=str(model), digest=digest))
+            self._usual_s += 0.2 * (time.monotonic() - start - self._usual_s)
+            self._judge(lane, outcome)
+        finally:
+            lane.busy = False
+            self._deal()
+        return lane, outcome
+
+    async def _turn(self, failed: Lane | None) -> Lane:
+        """A device that is free, which is the caller's until it is dealt again."""
+        coming: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
+        mine = coming, failed
+        if failed is None:
+            self._waiting.append(mine)
+        else:
+            self._waiting.appendleft(mine)  # it has had its turn
+        self._deal()
+        try:
+            return await coming
+        except asyncio.CancelledError:
+            if coming.done() and not coming.cancelled():
+                coming.result().busy = False
+            with suppress(ValueError):
+                self._waiting.remove(mine)
+            self._deal()
+            raise
+
+    def _deal(self) -> None:
+        """Give free devices to who waits, first come first served."""
+        for mine in list(self._waiting):
+            coming, failed = mine
+            fitting = [lane for lane in self._serving() if lane is not failed] or self._serving()
+            lane = next((lane for lane in fitting if not lane.busy), None)
+            if lane is not None and not coming.done():
+                lane.busy = True
+                self._waiting.remove(mine)
+                coming.set_result(lane)
+
+    def _serving(self) -> Sequence[Lane]:
+        """The devices that are not set aside; all of them where none is left."""
+        return [lane for lane in self.lanes if not lane.aside] or self.lanes
+
+    def _judge(self, lane: Lane, outcome: Outcome) -> None:
+        if not isinstance(outcome, Failed):
+            lane.failed = 0
+            lane.measured += _kind(outcome) == "measured"
+            return
+        lane.failed += 1
+        if lane.failed >= _MOST_FAILED and any(other is not lane for other in self._serving()):
+            lane.aside_s = time.monotonic() + _ASIDE_S
+            self._tell(
+                f"{lane.name} failed {lane.failed} times in a row, at last: {outcome.message}; it is set aside for "
+                f"{_ASIDE_S:.0f} s, and the others go on"
+            )
 
     def _retry_s(self) -> int:
         """When half of those who are here will have gone, as it goes."""
-        return max(1, min(600, round(self._usual_s * self._present / 2)))
+        return max(1, min(600, round(self._usual_s * self._present / 2 / len(self._serving()))))
 
 
 def _kind(outcome: Outcome) -> str:
@@ -119,101 +204,3 @@ def _kind(outcome: Outcome) -> str:
     if isinstance(outcome, Failed):
         return "failed"
     return "timed_out" if isinstance(outcome, TimedOut) else "measured"
-
-
-_COMMAND = (sys.executable, "-P", "-m", "gnomon.serving.worker")
-_GRACE_S = 3.0
-_MOST_BYTES = 1 << 20
-_CHUNK_BYTES = 1 << 16
-
-
-async def run_order(order: Order, *, folder: Path, guard: Guard, tell: Callable[[str], None]) -> Outcome:
-    """What came of an order. Cancelled, it ends the program and all that this has started before it returns.
-
-    `guard` ends them too if the server itself is killed. `tell` gets what it says meanwhile, a line each.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-    process = await asyncio.create_subprocess_exec(
-        *_COMMAND,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        cwd=folder,
-        env=environment,
-    )
-    guard.add(process.pid)
-    out, told = Tail(_MOST_BYTES), Tail(_CHUNK_BYTES)
-    lines = Lines(tell)
-    assert process.stdin and process.stdout and process.stderr  # noqa: S101
-    readers = [
-        asyncio.create_task(_read(process.stdout, out.add)),
-        asyncio.create_task(_read(process.stderr, told.add, lines.add)),
-    ]
-    timed_out = False
-    try:
-        with contextlib.suppress(ConnectionError):
-            process.stdin.write(order.text().encode())
-            process.stdin.close()
-        async with asyncio.timeout(order.job_s):
-            await process.wait()
-    except TimeoutError:
-        timed_out = True
-    finally:
-        # Whoever cancels this waits for the end of it all the same: the next job shall have the machine to itself.
-        ending = asyncio.ensure_future(_end(process, readers))
-        cancelled = False
-        while not ending.done():
-            try:
-                await asyncio.shield(ending)
-            except asyncio.CancelledError:
-                cancelled = True
-        guard.drop(process.pid)
-        if cancelled:
-            raise asyncio.CancelledError
-    if timed_out:
-        return TimedOut(limit_s=order.job_s, said=_last_line(told.text()))
-    return _outcome(process.returncode, out.text(), told.text())
-
-
-def _outcome(status: int | None, out: str, told: str) -> Outcome:
-    if status == 0:
-        try:
-            return outcome_of(out)
-        except (ProblemError, TypeError) as error:
-            return Failed(kind="defect", message=f"the measuring program gave no answer: {error}")
-    how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
-    said = _last_line(told)
-    return Failed(kind="defect", message=f"the measuring program {how}{': ' if said else ''}{said}")
-
-
-async def _read(stream: asyncio.StreamReader, *takers: Callable[[bytes], None]) -> None:
-    while chunk := await stream.read(_CHUNK_BYTES):
-        for take in takers:
-            take(chunk)
-
-
-async def _end(process: asyncio.subprocess.Process, readers: list[asyncio.Task[None]]) -> None:
-    """Ask it to end, which it does with all that it started; kill its group if it does not. Then read what is left."""
-    if process.returncode is None:
-        _signal(process, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
-                await process.wait()
-    if process.returncode is None:
-        _signal(process, signal.SIGKILL)
-        await process.wait()
-    await asyncio.wait(readers, timeout=1.0)  # whoever left the group may still hold the pipes
-    for reader in readers:
-        reader.cancel()
-    await asyncio.gather(*readers, return_exceptions=True)
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:300] if lines else ""

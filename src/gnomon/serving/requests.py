@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,9 +23,9 @@ from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
 from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
 from gnomon.report.plain import clean, json_text, shorten
+from gnomon.serving.orders import Failed, Found, Outcome, Refused, TimedOut
 from gnomon.serving.queue import Desk, Full, Place
 from gnomon.serving.settings import Limits, ServeSettings
-from gnomon.serving.worker import Failed, Found, Order, Outcome, Refused, TimedOut
 
 _INSIDE = frozenset({"reference_s", "workload_mop"})
 """What the measuring program tells the server alone."""
@@ -97,7 +97,7 @@ MOST_KERNEL_NAME_BYTES = 512
 _MOST_FORM_BYTES = 64 << 10
 """What a body may have beside the model."""
 
-_HINT = "Send exactly two parts: curl -F kernel_name=NAME -F file=@MODEL.onnx"
+_HINT = "Send exactly two parts: curl -F kernel_name=NAME -F file=@MODEL"
 
 
 class TooLarge(Exception):
@@ -231,10 +231,10 @@ class Asked:
 
 
 class Reception:
-    """Answers requests. `folder` takes the models in; `order` is what every model is measured with."""
+    """Answers requests. `folder` takes the models in; `facts` say what measures them."""
 
-    def __init__(self, settings: ServeSettings, desk: Desk, order: Order, folder: Path, facts: Found) -> None:
-        self._settings, self._desk, self._order, self._folder = settings, desk, order, folder
+    def __init__(self, settings: ServeSettings, desk: Desk, folder: Path, facts: Found) -> None:
+        self._settings, self._desk, self._folder = settings, desk, folder
         self._facts = {name: facts[name] for name in ("runtime", "version", "configuration", "device")}
         self._began = time.monotonic()
         self._tell: Callable[[str], None] = lambda line: None
@@ -327,12 +327,12 @@ class Reception:
             return error_answer(507, message, "Make room on the server.", as_json=as_json)
 
     async def _received(self, asked: Asked, folder: Path, place: Place) -> Upload:
-        return await receive(asked.pieces(), folder / "model.onnx", limits=self._settings.limits, place=place)
+        return await receive(
+            asked.pieces(), folder / self._settings.measuring.model_name, limits=self._settings.limits, place=place
+        )
 
     async def _served(self, upload: Upload, as_json: bool) -> Answer:
-        order = replace(self._order, model=str(upload.path), digest=upload.digest)
-        served = await self._desk.measure(order)
-        outcome = served.outcome
+        outcome = await self._desk.measure(upload.path, upload.digest)
         if isinstance(outcome, Refused | Failed | TimedOut):
             return _failure(outcome, as_json)
         return measured_answer(outcome, upload.kernel_name, as_json=as_json)
@@ -343,6 +343,7 @@ class Reception:
             **self._facts,
             "present": self._desk.present,
             "measuring": self._desk.measuring,
+            "devices": [lane.told() for lane in self._desk.lanes],
             "requests": dict(self._desk.counts),
             "up_s": round(time.monotonic() - self._began, 1),
         }

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,15 @@ import gnomon
 from gnomon import errors
 from gnomon.core.installing import install_line
 from gnomon.core.strict_json import shown
+from gnomon.devices.address import LOCAL
+from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.report.plain import clean
-from gnomon.serving.queue import Desk, run_order
+from gnomon.serving.orders import Failed, Found, Order, Refused, TimedOut
+from gnomon.serving.program import Program
+from gnomon.serving.queue import Desk, Lane
 from gnomon.serving.requests import Answer, Asked, Reception, error_answer
-from gnomon.serving.settings import Limits, ServeSettings, checked
-from gnomon.serving.worker import Failed, Found, Order, Outcome, Refused, TimedOut
+from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, ServeSettings, checked
 from gnomon.system.process import Guard
 
 if TYPE_CHECKING:
@@ -267,60 +270,76 @@ async def _serve(parts: _Parts, begun: Callable[[Listening], None], tell: Tell) 
     for number in _SIGNALS:
         loop.add_signal_handler(number, end, int(number))
     loop.set_exception_handler(lambda _, context: tell(f"met: {clean(str(context.get('exception') or context))[:300]}"))
-    starting = asyncio.create_task(_started(parts, begun, tell))
+    programs = [Program(folder=parts.folder, guard=parts.guard, tell=tell) for _ in parts.settings.measuring.devices]
+    starting = asyncio.create_task(_started(parts, programs, begun, tell))
     both: set[asyncio.Future[Any]] = {starting, ended}
-    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait({starting})
-        if starting.cancelled():
-            return await ended
-    server = starting.result()
     try:
-        return await ended
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            if starting.cancelled():
+                return await ended
+        server = starting.result()
+        try:
+            return await ended
+        finally:
+            await server.stop()
     finally:
-        await server.stop()
+        await asyncio.gather(*(program.end() for program in programs))
 
 
-async def _started(parts: _Parts, begun: Callable[[Listening], None], tell: Tell) -> HttpServer:
-    """A server that listens, once the runtime has shown that it measures."""
+async def _started(
+    parts: _Parts, programs: Sequence[Program], begun: Callable[[Listening], None], tell: Tell
+) -> HttpServer:
+    """A server that listens, once each device has shown that it measures."""
     settings, limits = parts.settings, parts.settings.limits
-
-    async def run(order: Order) -> Outcome:
-        return await run_order(order, folder=parts.folder, guard=parts.guard, tell=tell)
-
-    order = _order(settings)
-    found = await run(replace(order, job_s=max(order.job_s, _START_S)))
-    if isinstance(found, Refused | Failed | TimedOut):
-        raise _error_of(found)
-    desk = Desk(limits, run)
-    desk.reference_s = tuple(found["reference_s"])
-    reception = Reception(settings, desk, order, parts.folder, found)
+    lanes: list[Lane] = []
+    facts: list[Found] = []
+    for device, program in zip(settings.measuring.devices, programs, strict=True):
+        order = _order(settings, device)
+        found = await program.run(replace(order, job_s=max(order.job_s, _START_S)))
+        if isinstance(found, Refused | Failed | TimedOut):
+            raise _error_of(found)
+        facts.append(found)
+        order = replace(order, reference_s=tuple(found["reference_s"]))
+        lanes.append(Lane(name=str(found["device"]), runner=program, order=order))
+    whole = {**facts[0], "device": ", ".join(lane.name for lane in lanes)}
+    reception = Reception(settings, Desk(limits, lanes, tell), parts.folder, whole)
     reception.tell_with(tell)
     server = HttpServer(reception, limits)
     try:
         port = await server.start(parts.addresses, settings.port)
-        begun(Listening(host=settings.host, port=port, path=settings.path, facts=found))
+        begun(Listening(host=settings.host, port=port, path=settings.path, facts=whole))
     except BaseException:
         await server.stop()
         raise
     return server
 
 
-def _order(settings: ServeSettings) -> Order:
+_FRESH = 3
+"""Fresh processes a model, where the user does not say and none can be kept."""
+
+
+def _order(settings: ServeSettings, device: str) -> Order:
     measuring, limits = settings.measuring, settings.limits
+    here = resolve(device).address.kind == LOCAL
     return Order(
         runtime=measuring.runtime,
+        command=measuring.command,
+        device=device,
         threads=measuring.threads,
         backend=measuring.backend,
         precision=measuring.precision,
-        processes=measuring.processes,
+        processes=measuring.processes or _FRESH,
+        warm=measuring.processes is None and measuring.command is None and here,
         seed=measuring.seed,
         record=None if measuring.record is None else str(measuring.record.absolute()),
-        job_s=limits.job_s,
+        job_s=limits.job_s or (JOB_S if measuring.command is None else COMMAND_S),
         memory_bytes=limits.memory_bytes,
         # The record of runs is written by the same processes, and grows.
         disk_bytes=_ROOM_FOR_RECORD + 8 * limits.most_bytes,
+        model_bytes=limits.most_bytes,
     )
 
 

@@ -11,24 +11,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gnomon.devices.address import LOCAL
+from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
+from gnomon.serving.command import Command
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
 PUBLISHED_PATH = "/test_latency/test_latency/"
 LEAST_TOKEN = 16
 _MOST_TOKEN_BYTES = 4096
+_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+/?", re.ASCII)
+
+
+JOB_S, COMMAND_S = 120.0, 600.0
+"""What a job may take that is a runtime's, and one that is a command's: the programs of DPUs run a minute each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """What measures the models that come in: the runtime and its options, in how many fresh processes, whereto."""
+    """What measures the models that come in, where, and whereto: a runtime with its options, or a command.
 
-    runtime: str
+    `processes` are fresh ones for each model. None: three for a command and on devices that are not this machine, and
+    here one that is kept from one model to the next. `model_name` is what the model's file is called for a command.
+    """
+
+    runtime: str = ""
+    command: Command | None = None
+    devices: tuple[str, ...] = (LOCAL,)
+    model_name: str = "model"
     threads: int = 1
     backend: str | None = None
     precision: str | None = None
-    processes: int = 3
+    processes: int | None = None
     seed: int = 0
     record: Path | None = None
 
@@ -39,7 +54,8 @@ class Limits:
 
     A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are let in at once. A
     piece of a request must come within `idle_s`, its head within `head_s`, all of it within `upload_s`. A job takes at
-    most `job_s`, and each of its processes at most `memory_bytes` of address space.
+    most `job_s` (None: `JOB_S`, or with a command `COMMAND_S`), and each of its processes at most `memory_bytes` of
+    address space.
     """
 
     most_bytes: int = 256 << 20
@@ -48,7 +64,7 @@ class Limits:
     head_s: float = 20.0
     idle_s: float = 20.0
     upload_s: float = 300.0
-    job_s: float = 120.0
+    job_s: float | None = None
     memory_bytes: int = 8 << 30
 
 
@@ -85,14 +101,15 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     if beyond and settings.token is None and not settings.open_to_all:
         wrong.append(f"{', '.join(beyond)} can be reached from other machines, and there is no token")
     limits = settings.limits
+    wrong += _machine_complaints(settings.measuring)
     numbers = (
         limits.most_bytes,
         limits.most_held_bytes,
         limits.queue,
         limits.memory_bytes,
-        settings.measuring.processes,
+        settings.measuring.processes or 1,
     )
-    times = (limits.head_s, limits.idle_s, limits.upload_s, limits.job_s)
+    times = (limits.head_s, limits.idle_s, limits.upload_s, limits.job_s or JOB_S)
     if min(numbers) < 1 or not all(0 < time < math.inf for time in times):
         wrong.append("a limit is not above 0")
     if wrong:
@@ -101,6 +118,20 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
             hint=f"Beyond this machine give --token-file FILE or {TOKEN_VARIABLE}; --no-token lets everybody in.",
         )
     return replace(settings, path=settings.path.rstrip("/") + "/"), addresses
+
+
+def _machine_complaints(measuring: Measuring) -> list[str]:
+    """What is wrong with the devices, whose tables are read here. UsageError for a name that means none."""
+    wrong: list[str] = []
+    machines: dict[tuple[str, str, int], str] = {}
+    for text in measuring.devices:
+        machine = resolve(text).address.machine
+        if machine in machines:
+            wrong.append(f"the devices {machines[machine]} and {text} are one machine, which measures one at a time")
+        machines[machine] = text
+    if not _MODEL_NAME.fullmatch(measuring.model_name):
+        wrong.append(f"{measuring.model_name[:80]!r} is not a name for the model's file, such as model.xmodel")
+    return wrong
 
 
 def found_token(file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:

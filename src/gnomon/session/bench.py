@@ -57,7 +57,8 @@ class Placed:
 class Bench:
     """An open bench. Made by `open_bench`, which also closes it.
 
-    `folder` is on this machine and goes away with the bench. `missing` are the runtimes that were left out.
+    `folder` is on this machine and goes away with the bench. `missing` are the runtimes that were left out. `begin`
+    makes the runner of another campaign here, by its subject and question.
     """
 
     request: Request
@@ -70,6 +71,7 @@ class Bench:
     probe: Probe
     configuration: Configuration
     missing: Sequence[Missing]
+    begin: Callable[[str, Mapping[str, Any]], CampaignRunner]
 
     @property
     def tool(self) -> ToolRuntime | None:
@@ -136,50 +138,58 @@ def open_bench(
     tool: ToolRuntime | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
+    loads: str = "onnx",
+    kept: bool = False,
 ) -> Iterator[Bench]:
     """Open device, runtime and record for many models, and close them again.
 
     `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
     same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
-    one that is named, or the only one there is; or `tool`, whose models stay on this machine.
-    Raises GnomonError.
+    one that is named, or the only one there is, and `loads` a format that its models have; or `tool`, whose models stay
+    on this machine. `kept` keeps the processes that candidates share from one request to the next, on this machine
+    alone. Raises GnomonError.
     """
     with ExitStack() as stack:
-        runtimes = () if tool else chosen_runtimes(request.runtimes, "onnx")
+        runtimes = () if tool else chosen_runtimes(request.runtimes, loads)
         store = stack.enter_context(SqliteStore.open(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         link = stack.enter_context(
             ToolLink(device, tool)
             if tool
-            else link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device))
+            else link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device), kept=kept)
         )
         missing: list[Missing] = []
         if tool:
             probe, configuration = tool.tool.probe(), tool.configuration
         else:
             probes, missing = equip(link, runtimes, request.device, tell)
-            runtime = _only(runtimes, probes, missing)
+            runtime = _only(runtimes, probes, missing, loads)
             probe, configuration = probes[runtime.name], _configuration(runtime, probes[runtime.name], request)
-        loads = tool or runtime
-        request = replace(request, runtimes=(loads.name,))
-        runner = CampaignRunner(
-            link,
-            store,
-            Question(
-                kind=kind,
-                context=_context(request, subject, link, loads.name, probe),
-                details={
-                    **question,
-                    "configurations": [configuration.name],
-                    "options": dict(configuration.options),
-                    "settings": recall.settings_of(request.device),
-                },
-                goes_on=goes_on,
-            ),
-            watch=watch,
-            fresh=request.fresh,
-        )
-        runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
+        measures = tool or runtime
+        request = replace(request, runtimes=(measures.name,))
+
+        def begin(subject: str, question: Mapping[str, Any]) -> CampaignRunner:
+            runner = CampaignRunner(
+                link,
+                store,
+                Question(
+                    kind=kind,
+                    context=_context(request, subject, link, measures.name, probe),
+                    details={
+                        **question,
+                        "configurations": [configuration.name],
+                        "options": dict(configuration.options),
+                        "settings": recall.settings_of(request.device),
+                    },
+                    goes_on=goes_on,
+                ),
+                watch=watch,
+                fresh=request.fresh,
+            )
+            runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
+            return runner
+
+        runner = begin(subject, question)
         folder = stack.enter_context(guarded_folder("gnomon-bench-"))
         bench = Bench(
             request=request,
@@ -188,10 +198,11 @@ def open_bench(
             push=_staying_in(folder) if tool else device.push,
             link=link,
             runner=runner,
-            runtime=loads,
+            runtime=measures,
             probe=probe,
             configuration=configuration,
             missing=missing,
+            begin=begin,
         )
         with device_met(runner):
             yield bench
@@ -203,11 +214,13 @@ def net_digest(net: Net) -> str:
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 
 
-def _only(runtimes: tuple[Runtime, ...], probes: Mapping[str, Probe], missing: Sequence[Missing]) -> Runtime:
+def _only(
+    runtimes: tuple[Runtime, ...], probes: Mapping[str, Probe], missing: Sequence[Missing], loads: str
+) -> Runtime:
     """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
-    present = [r for r in runtimes if r.name in probes and r.formats & reachable("onnx")]
+    present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        told = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none takes ONNX models"
+        told = "; ".join(f"{m.name}: {m.reason}" for m in missing) or f"none takes models of the format {loads}"
         hints = " ".join(dict.fromkeys(m.hint for m in missing if m.hint))
         raise RuntimeMissingError(f"no runtime is there to measure with ({told})", hint=hints or "Install one.")
     if len(present) > 1:

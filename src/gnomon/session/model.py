@@ -11,7 +11,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.models.load import convert, load, plausible_feeds, reachable
-from gnomon.models.model import Feed, Model, dynamic_inputs
+from gnomon.models.model import Feed, Limits, Model, dynamic_inputs
 from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.request import Request
 from gnomon.session.targets import Missing
@@ -138,13 +138,15 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
 
 def _push_onnx(source: Path, push: Push, beside: str) -> str:
     """Bring an ONNX file to the device, in a folder with the files of its weights where it has such."""
+    from gnomon.models.onnx.file import read_onnx
     from gnomon.models.onnx.static import linked_onnx
 
+    if not read_onnx(source, Limits()).external:
+        return push(source, beside + source.name)
     with guarded_folder("gnomon-push-") as outer:
         folder = outer / f"{beside}model"
         folder.mkdir()
-        if linked_onnx(source, folder) is None:
-            return push(source, beside + source.name)
+        linked_onnx(source, folder)
         where = push(folder, folder.name)
         # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
         return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"

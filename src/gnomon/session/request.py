@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from gnomon.devices.address import LOCAL, parse_address
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
+from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
 from gnomon.devices.program import ProgramDriver
 from gnomon.errors import DeviceError, GnomonError, RecordError, UsageError
 from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
-from gnomon.measure.link import AgentLink
+from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
@@ -90,8 +91,12 @@ PROGRAMS: Mapping[str, ProgramDriver] = {"onert": OnertProgram()}
 """The programs that gnomon knows, by their runtime's name."""
 
 
-def link_to(device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None) -> AgentLink:
-    """The link to an open device; the same requests are answered either way."""
+def link_to(
+    device: Device, *, timeout_s: float = 60.0, machine: Mapping[str, Any] | None = None, kept: bool = False
+) -> AgentLink:
+    """The link to an open device; the same requests are answered either way. With `kept`, here, it is a `KeptLink`."""
+    if kept and isinstance(device, LocalDevice):
+        return KeptLink(device, timeout_s=timeout_s, machine=machine)
     if device.describe().python:
         return AgentLink(device, timeout_s=timeout_s, machine=machine)
     return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=PROGRAMS)

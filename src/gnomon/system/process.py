@@ -243,6 +243,50 @@ def run_process(
             guard.drop(process.pid)
 
 
+class Conversation:
+    """A command on this machine that is told a line at a time, and answers before it is told the next; `close` it.
+
+    Started with exactly that environment. It dies with its guard's gnomon. Belongs to one thread.
+    """
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, guard: Guard | None) -> None:
+        self._process = _start(argv, env, cwd)
+        self._guard = guard
+        if guard is not None:
+            guard.add(self._process.pid)
+        self._running = _Running(self._process, b"", self._hear, attended=True)
+        self._on_line: Callable[[str], bool] | None = None
+        self._over = self._closed = False
+
+    def ask(self, line: bytes, on_line: Callable[[str], bool], *, timeout_s: float) -> Completed | None:
+        """Write a line; `on_line` gets those that come, until it says that the last has come: None.
+
+        How the command ended, where that was before, or the time was over, after which it has been ended. What
+        `on_line` raises goes to the caller. Once it did not return None, it is closed.
+        """
+        self._on_line, self._over = on_line, False
+        try:
+            self._running.send(line)
+            self._running.pump(time.monotonic() + timeout_s, lambda: self._over)
+            return None if self._over else self._running.to_end(0.0)
+        finally:
+            self._on_line = None
+            if not self._over:
+                self.close()
+
+    def close(self) -> None:
+        """End it with all that it started. Does nothing the second time."""
+        if not self._closed:
+            self._closed = True
+            self._running.kill()
+            if self._guard is not None:
+                self._guard.drop(self._process.pid)
+
+    def _hear(self, line: str) -> None:
+        if self._on_line is not None and not self._over:
+            self._over = self._on_line(line)
+
+
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -264,8 +308,16 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess
 
 
 class _Running:
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, on_line: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        on_line: Callable[[str], None] | None,
+        *,
+        attended: bool = False,
+    ) -> None:
         self._process = process
+        self._attended = attended
         self._to_write = memoryview(stdin)
         self._stdout, self._stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
         self._lines = Lines(on_line) if on_line else None
@@ -275,7 +327,8 @@ class _Running:
         self._pipes: tuple[IO[bytes], IO[bytes], IO[bytes]] = (process.stdin, process.stdout, process.stderr)
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
-        self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
+        if not attended:
+            self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
         self._selector.register(process.stdout, selectors.EVENT_READ, self._read_stdout)
         self._selector.register(process.stderr, selectors.EVENT_READ, self._read_stderr)
         # A command ends when its first process does, though a child of it may still hold the pipes open.
@@ -284,9 +337,15 @@ class _Running:
             self._pidfd = os.pidfd_open(process.pid)
             self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
 
+    def send(self, data: bytes) -> None:
+        """Write more to the command, as it reads; for one that is attended."""
+        self._to_write = memoryview(bytes(self._to_write) + data)
+        if self._pipes[0] not in self._selector.get_map():
+            self._selector.register(self._pipes[0], selectors.EVENT_WRITE, self._write)
+
     def to_end(self, timeout_s: float) -> Completed:
         try:
-            timed_out = not self._pump(self._started_s + timeout_s)
+            timed_out = not self.pump(self._started_s + timeout_s)
         except BaseException:
             self._ask_to_stop()
             raise
@@ -321,7 +380,7 @@ class _Running:
     def _ask_to_stop(self) -> None:
         self._lines = None  # nobody listens any more, and a line must not keep the command alive
         self._signal(signal.SIGTERM)
-        self._pump(time.monotonic() + _GRACE_S)
+        self.pump(time.monotonic() + _GRACE_S)
 
     def _reap(self) -> int:
         try:
@@ -332,9 +391,9 @@ class _Running:
                 hint="Restart the device, and leave out the backend that hung.",
             ) from error
 
-    def _pump(self, until_s: float) -> bool:
-        """Move bytes until the first process has ended (True) or the time has come (False)."""
-        while not self._has_ended():
+    def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Move bytes until the first process has ended or there is enough (True), or the time has come (False)."""
+        while not (enough() or self._has_ended()):
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
@@ -374,7 +433,8 @@ class _Running:
             self._to_write = memoryview(b"")
         if not self._to_write:
             self._selector.unregister(pipe)
-            pipe.close()
+            if not self._attended:
+                pipe.close()
 
     def _read_stdout(self) -> int:
         chunk = self._read(self._pipes[1])

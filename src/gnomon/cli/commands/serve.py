@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.main import write_json
-from gnomon.cli.values import Seconds
+from gnomon.cli.values import Seconds, complete_device
 
 if TYPE_CHECKING:
     from gnomon.serving.server import Listening
@@ -21,11 +21,31 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command(short_help="Measure models that come in over HTTP, for search-space profilers.")
-@click.option("--runtime", metavar="NAME", required=True, help="What measures them.")
+@click.option("--runtime", metavar="NAME", help="What measures them; or give --command.")
+@click.option("--command", metavar="WORDS", help="A program that prints a time, with {model}; no shell takes part.")
+@click.option(
+    "--read", metavar="REGEX", help="Finds the time in what --command prints: a group named s, ms, us, ns, fps."
+)
+@click.option("--unit", type=click.Choice(["s", "ms", "us", "ns", "fps"]), help="The unit, where --read names none.")
+@click.option("--model-name", metavar="NAME", default="model", show_default=True, help="The file's name for --command.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_device,
+    help="Where they are measured; several share the requests.  [default: local]",
+)
 @click.option("--threads", "-n", type=click.IntRange(1, 1024), default=1, show_default=True, help="Its threads.")
 @click.option("--backend", metavar="NAME", help="Its backend.  [default: its default one]")
 @click.option("--precision", metavar="NAME", help="Its precision.  [default: float32]")
-@click.option("--processes", type=click.IntRange(1, 100), default=3, show_default=True, help="Fresh processes a model.")
+@click.option(
+    "--processes",
+    "--runs",
+    "processes",
+    type=click.IntRange(1, 100),
+    help="Fresh processes a model.  [default: one that is kept; 3 with --command or on another machine]",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of random inputs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Listen here; beyond this machine with a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8055, show_default=True, help="0 takes a free one.")
@@ -37,7 +57,9 @@ _PATH = click.Path(path_type=Path)
     "--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB that all may have that wait."
 )
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
-@click.option("--job-timeout", type=Seconds(), default=120.0, show_default=True, help="Seconds that a model may take.")
+@click.option(
+    "--job-timeout", type=Seconds(), help="Seconds that a model may take.  [default: 120; 600 with --command]"
+)
 @click.option(
     "--upload-timeout", type=Seconds(), default=300.0, show_default=True, help="Seconds that sending may take."
 )
@@ -73,7 +95,9 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
                     "process": os.getpid(),
                 }
             )
-        say(f"measuring with {facts['configuration']} {facts['version']} what is sent to {listening.url}")
+        what = f"{facts['configuration']} {facts['version']}".strip()
+        where = f" on {facts['device']}" if len(settings.measuring.devices) > 1 else ""
+        say(f"measuring with {what}{where} what is sent to {listening.url}")
         if settings.open_to_all:
             say("there is no token: whoever reaches this address can have models measured here")
 
@@ -85,10 +109,15 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
 def _settings(values: dict[str, Any]) -> ServeSettings:
     from gnomon.serving.settings import Limits, Measuring, ServeSettings, found_token
 
-    measuring = ("runtime", "threads", "backend", "precision", "processes", "seed", "record")
+    measuring = ("model_name", "threads", "backend", "precision", "processes", "seed", "record")
     token = None if values["no_token"] and values["token_file"] is None else found_token(values["token_file"])
     return ServeSettings(
-        measuring=Measuring(**{name: values[name] for name in measuring}),
+        measuring=Measuring(
+            **{name: values[name] for name in measuring},
+            runtime=values["runtime"] or "",
+            command=_command(values),
+            devices=tuple(dict.fromkeys(values["devices"])) or ("local",),
+        ),
         host=values["host"],
         port=values["port"],
         path=values["path"],
@@ -105,3 +134,24 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
             memory_bytes=values["memory_mb"] << 20,
         ),
     )
+
+
+def _command(values: dict[str, Any]) -> Any:
+    """The command that is given; None where a runtime is. UsageError for both, and for options of the other."""
+    from gnomon.errors import UsageError
+    from gnomon.serving.command import timing_command
+
+    if (values["command"] is None) == (values["runtime"] is None):
+        raise UsageError(
+            "one of --runtime and --command measures the models",
+            hint="Give --runtime NAME (gnomon runtimes lists them), or --command and --read for a program's own times.",
+        )
+    if values["command"] is not None:
+        idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
+        if idle:
+            raise UsageError(f"{' and '.join(idle)} are a runtime's", hint="Write them into --command.")
+        return timing_command(values["command"], values["read"], values["unit"])
+    idle = [f"--{name}" for name in ("read", "unit") if values[name]]
+    if idle:
+        raise UsageError(f"{' and '.join(idle)} read what --command prints", hint="Leave them out with --runtime.")
+    return None

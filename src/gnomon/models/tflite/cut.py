@@ -225,18 +225,18 @@ class FlatSource:
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
         model, at = writer.table({0: (4, self._version), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
         writer.root(model)
-        _tables(writer, at[1], [partial(self._code, writer, c) for c in codes])
+        tables(writer, at[1], [partial(self._code, writer, c) for c in codes])
         graphs, slots = writer.offsets(1)
         writer.point(at[2], graphs)
         subgraph, own = writer.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
         writer.point(slots[0], subgraph)
         places = {b: k for k, b in enumerate(held)}
-        _tables(writer, own[0], [partial(self._tensor, writer, t, places) for t in used])
+        tables(writer, own[0], [partial(self._tensor, writer, t, places) for t in used])
         writer.point(own[1], writer.integers([number[t] for t in inputs]))
         writer.point(own[2], writer.integers([number[t] for t in outputs]))
-        _tables(writer, own[3], [partial(self._operator, writer, i, codes, number) for i in operators])
+        tables(writer, own[3], [partial(self._operator, writer, i, codes, number) for i in operators])
         writer.point(own[4], writer.text(self._graph.name))
-        _tables(writer, at[4], [partial(self._buffer, writer, b) for b in held])
+        tables(writer, at[4], [partial(self._buffer, writer, b) for b in held])
         return bytes(writer.data)
 
     def _code(self, writer: FlatWriter, index: int) -> int:
@@ -322,7 +322,7 @@ class FlatSource:
         return position
 
 
-def _tables(writer: FlatWriter, at: int, makers: Sequence[Callable[[], int]]) -> None:
+def tables(writer: FlatWriter, at: int, makers: Sequence[Callable[[], int]]) -> None:
     """A vector of tables, led to by the offset at a position."""
     position, slots = writer.offsets(len(makers))
     writer.point(at, position)

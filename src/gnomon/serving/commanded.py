@@ -1,0 +1,145 @@
+"""A model measured by a command: its processes on the device, what each printed, and the record of it.
+
+The model lies in a private folder on the device, which goes away with each model, with all that the command left there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from gnomon import __version__
+from gnomon.core.sample import FINISHED, Context, Run, Samples
+from gnomon.core.stats import Block, median, median_interval
+from gnomon.devices.base import Device, DeviceInfo
+from gnomon.devices.config import DeviceConfig
+from gnomon.devices.opening import opened
+from gnomon.errors import ModelError, RuntimeMissingError
+from gnomon.measure.campaign import Question, open_campaign
+from gnomon.serving.command import Command
+from gnomon.serving.orders import Order
+from gnomon.store.base import Store, note
+from gnomon.store.sqlite import SqliteStore
+from gnomon.system.process import Completed
+
+_CHECK_S = 60.0
+_LAST_LINES, _LAST_LETTERS = 5, 160
+
+
+class TookTooLong(Exception):
+    """The command was ended at the time limit of its job; `said` are its last lines."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
+
+
+def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str], None]) -> dict[str, Any]:
+    """What a model takes by a command: each process's time is the median of its matches, the model's that of these.
+
+    Without a model it is only looked whether the device and the program are there: DeviceError, RuntimeMissingError.
+    ModelError for what the command says against the model, TookTooLong.
+    """
+    assert order.command is not None  # noqa: S101
+    command, began_s = order.command, time.monotonic()
+    with ExitStack() as stack:
+        store = stack.enter_context(SqliteStore.open(order.record_path))
+        device = stack.enter_context(opened(config, on_wait=tell))
+        info = device.describe()
+        if order.model is None:
+            _check(device, info, command)
+        runs: list[list[float]] = []
+        for _ in range(order.processes if order.model is not None else 0):
+            path = device.push(Path(order.model or ""), Path(order.model or "").name)
+            left_s = order.job_s - (time.monotonic() - began_s)
+            runs.append(_run(device, command, path, max(0.1, left_s)))
+        _record(store, order, info, runs)
+    return _answer(command, info, runs)
+
+
+def _check(device: Device, info: DeviceInfo, command: Command) -> None:
+    done = device.run(["sh", "-c", 'command -v "$1"', "sh", command.argv[0]], env={}, timeout_s=_CHECK_S)
+    if not done.ok:
+        raise RuntimeMissingError(
+            f"there is no program {command.argv[0]!r} on {info.name}",
+            hint="Install it there, and give its whole path in --command where it is not on the PATH of its user.",
+        )
+
+
+def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[float]:
+    """One process of the command. See `measure_by_command`."""
+    done = device.run(command.filled(path), env={}, timeout_s=timeout_s)
+    printed = f"{done.stdout}\n{done.stderr}"
+    said = last_lines(done, path)
+    if done.timed_out:
+        raise TookTooLong(said)
+    if not done.ok:
+        how = f"was ended by signal {done.signal}" if done.signal else f"ended with status {done.returncode}"
+        raise ModelError(f"{command.name} {how}: {said}", hint="See what the program wants of a model.")
+    times = command.times_s(printed)
+    if not times:
+        raise ModelError(
+            f"{command.name} printed nothing that --read of this server matches: {said}",
+            hint="Whoever runs the server can correct its --read.",
+        )
+    return times
+
+
+def last_lines(done: Completed, path: str) -> str:
+    """The last that a program said, on its standard error, or where that is empty on its standard output.
+
+    Where the model lay is nobody's business.
+    """
+    printed = (done.stderr.strip() or done.stdout.strip()).replace(path, "the model")
+    lines = [line.strip()[:_LAST_LETTERS] for line in printed.splitlines()[-_LAST_LINES:]]
+    return " | ".join(filter(None, lines)) or "it said nothing"
+
+
+def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    each = [median(times) for times in runs]
+    blocks = [Block(process=number, block=0, values_s=(value,)) for number, value in enumerate(each)]
+    low_s, high_s = median_interval(blocks) if len(each) > 1 else (None, None)
+    return {
+        "latency_s": median(each) if each else 0.0,
+        "low_s": low_s,
+        "high_s": high_s,
+        "processes": len(each),
+        "loads": len(each),
+        "samples": sum(map(len, runs)),
+        "drift": 1.0,
+        "runtime": command.name,
+        "version": "",
+        "configuration": command.name,
+        "clock": "wall",
+        "doubts": [],
+        "device": info.name,
+        "reference_s": [],
+        "workload_mop": None,
+    }
+
+
+def _record(store: Store, order: Order, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> None:
+    """Put the times into the record of runs, as what the program told; of CPU time it knows nothing."""
+    if not runs or order.command is None:
+        return
+    context = Context(
+        device=info.fingerprint,
+        versions={},
+        model_digest=order.digest,
+        model_name=f"served model {order.digest[:16]}",
+        options={"command": list(order.command.argv), "read": order.command.read, "unit": order.command.unit},
+        seed=order.seed,
+        gnomon_version=__version__,
+    )
+    question = Question(kind="serve", context=context, details={"digest": order.digest})
+    campaign, _ = open_campaign(store, question, fresh=True)
+    for number, times in enumerate(runs):
+        wall_ns = tuple(round(value * 1e9) for value in times)
+        samples = Samples(wall_ns=wall_ns, cpu_ns=(0,) * len(wall_ns), inner=1)
+        store.append(
+            campaign.id, Run(candidate="model", process=number, block=0, started_at_s=time.time(), samples=samples)
+        )
+    note(store, campaign.id, FINISHED, {})

@@ -1,0 +1,99 @@
+"""What a client sent, told by its content: an ONNX, TFLite or Circle file as it is, an nnpackage out of its archive.
+
+An nnpackage is a folder, and a form has files: it is sent as a ZIP archive, which holds the folder or what is in it.
+"""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from gnomon.errors import ModelError
+
+_ZIP = b"PK\x03\x04"
+_MOST_ENTRIES = 256
+_MOST_DEPTH = 8
+_CHUNK_BYTES = 1 << 20
+_BROKEN = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    NotImplementedError,
+)
+_PACKAGE = "Send the folder of an nnpackage as a ZIP archive: zip -r model.zip nnpackage"
+FORMATS = "ONNX, TFLite and Circle files, and nnpackages as ZIP archives"
+
+
+def sent_model(path: Path, most_bytes: int) -> Path:
+    """The model of an uploaded file under a name that runtimes know it by, in a new folder beside it.
+
+    `most_bytes` is what an archive may hold in all. ModelError for what is none of the formats that can be sent, and
+    for an archive that is broken, too large, or not one of a package.
+    """
+    from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC
+
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(_ZIP):
+        return _unpacked(path, Path(tempfile.mkdtemp(dir=path.parent)) / "package", most_bytes)
+    if head.startswith(NCNN_MAGIC):
+        raise ModelError("it is an ncnn model, which is two files", hint=f"This server takes {FORMATS}.")
+    named = Path(tempfile.mkdtemp(dir=path.parent)) / f"model.{FLAT_MAGICS.get(head[4:8], 'onnx')}"
+    named.hardlink_to(path)
+    return named
+
+
+def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
+    """The package's folder. Names are checked, links are refused, and bytes are counted as they come."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [(entry, _parts(entry)) for entry in archive.infolist()[: _MOST_ENTRIES + 1]]
+            if len(entries) > _MOST_ENTRIES:
+                raise ModelError(f"the archive has more than {_MOST_ENTRIES} entries", hint=_PACKAGE)
+            left = most_bytes
+            for entry, parts in entries:
+                target = folder.joinpath(*parts)
+                if entry.is_dir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as source, target.open("xb") as file:
+                    while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
+                        left -= len(chunk)
+                        if left < 0:
+                            raise ModelError(f"the archive holds more than {most_bytes} bytes", hint=_PACKAGE)
+                        file.write(chunk)
+    except ModelError:
+        raise
+    except _BROKEN as error:
+        raise ModelError(f"the archive cannot be read: {error}", hint=_PACKAGE) from error
+    except OSError as error:  # such as a file where another entry has a folder, or a name that is too long
+        raise ModelError(f"the archive cannot be unpacked: {error.strerror or error}", hint=_PACKAGE) from error
+    return _package_in(folder)
+
+
+def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
+    """The parts of an entry's name. ModelError for one that leads out of the folder, for a link and for a device."""
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    parts = PurePosixPath(entry.filename).parts
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ModelError("the archive holds a link or a device", hint=_PACKAGE)
+    bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
+    if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
+        raise ModelError("the archive holds a name that leads elsewhere, or none", hint=_PACKAGE)
+    return parts
+
+
+def _package_in(folder: Path) -> Path:
+    """The folder that has metadata/MANIFEST: the archive's root, or the one folder in it."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    for found in [folder, *(inside if len(inside) == 1 else [])]:
+        if (found / "metadata" / "MANIFEST").is_file():
+            return found
+    raise ModelError("the archive holds no metadata/MANIFEST, so it is no nnpackage", hint=_PACKAGE)

@@ -1,0 +1,91 @@
+"""What a client sent, told by its content; archives are bounded, and nothing of one lies outside of its folder."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import ModelError
+from gnomon.models.tflite.kernel import product_kernel
+from gnomon.serving.models import sent_model
+
+MANIFEST = '{"major-version": "1", "minor-version": "3", "models": ["net.tflite"], "model-types": ["tflite"]}'
+PACKAGE: Mapping[str, bytes] = {"metadata/MANIFEST": MANIFEST.encode(), "net.tflite": product_kernel(8)}
+MOST = 1 << 16
+
+
+def archive(files: Mapping[str, bytes], *, under: str = "") -> bytes:
+    """A ZIP archive of these files."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as written:
+        for name, content in files.items():
+            written.writestr(zipfile.ZipInfo(f"{under}{name}"), content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def sent(folder: Path, content: bytes) -> Path:
+    path = folder / "in" / "model"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    return sent_model(path, MOST)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [(b"\x08\x08\x12", "model.onnx"), (product_kernel(8), "model.tflite"), (b"\x1c\0\0\0CIR0", "model.circle")],
+)
+def test_files_are_called_by_their_format_and_can_be_asked_for_again(content: bytes, name: str, tmp_path: Path) -> None:
+    first = sent(tmp_path, content)
+    assert (first.name, first.read_bytes()) == (name, content)
+    assert sent_model(tmp_path / "in" / "model", MOST).name == name  # by another device
+
+
+@pytest.mark.parametrize("under", ["", "nnpackage/"])
+def test_a_package_is_the_archives_root_or_the_one_folder_in_it(under: str, tmp_path: Path) -> None:
+    found = sent(tmp_path, archive(PACKAGE, under=under))
+    assert {str(p.relative_to(found)): p.read_bytes() for p in found.rglob("*") if p.is_file()} == PACKAGE
+
+
+def link() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as written:
+        entry = zipfile.ZipInfo("metadata/MANIFEST")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        written.writestr(entry, "/etc/passwd")
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (archive({"../evil": b"x"}), "leads elsewhere"),
+        (archive({"a/../../evil": b"x"}), "leads elsewhere"),
+        (archive({"/etc/evil": b"x"}), "leads elsewhere"),
+        (archive({"..\\evil": b"x"}), "leads elsewhere"),
+        (archive({"c:evil": b"x"}), "leads elsewhere"),
+        (archive({"a\x1b[2J": b"x"}), "leads elsewhere"),
+        (archive({"/".join("abcdefghi"): b"x"}), "leads elsewhere"),
+        (link(), "a link or a device"),
+        (archive({"bomb": bytes(MOST + 1)}), f"more than {MOST} bytes"),
+        (archive({str(k): bytes(MOST // 4) for k in range(5)}), f"more than {MOST} bytes"),
+        (archive({str(k): b"" for k in range(300)}), "more than 256 entries"),
+        (archive({"a": b"x", "a/b": b"y"}), "cannot be unpacked"),
+        (archive({"x" * 300: b"y"}), "cannot be unpacked"),
+        (archive(PACKAGE)[:-30], "cannot be read"),
+        (b"PK\x03\x04" + bytes(100), "cannot be read"),
+        (archive({"net.tflite": b"x"}), "no metadata/MANIFEST"),
+        (archive({"a/metadata/MANIFEST": b"{}", "b/x": b""}), "no metadata/MANIFEST"),
+        (b"7767517\n1 1\n", "an ncnn model"),
+    ],
+)
+def test_what_is_refused(content: bytes, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=told) as caught:
+        sent(tmp_path, content)
+    assert caught.value.hint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]

@@ -1,0 +1,169 @@
+"""`gnomon serve --command`: any program that prints a time, here a stand-in for xdputil, and what it says wrong."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.serving.servekit import Server, form, request, served, waited
+
+from gnomon.cli.main import run
+from gnomon.errors import ModelError, UsageError
+from gnomon.formats.dpu_profile import read_dpu_profile
+from gnomon.serving.command import Command, timing_command
+from gnomon.store.base import CampaignQuery, RunQuery
+from gnomon.store.sqlite import SqliteStore
+
+pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+
+XDPUTIL = Path(__file__).parents[1] / "standins" / "xdputil"
+COMMAND = f"{XDPUTIL} benchmark {{model}} 1"
+RATE = "FPS= (?P<fps>[0-9.e+]+)"
+WHAT = ("--command", COMMAND, "--read", RATE)
+ELF = b"\x7fELF\x02\x01\x01" + bytes(200)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("command")
+    with served(folder, "--model-name", "model.xmodel", "--most-mb", "1", "--job-timeout", "5", what=WHAT) as made:
+        yield made
+        assert made.end() == 143
+        assert made.left() == []
+
+
+def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path: Path) -> None:
+    reply = server.post(b"us 2500", Accept="application/json")
+    found = reply.json()
+    assert (reply.status, found["processes"], found["samples"]) == (200, 3, 3)
+    assert found["low_s"] <= found["latency_s"] <= found["high_s"]
+    assert found["latency_s"] == pytest.approx(2500e-6, rel=0.02)
+    assert (found["device"], found["clock"]) == ("local", "wall")
+    text = server.post(b"us 2500")
+    assert read_dpu_profile(text.body) == pytest.approx(2.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "told"),
+    [
+        (b"fail", 422, "ended with status 3: WARNING"),
+        (b"fail", 422, "fingerprint of the model: isa mismatch"),
+        (b"crash", 422, "was ended by signal 11"),
+        (b"silent", 422, "printed nothing that --read of this server matches"),
+        (b"us 0", 422, "status 1"),
+        (b"hang", 504, "it last said: WARNING: Logging before InitGoogleLogging() is written to STDERR | I0101 0%"),
+        (b"large 40", 200, "0.04"),
+        (ELF, 200, "1.0"),
+    ],
+)
+def test_what_a_program_says_comes_back(server: Server, sent: bytes, status: int, told: str) -> None:
+    reply = server.post(sent)
+    assert (reply.status, told in reply.body or status == 200) == (status, True), reply.body
+    assert str(server.folder) not in reply.body
+
+
+def test_nothing_is_left_and_the_times_are_in_the_record(server: Server) -> None:
+    assert server.post(b"leave 70").status == 200
+    server.until(lambda health: health["present"] == 0)
+    assert [name for name in server.left() if "left" in name or name.startswith("pushed")] == []
+    assert list(server.folder.glob("gnomon-serve-*/*")) == []
+    with SqliteStore.open(server.folder.parent / "home" / "record.sqlite") as store:
+        last = max(store.query(CampaignQuery(kind="serve", finished=True)), key=lambda one: one.started_at_s)
+        assert last.context.options["read"] == RATE
+        runs = list(store.query(RunQuery(campaign=last.id)))
+    assert len(runs) == 3
+    assert all(run.samples is not None and run.samples.wall_ns[0] == pytest.approx(70_000, rel=0.02) for run in runs)
+
+
+def test_a_client_that_goes_ends_its_program(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(request(form(b"hang", "n")))
+        waited(server.left, lambda left: any("model.xmodel 1" in one for one in left))
+    waited(server.left, lambda left: not any("model.xmodel 1" in one for one in left))
+    assert server.post(b"us 40").status == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "one of --runtime and --command"),
+        (["--runtime", "onnxruntime", *WHAT], "one of --runtime and --command"),
+        (["--command", "x {model}"], "--command needs --read REGEX"),
+        (
+            ["--command", "x {model} {arch} {out}", "--read", RATE],
+            "has {arch}, {out}, and the placeholders there are: {model}",
+        ),
+        (["--command", "x", "--read", RATE], "has no {model}"),
+        (["--command", "", "--read", RATE], "--command is empty"),
+        (["--command", "x '{model}", "--read", RATE], "cannot be split"),
+        (["--command", "x {model}", "--read", "("], "no regular expression"),
+        (["--command", "x {model}", "--read", "took (.*)"], "no --unit is given"),
+        (["--command", "x {model}", "--read", "(a)(b)", "--unit", "ms"], "has 2 groups"),
+        (["--command", "x {model}", "--read", RATE, "--unit", "ms"], "--unit is given as well"),
+        (["--command", "x {model}", "--read", RATE, "--backend", "b"], "--backend are a runtime's"),
+        (["--command", "x {model}", "--read", RATE, "--model-name", "a/b"], "is not a name for the model's file"),
+        (["--command", "x {model}", "--read", RATE, "--device", "nosuch"], "there is no device named"),
+        (["--runtime", "onnxruntime", "--unit", "ms"], "--unit read what --command prints"),
+        (["--runtime", "onnxruntime", "--device", "ssh://a", "--device", "ssh://b@A:22"], "are one machine"),
+    ],
+)
+@pytest.mark.timeout(60)  # one that starts after all would serve for ever
+def test_it_does_not_start(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--port", "0", *options]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "hint:" in said
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("program", ["no-such-program", "./xdputil", "/no/such/program"])
+def test_a_program_that_is_not_there(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--port", "0", "--command", f"{program} {{model}}", "--read", RATE]) == 5
+    said = capsys.readouterr().err
+    assert f"there is no program '{program}' on local" in said
+    assert "whole path" in said
+
+
+def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:
+    program = Path(shutil.copy(XDPUTIL, tmp_path / "xdputil"))
+    what = ("--command", f"{program} benchmark {{model}} 1", "--read", RATE)
+    with served(tmp_path / "goes", what=what) as made:
+        assert made.post(b"us 1000").status == 200
+        program.unlink()
+        reply = made.post(b"us 1000")
+        assert (reply.status, "cannot be started" in reply.body) == (500, True), reply.body
+
+
+def test_times_of_several_matches_and_units() -> None:
+    command = timing_command("x {model}", r"(?P<ms>[0-9.]+) ms|(?P<us>[0-9.]+) us", None)
+    assert command.times_s("took 3.5 ms, then 250 us\nand 1 ms") == pytest.approx([3.5e-3, 2.5e-4, 1e-3])
+    assert timing_command("x {model}", "[0-9]+", "ns").times_s("12 13") == pytest.approx([12e-9, 13e-9])
+    assert Command(argv=("x",), read="(x)|b (.)", unit="s").times_s("nothing") == []
+    for printed, unit in (
+        ("-1", "s"),
+        ("inf", "s"),
+        ("nan", "s"),
+        ("x", "s"),
+        ("0", "fps"),
+        ("1e-320", "fps"),
+        ("1e-9", "ns"),
+    ):
+        with pytest.raises(ModelError, match="no time above 0"):
+            timing_command("x {model}", "t=(.*)", unit).times_s(f"t={printed}")
+
+
+def test_the_path_of_a_model_is_one_word_and_taken_as_it_is() -> None:
+    command = timing_command("run --in={model} '{\"a\": 1}' {model}", "(.)", "s")
+    assert command.filled("/x/a b {model} $(x)") == [
+        "run",
+        "--in=/x/a b {model} $(x)",
+        '{"a": 1}',
+        "/x/a b {model} $(x)",
+    ]
+    with pytest.raises(UsageError) as caught:
+        timing_command("run {modle}", "(.)", None)
+    assert "xdputil" in caught.value.hint
+    assert "{modle}" in caught.value.message
