@@ -10,6 +10,7 @@ trimmed mean. The tests measure the false alarms of what is used here, with dist
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,7 @@ def order_statistic_interval(values: Sequence[float], *, confidence: float = 0.9
     return float(ordered[below]), float(ordered[n - 1 - below])
 
 
+@functools.lru_cache(maxsize=4096)
 def student_quantile(p: float, df: int) -> float:
     """The p-quantile of Student's t with df degrees of freedom, by bisection of its closed form.
 

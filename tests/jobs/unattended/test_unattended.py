@@ -224,7 +224,8 @@ def test_killed_in_the_middle_and_gone_on_with(board: Board, model: Path, tmp_pa
     add_device(board.config())
     asked = asked_of(model, board.config(), dumpfile=Path("pareto.json"))
     job = carry_pareto(asked).job.id
-    assert becomes(lambda: ("search", 0) < stage_of(board, job) < ("search", 4))
+    dump = jobs_of(board) / job / "out" / "dump" / "pareto.json"
+    assert becomes(lambda: ("search", 0) < stage_of(board, job) < ("search", 4) and dump.exists())
     os.kill(process_of(board, job), signal.SIGSTOP)  # so that it is still there when it is fetched
     middle = fetch_unattended(job, device="board", out=tmp_path / "out")
     assert (middle.job.state, middle.document) == ("running", None)

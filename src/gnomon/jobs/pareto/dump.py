@@ -259,10 +259,11 @@ class PartialDump:
         if path is None or begin_s < self._next_s:
             return
         rows = self._evaluator.dump_rows()
-        if rows:
-            none = searched(space.space, Trail(told=()), seconds=begin_s - self._start_s)
-            dump = dump_of(space, rows, self._asked.plan, none)
-            with suppress(UsageError):
-                save_dump(replace(dump, sample_count=None if dump.sample_count is None else evaluations), path)
+        if not rows:
+            return
+        none = searched(space.space, Trail(told=()), seconds=begin_s - self._start_s)
+        dump = dump_of(space, rows, self._asked.plan, none)
+        with suppress(UsageError):
+            save_dump(replace(dump, sample_count=None if dump.sample_count is None else evaluations), path)
         now_s = time.monotonic()
         self._next_s = now_s + (now_s - begin_s) / _SHARE
