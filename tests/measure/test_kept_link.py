@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ def process_of(events: list[Event]) -> int:
     return found
 
 
+def ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 BLOCKS = ["block"] * 3
 
 
@@ -83,6 +91,8 @@ def test_whatever_fails_costs_the_process_and_the_next_request_has_a_new_one(how
 def test_a_kept_process_that_dies_meanwhile_is_no_failure_of_the_next(link: KeptLink) -> None:
     first = asked(link, shared("anchor", stay=True))
     os.kill(process_of(first["anchor"]), signal.SIGKILL)
+    while not ended(process_of(first["anchor"])):
+        time.sleep(0.01)
     second = asked(link, shared("anchor", stay=True), shared("a"))
     assert kinds(second["anchor"]) == kinds(second["a"]) == ["opened", *BLOCKS]
 
@@ -111,8 +121,7 @@ def test_nothing_is_left_when_the_link_is_closed() -> None:
     with LocalDevice() as device:
         with KeptLink(device, timeout_s=30.0) as link:
             process = process_of(asked(link, shared("a"))["a"])
-            assert Path(f"/proc/{process}").exists()
+            assert not ended(process)
         folder = device.folder
-        gone = Path(f"/proc/{process}/stat")
-        assert not gone.exists() or gone.read_text().rpartition(")")[2].split()[0] in "ZX"
+        assert ended(process)
     assert not folder.exists()
