@@ -13,14 +13,15 @@ import functools
 import importlib.util
 import io
 import json
-import marshal
 import math
 import platform
+import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import resources
-from importlib.abc import InspectLoader
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from typing import Any, Self
 
 from gnomon.core.sample import Failure
@@ -185,13 +186,22 @@ def packed_agent(*, compiled: bool = False) -> bytes:
 
 
 def _compiled(path: str) -> bytes | None:
-    """A module of the agent as the file of its compiled form that is used without a look at the source."""
+    """A module of the agent as Python keeps it compiled, to be used without a look at the source; None if it cannot."""
     name = f"gnomon.agent.{path.removesuffix('.py').removesuffix('__init__').replace('/', '.')}".rstrip(".")
     spec = importlib.util.find_spec(name)
-    if spec is None or not isinstance(spec.loader, InspectLoader):
+    if spec is None or spec.cached is None or not isinstance(spec.loader, SourceFileLoader):
         return None
-    unchecked = (1).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + unchecked + bytes(8) + marshal.dumps(spec.loader.get_code(name))
+    spec.loader.get_code(name)  # which keeps what it compiles
+    try:
+        kept = Path(spec.cached).read_bytes()
+    except OSError:
+        return None
+    source = spec.loader.path_stats(spec.loader.path)
+    words = (0, int(source["mtime"]) & 0xFFFFFFFF, source["size"] & 0xFFFFFFFF)
+    if kept[:16] != importlib.util.MAGIC_NUMBER + struct.pack("<3I", *words):
+        return None  # of an older source, and it cannot be replaced
+    unchecked = struct.pack("<3I", 1, 0, 0)
+    return importlib.util.MAGIC_NUMBER + unchecked + kept[16:]
 
 
 class AgentLink:
