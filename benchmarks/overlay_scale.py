@@ -5,13 +5,27 @@ times made up, each layer's its own; once complete, once with a fifth of them mi
 Memory is what the analysis takes on top of the times. Portfolios: the best p of 1,000 configurations for 100 devices in
 several kinds of made-up regrets, each with several seeds; a search ends at 10 seconds, and `gap` is what is then not
 proved, as a part of the value. Seconds are wall time of one call, without making up the times.
+
+Files: `gnomon overlay analyze --json --no-write`, a fresh process each, of made-up logs in a temporary folder: of
+AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file a device and layer), and
+records of `gnomon tune` (8 devices, 400 configurations of each of 10 layers, a file a device; traces are those of the
+golden database of the tests, with other decisions). Seconds and peak memory are of that process, all of it. With
+--against SOURCES, the `src` of another version, each run is paired with one of that, and the two must say the same.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +34,10 @@ from common import parser, publish, spread
 from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerTimes, choose_network
 from gnomon.core.overlay.portfolio import best_portfolio
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.sample import Failure
 from gnomon.errors import InfeasibleError
+from gnomon.jobs.tune.records import made_trial, write_records
 
 LAYERS, CONFIGURATIONS, DEVICES = 50, 10_000, 100
 CHOICES = 1_000  # configurations of a portfolio's problem
@@ -195,16 +212,178 @@ def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
     }
 
 
+KNOBS = ("tile_ic", "tile_oc", "tile_oh", "tile_ow", "unroll_kw")
+GOLDEN = Path(__file__).parents[1] / "tests/formats/golden/tuning/metaschedule/database_tuning_record.json"
+FAILED = 0.03  # of all trials
+
+
+def autotvm_logs(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
+    """A log a device and layer, as AutoTVM wrote them."""
+    paths = []
+    for device, layer in itertools.product(range(devices), range(layers)):
+        rng = np.random.default_rng([7, device, layer])
+        base_s = np.exp(np.random.default_rng([8, layer]).normal(-7, 0.5, configurations))
+        times_s = (base_s * np.exp(rng.normal(0, 0.3, configurations)))[:, None]
+        times_s = times_s * np.exp(rng.normal(0, 0.02, (configurations, 3)))
+        failed = rng.random(configurations) < FAILED
+        channels = 16 + 16 * layer
+        tensors = [["TENSOR", [1, channels, 56, 56], "float32"], ["TENSOR", [64, channels, 3, 3], "float32"]]
+        args = [*tensors, [1, 1], [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"]
+        path = folder / f"layer{layer}" / f"device{device}.net.float32.json"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w") as file:
+            for number in rng.permutation(configurations).tolist():
+                sizes = [-1, 1 + number % 7, 1 + number // 7 % 11, 1 + number // 77 % 13, number // 1001]
+                line = {
+                    "input": [f"llvm -keys=cpu -mcpu=cpu{device}", "conv2d_NCHWc.x86", args, {}],
+                    "config": {
+                        "index": number,
+                        "code_hash": None,
+                        "entity": [[knob, "sp", [-1, size]] for knob, size in zip(KNOBS, sizes, strict=True)],
+                    },
+                    "result": [
+                        [1e9] if failed[number] else times_s[number].tolist(),
+                        4 if failed[number] else 0,
+                        1.5 + number / 1000,
+                        1600000000.25 + number,
+                    ],
+                    "version": 0.2,
+                    "tvm_version": "0.12.0",
+                }
+                file.write(json.dumps(line) + "\n")
+        paths.append(path)
+    return paths
+
+
+def own_records(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
+    """A file a device, as `gnomon tune` writes them."""
+    trace = json.loads(GOLDEN.read_text().splitlines()[0])[1][0]
+    described = tuple(
+        TuningLayer(layer=str(70 + k), name=f"conv{k}", arguments=(("float32", (1, 8 + k)),), workload="AAAA")
+        for k in range(layers)
+    )
+    paths = []
+    for device in range(devices):
+        rng = np.random.default_rng([9, device])
+        trials = []
+        for layer, number in itertools.product(described, range(configurations)):
+            decided = [trace[0], [*trace[1], [20, number]]]
+            if rng.random() < FAILED:
+                facts: dict[str, Any] = {
+                    "failure": Failure(stage="run", kind="refused", transient=False, message="no memory")
+                }
+            else:
+                times_s = np.exp(rng.normal(-7, 0.5) + rng.normal(0, 0.02, 3))
+                facts = {"times_s": tuple(times_s.tolist()), "error": 1e-7, "server": "127.0.0.1:9091"}
+            trials.append(made_trial(layer.layer, decided, **facts))
+        path = folder / f"device{device}.net.float32.json"
+        records = TuningRecords(
+            device=TunedDevice(key=f"device{device}", target={"kind": "llvm", "mcpu": f"cpu{device}"}),
+            model=TunedModel(name="net", sha256="ab" * 32),
+            layers=described,
+            trials=tuple(trials),
+        )
+        write_records(path, records)
+        # Version 1, which older versions read too: it has the same lines where each configuration has one trial.
+        path.write_text(path.read_text().replace('"version": 2', '"version": 1', 1))
+        paths.append(path)
+    return paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analyzed:
+    """A process that analyzed logs: wall seconds, those of the processor, peak bytes, and what it said."""
+
+    seconds: float
+    cpu_s: float
+    peak_bytes: float
+    said: bytes
+
+
+def analyzed(paths: list[Path], sources: Path) -> Analyzed:
+    """Analyze logs in a process of its own."""
+    run = "import sys; from gnomon.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    options = ["overlay", "analyze", "--json", "--quiet", "--no-write"]
+    command = [sys.executable, "-c", run, *options, *map(str, paths)]
+    with tempfile.TemporaryFile() as out:
+        began_s = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, env={**os.environ, "PYTHONPATH": str(sources)})
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began_s
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, process.returncode
+        out.seek(0)
+        cpu_s = used.ru_utime + used.ru_stime
+        return Analyzed(seconds=seconds, cpu_s=cpu_s, peak_bytes=used.ru_maxrss * 1024.0, said=out.read())
+
+
+def decided(text: bytes) -> Iterator[tuple[Any, ...]]:
+    """What an analysis says of each layer."""
+    for row in json.loads(text)["layers"]:
+        yield row["name"], row["configuration"], row["M"], row["theta"], row["confidence"], row["M_low"], row["M_high"]
+
+
+def files(
+    write: Callable[[Path, int, int, int], list[Path]], size: tuple[int, int, int], runs: int, against: Path | None
+) -> dict[str, Any]:
+    """Logs written and analyzed, each run beside one of the other version, if there is one."""
+    mine = Path(__file__).resolve().parents[1] / "src"
+    with tempfile.TemporaryDirectory(prefix="gnomon-logs-") as folder:
+        paths = write(Path(folder), *size)
+        letters = sum(path.stat().st_size for path in paths)
+        found: dict[Path, list[Analyzed]] = {mine: [], **({against: []} if against else {})}
+        for _ in range(runs):
+            for sources, told in found.items():
+                told.append(analyzed(paths, sources))
+        begin = time.process_time()
+        for path in paths:
+            with path.open() as file:
+                for line in file:
+                    json.loads(line)
+        plain_s = time.process_time() - begin
+    layers = list(decided(found[mine][0].said))
+    assert all(list(decided(one.said)) == layers for told in found.values() for one in told)
+    document: dict[str, Any] = {
+        "logs": write.__name__,
+        "devices": size[0],
+        "configurations": size[1],
+        "layers": size[2],
+        "files": len(paths),
+        "trials": size[0] * size[1] * size[2],
+        "bytes": letters,
+        "decided": len(layers),
+        "json_loads_cpu_s": plain_s,
+    }
+    for name in ("seconds", "cpu_s", "peak_bytes"):
+        parts = {sources: [float(getattr(one, name)) for one in told] for sources, told in found.items()}
+        document[name] = {"here": spread(parts[mine])}
+        if against:
+            ratios = [other / own for other, own in zip(parts[against], parts[mine], strict=True)]
+            document[name] |= {"against": spread(parts[against]), "ratio": spread(ratios)}
+    return document
+
+
 def main() -> None:
-    """Both figures."""
+    """All figures."""
     made = parser(__doc__)
     made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--against", type=Path, metavar="SOURCES", help="the src folder of another version")
+    made.add_argument("--runs", type=int, default=3, help="of each version on the files")
+    made.add_argument("--only-files", action="store_true", help="leave out what is not read from files")
     given = made.parse_args()
+    read = [
+        files(autotvm_logs, (20, 2_000, 20), given.runs, given.against),
+        files(own_records, (8, 400, 10), given.runs, given.against),
+    ]
+    if given.only_files:
+        publish({"benchmark": "overlay_scale", "files": read}, given)
+        return
     rows = [portfolios(kind, size, given.seeds) for size in (3, 1, 2) for kind in KINDS]
     rows += [portfolios(kind, size, min(given.seeds, 2)) for size in (4, 5) for kind in KINDS]
     document = {
         "benchmark": "overlay_scale",
         "analysis": [analysis(given.seeds, missing) for missing in (0.0, 0.2)],
+        "files": read,
         "portfolio": {"configurations": CHOICES, "devices": DEVICES, "limit_s": LIMIT_S, "runs": rows},
     }
     publish(document, given)

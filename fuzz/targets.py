@@ -881,7 +881,12 @@ TARGETS: dict[str, Target] = _all(
         seeds=good.golden("tuning-records.json", "autotvm-log.json", "ansor-log.json"),
         read=lambda data: read_tuning_log("x", data),
     ),
-    Target(name="tuning records", seeds=good.golden("tuning-records.json"), read=read_tuning_records, lines=True),
+    Target(
+        name="tuning records",
+        seeds=good.golden("tuning-records.json", "tuning-records-1.json"),
+        read=read_tuning_records,
+        lines=True,
+    ),
     Target(name="metaschedule workloads", seeds=good.golden(f"metaschedule/{WORKLOADS}"), read=_database(0)),
     Target(name="metaschedule records", seeds=good.golden(f"metaschedule/{RECORDS}"), read=_database(1)),
     Target(

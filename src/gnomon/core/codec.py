@@ -188,6 +188,13 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
     if origin is tuple:
         if not isinstance(value, list):
             return _wrong(complaints, path, f"a list expected, {shown(value)} found")
+        if arguments[-1] is not Ellipsis:
+            if len(value) != len(arguments):
+                return _wrong(complaints, path, f"a list of {len(arguments)} expected, one of {len(value)} found")
+            return tuple(
+                decode(inner, item, complaints, f"{path}[{i}]")
+                for i, (inner, item) in enumerate(zip(arguments, value, strict=True))
+            )
         if arguments[0] is int and set(map(type, value)) <= {int}:
             return tuple(value)
         if arguments[0] is float and set(map(type, value)) <= {float} and math.isfinite(sum(map(abs, value))):

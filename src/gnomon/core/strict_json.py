@@ -124,3 +124,17 @@ def shown(value: Any) -> str:
 def is_text(text: str) -> bool:
     """Whether a text can be encoded: JSON may hold half a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can say a value: it may hold NaN."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def is_line(text: str, most: int = 1000) -> bool:
+    """Whether a text is one line that is not empty, of at most so many letters."""
+    return 0 < len(text) <= most and text.isprintable()

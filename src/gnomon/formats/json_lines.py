@@ -7,10 +7,11 @@ are read as such: whether they can stand where they do is their reader's questio
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ MOST_LETTERS = 512 << 20
 MOST_OF_A_LINE = 32 << 20
 """The longest line: a function of a network with constants of its own in base64."""
 MOST_DEPTH = 64
+_DEPTH_OF_A_PART = MOST_DEPTH - 8
 _MOST_DIGITS = 40
 _MOST_TOLD = 100
 _LONGEST_ESCAPE = 6
@@ -47,26 +49,53 @@ class LineRules:
 LAST = LineRules()
 
 
-def json_lines(text: str | bytes, complaints: Complaints, rules: LineRules = LAST) -> Iterator[tuple[int, Any]]:
+Quick = Callable[[str], bool]
+"""What may take a line by its text, because it knows all that is in it: True if it did. ValueError or RecursionError
+mean that it did not.
+"""
+
+
+def json_lines(
+    text: str | bytes, complaints: Complaints, rules: LineRules = LAST, quick: Quick | None = None
+) -> Iterator[tuple[int, Any]]:
     """The number of each line, from 1, and its value. Tells of what is wrong, at most some hundred times.
 
-    Raises ProblemError for a file that is too long.
+    Lines that `quick` takes are left out. Raises ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         told = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
         raise ProblemError(told, hint=complaints.hint)
-    lines: list[Any] = text.split(b"\n") if isinstance(text, bytes) else text.split("\n")
-    filled = [number for number, line in enumerate(lines, 1) if line.strip()]
-    last = filled[-1] if filled else 0
-    for number in filled:
-        line = lines[number - 1]
-        if len(complaints.told) >= _MOST_TOLD:
+    lines: Iterable[Any] = io.BytesIO(text) if isinstance(text, bytes) else io.StringIO(text, newline="\n")
+    for number, line in enumerate(lines, 1):
+        if len(complaints.told) >= _MOST_TOLD and line.strip():
             complaints.tell(f"line {number}", "the rest was not read")
             return
-        may_be_cut = rules.begun == "any" or (number == last and number == len(lines))
-        found = _line(line, number, may_be_cut, complaints, rules)
+        if quick is not None and len(line) <= MOST_OF_A_LINE:
+            try:
+                if quick((line if isinstance(line, str) else line.decode()).strip()):
+                    continue
+            except (ValueError, RecursionError):  # of bytes that are not UTF-8, too
+                pass
+        if not line.strip():
+            continue
+        whole = line[-1:] in ("\n", b"\n")
+        found = _line(line[:-1] if whole else line, number, rules.begun == "any" or not whole, complaints, rules)
         if found is not None:
             yield number, found[0]
+
+
+def part_of_a_line(text: str) -> Any:
+    """The value of a text that is a part of a line, read as lines are. ValueError or RecursionError.
+
+    What is nested nearly as deeply as a line may be is refused as well.
+    """
+    value, end = value_at(text, 0)
+    # To walk it takes longer than to read it.
+    if end != len(text) or (
+        text.count("[") + text.count("{") > _DEPTH_OF_A_PART and _too_deep(value, _DEPTH_OF_A_PART)
+    ):
+        raise ValueError("not a value, or nested too deeply")
+    return value
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
@@ -140,10 +169,14 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _too_deep(value: Any) -> bool:
+value_at = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer).raw_decode
+"""The value that begins at a place of a line, read as lines are, and where it ends. ValueError or RecursionError."""
+
+
+def _too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
     """Whether it is nested so deeply that whoever walks it later would fall; without walking it by recursion."""
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(most):
         deeper: list[Any] = []
         for item in level:
             if isinstance(item, dict):

@@ -14,7 +14,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.overlay import confidence as overlay_confidence
 from gnomon.core.overlay.choice import LayerTimes, choose
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
-from gnomon.core.overlay.pool import Blocks, Samples
+from gnomon.core.overlay.samples import Blocks, Samples
 from gnomon.core.stats import median
 from gnomon.errors import UsageError
 

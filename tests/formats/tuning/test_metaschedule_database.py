@@ -26,7 +26,7 @@ from gnomon.formats.tuning.metaschedule import (
     tvm_json,
     write_metaschedule_database,
 )
-from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
+from gnomon.formats.tuning.records import read_tuning_records, record_lines
 
 # Written by apache-tvm 0.27.0.post1: two workloads and four records of each, the sixth of which failed.
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "metaschedule"
@@ -111,7 +111,7 @@ def test_a_real_database_is_written_to_the_byte() -> None:
 def test_through_the_record_file_and_back() -> None:
     workloads, records = golden()
     found = read(workloads, records)
-    documents = [header_line(found), *map(layer_line, found.layers), *map(trial_line, found.trials)]
+    documents = record_lines(found)
     again = read_tuning_records(lines(*documents))
     assert again == found
     assert write_metaschedule_database(again).records == records

@@ -15,7 +15,7 @@ from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.tuning.keys import Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS
-from gnomon.formats.tuning.records import header_line, layer_line, trial_line
+from gnomon.formats.tuning.records import record_lines
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 OURS = (GOLDEN / "tuning-records.json").read_bytes()
@@ -83,7 +83,7 @@ def test_what_can_be_replayed() -> None:
 def test_all_kinds_can_be_kept_in_our_own_file(content: bytes | dict[str, bytes]) -> None:
     path = "phone.m.float32.json" if isinstance(content, bytes) else "phone.m.float32"
     (found,) = name_logs([path], [read_tuning_log(path, content)])
-    documents = [header_line(found), *map(layer_line, found.layers), *map(trial_line, found.trials)]
+    documents = record_lines(found)
     assert read_tuning_log("x", "\n".join(map(json.dumps, documents)).encode()) == found
 
 

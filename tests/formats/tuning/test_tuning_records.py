@@ -24,7 +24,7 @@ from gnomon.core.overlay.records import (
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.formats.json_lines import MOST_OF_A_LINE, is_cut_off
-from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
+from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "tuning-records.json"
 
@@ -99,8 +99,7 @@ def record_sets(draw: st.DrawFn) -> TuningRecords:
 
 
 def written(records: TuningRecords) -> list[str]:
-    documents = [header_line(records), *map(layer_line, records.layers), *map(trial_line, records.trials)]
-    return [json.dumps(document, allow_nan=False) for document in documents]
+    return [json.dumps(document, allow_nan=False) for document in record_lines(records)]
 
 
 def example(**changed: Any) -> list[dict[str, Any]]:
@@ -215,13 +214,14 @@ def test_everything_wrong_is_told_at_once() -> None:
         [1],
         header,
         {**trial, "trace": [[1.5, math.inf], []]},
+        {**trial, "failure": {"stage": "run", "kind": "hang", "message": "m"}},
     ]
     with pytest.raises(ProblemError) as caught:
         read(lines)
     told = caught.value.message
     for number in range(3, len(lines) + 1):
         assert f"line {number}: " in told, number
-    assert told.count("line 12: ") == 5 and told.count("line 10: ") == 2
+    assert told.count("line 12: ") == 5 and "line 10: failure.transient: " in told
     assert "line 1: " not in told and "line 2: " not in told
     assert caught.value.hint
 
@@ -233,9 +233,9 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("\n\n", "no header"),
         ('{"gnomon": "tun', "no header"),
         ('{"gnomon": "other", "version": 1}', "'tuning records' expected"),
-        ('{"gnomon": "tuning records", "version": 2, "x": 1}\n{"y": 1}', "version: 1 expected, 2 found"),
-        ('{"gnomon": "tuning records", "version": true}', "version: 1 expected"),
-        ('{"gnomon": "tuning records", "version": 1}', "tuner: one of .*; line 1: device: an object expected"),
+        ('{"gnomon": "tuning records", "version": 3, "x": 1}\n{"y": 1}', "version: 1 or 2 expected, 3 found"),
+        ('{"gnomon": "tuning records", "version": true}', "version: 1 or 2 expected"),
+        ('{"gnomon": "tuning records", "version": 1}', "line 1: tuner: missing; line 1: device: missing"),
         ('{"layer": "1"}', "line 1: the header"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
         ("[" * 100_000, "nested too deeply"),
@@ -248,6 +248,27 @@ def test_everything_wrong_is_told_at_once() -> None:
 def test_what_is_no_record_file_is_refused(text: str | bytes, told: str) -> None:
     with pytest.raises(ProblemError, match=told):
         read_tuning_records(text)
+
+
+def test_a_trace_is_written_once_and_may_be_repeated() -> None:
+    header, layer, trial = example()
+    bare = {name: value for name, value in trial.items() if name != "trace"}
+    records = read([header, layer, trial, bare, trial])
+    assert records.trials[0] == records.trials[1] == records.trials[2]
+    assert ["trace" in json.loads(line) for line in written(records)[2:]] == [True, False, False]
+    with pytest.raises(ProblemError, match=f"line 3: trace: no line before has that of '{trial['trial']}'"):
+        read([header, layer, bare, trial])
+    # One line too many is told, not all that need it.
+    with pytest.raises(ProblemError) as caught:
+        read([header, layer, {**trial, "at_s": -1}, bare, bare])
+    assert "line 3: at_s: " in caught.value.message and "line 4" not in caught.value.message
+
+
+def test_records_of_the_first_version_are_read() -> None:
+    """It had the trace in each line, and null for none."""
+    old = GOLDEN.with_name("tuning-records-1.json").read_bytes()
+    assert b'"version": 1' in old and b'"trace": null' in old
+    assert read_tuning_records(old) == read_tuning_records(GOLDEN.read_bytes())
 
 
 def test_a_layer_twice_is_one_and_may_come_after_its_trials() -> None:

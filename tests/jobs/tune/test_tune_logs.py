@@ -9,6 +9,7 @@ from tests.jobs.tune.tunekit import hand_made
 from tests.tuning.tvmkit import needs_tvm
 
 from gnomon.core.overlay.records import UNTUNED, configuration_id
+from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
@@ -99,9 +100,10 @@ def test_a_number_means_one_layer_in_whatever_order_logs_have_theirs() -> None:
 
 
 def test_the_best_come_fastest_first() -> None:
-    assert [t.configuration for t in best_of(RECORDS, RECORDS.layers[0], None)] == names(0, [2, 1, 4])
-    assert [t.configuration for t in best_of(RECORDS, RECORDS.layers[0], 2)] == names(0, [2, 1])
-    assert best_of(RECORDS, RECORDS.layers[3], None) == []
+    trials = by_layer(RECORDS.trials)
+    assert [t.configuration for t in best_of(trials[RECORDS.layers[0].layer], None)] == names(0, [2, 1, 4])
+    assert [t.configuration for t in best_of(trials[RECORDS.layers[0].layer], 2)] == names(0, [2, 1])
+    assert best_of(trials.get(RECORDS.layers[3].layer, ()), None) == []
 
 
 def test_only_what_is_faster_than_untuned_is_compiled() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerChoice, LayerTimes
-from gnomon.core.overlay.pool import Blocks, Samples
+from gnomon.core.overlay.samples import Blocks, Samples, table
 from gnomon.errors import UsageError
 
 _ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
@@ -93,17 +93,14 @@ def choice_confidence(
 def _ranges(times: LayerTimes, samples: Samples) -> tuple[Floats, Floats]:
     """The least and the largest sample of each time (configurations, devices); NaN where there is no time."""
     timed = np.isfinite(times.times_s) & (times.times_s > 0)
-    low, high = np.full(timed.shape, np.nan), np.full(timed.shape, np.nan)
-    for row, device in np.argwhere(timed).tolist():
-        values = [t for block in samples.get((row, device), ()) for t in block]
-        if not values or not all(0 < t < np.inf for t in values):
-            raise UsageError(
-                f"configuration {times.configurations[row]} of layer {times.name!r} has a time on"
-                f" {times.devices[device]} but no samples that are finite and above 0",
-                hint="Give the samples that each time is the median of, as gnomon.core.overlay.pool does.",
-            )
-        low[row, device], high[row, device] = min(values), max(values)
-    return low, high
+    low, high = table(samples, timed.shape[1]).ranges(len(timed))
+    for row, device in np.argwhere(timed & ~((low > 0) & (high < np.inf))).tolist():
+        raise UsageError(
+            f"configuration {times.configurations[row]} of layer {times.name!r} has a time on"
+            f" {times.devices[device]} but no samples that are finite and above 0",
+            hint="Give the samples that each time is the median of, as gnomon.core.overlay.pool does.",
+        )
+    return np.where(timed, low, np.nan), np.where(timed, high, np.nan)
 
 
 def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:

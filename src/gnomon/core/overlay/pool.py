@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerTimes
-from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords, TuningTrial, sound_times
+from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
+from gnomon.core.overlay.samples import Blocks, Places, SampleTable, gathered
+from gnomon.core.overlay.trials import Name, TrialColumns, columns_of
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-
-Blocks = tuple[tuple[float, ...], ...]
-"""Samples in seconds of one configuration on one device, a tuple a trial: samples of one trial are correlated."""
-
-Samples = Mapping[tuple[int, int], Blocks]
-"""The samples of a layer by (index of the configuration, index of the device)."""
 
 _MOST_TOLD = 20
 
@@ -43,14 +40,16 @@ class Pooled:
     """What several record sets say together of one model's layers.
 
     `layers` have all `devices` in the order in which they were met, and no untuned times; `samples` is, for each
-    layer, what their times are the medians of. `untuned_s` are the medians of the untuned layers by (layer, device).
-    `missing` names, by layer, the devices without any time of its configurations. `failures` are in order of the
-    record sets; a configuration that failed in one trial has a time from its others, unless its outputs were wrong.
+    layer, what their times are the medians of. `untuned` are the samples of the untuned layers by (layer, device),
+    `untuned_s` their medians. `missing` names, by layer, the devices without any time of its configurations. `failures`
+    are in order of the record sets; a configuration that failed in one trial has a time from its others, unless its
+    outputs were wrong.
     """
 
     devices: tuple[str, ...]
     layers: tuple[LayerTimes, ...]
-    samples: tuple[Samples, ...]
+    samples: tuple[SampleTable, ...]
+    untuned: Mapping[tuple[str, str], Blocks]
     untuned_s: Mapping[tuple[str, str], float]
     missing: Mapping[str, tuple[str, ...]]
     failures: tuple[FailedTrial, ...]
@@ -78,84 +77,139 @@ def pool(record_sets: Sequence[TuningRecords], names: Sequence[str] = ()) -> Poo
             hint="Join records of one model, data type and tuner, and give each device a key of its own.",
         )
     devices = tuple(dict.fromkeys(records.device.key for records in record_sets))
-    bins = {layer: _Bin() for layer in described}
-    failures: list[FailedTrial] = []
-    for records, trial in _trials_once(record_sets):
-        bins[trial.layer].add(records, trial, described[trial.layer].name, failures)
-    layers, samples = [], []
-    untuned: dict[tuple[str, str], float] = {}
-    for key, layer in described.items():
-        times, blocks = bins[key].times(layer, devices)
-        layers.append(times)
-        samples.append(blocks)
-        for device in devices:
-            if (UNTUNED, device) in bins[key].samples:
-                untuned[key, device] = _median_of(bins[key].samples[UNTUNED, device])
+    bins = _Bins(layers=tuple(described.values()), devices=devices)
+    sets = [(records, columns_of(records.trials)) for records in record_sets]
+    for (records, columns), mask in zip(sets, _once(sets), strict=True):
+        bins.add(records, columns, mask)
+    layers, samples, untuned = bins.joined()
     missing = {t.layer: _without_times(t) for t in layers if _without_times(t)}
     return Pooled(
         devices=devices,
-        layers=tuple(layers),
-        samples=tuple(samples),
-        untuned_s=untuned,
+        layers=layers,
+        samples=samples,
+        untuned=untuned,
+        untuned_s={place: _median_of(blocks) for place, blocks in untuned.items()},
         missing=missing,
-        failures=tuple(failures),
+        failures=tuple(bins.failures),
     )
 
 
-@dataclass(slots=True)
-class _Bin:
-    """What was met of one layer: by configuration its hosts, its samples by device, and where its outputs were wrong.
+_UNTUNED_ROW = -1
+_Indices = NDArray[np.int32]
 
-    A dict with None as values is a set that keeps its order.
+
+@dataclass(slots=True, kw_only=True)
+class _Bins:
+    """What was met so far: of each layer the configurations, a row each, and their hosts; of timed trials the layer,
+    row and device, and where their samples are.
     """
 
-    hosts: dict[str, dict[str, None]] = field(default_factory=dict)
-    samples: dict[tuple[str, str], list[tuple[float, ...]]] = field(default_factory=dict)
-    wrong: set[tuple[str, str]] = field(default_factory=set)
+    layers: tuple[TuningLayer, ...]
+    devices: tuple[str, ...]
+    rows: list[list[str]] = field(init=False)
+    hosts: list[list[tuple[str, ...]]] = field(init=False)
+    wrong: set[tuple[int, int, int]] = field(default_factory=set)
+    failures: list[FailedTrial] = field(default_factory=list)
+    trials: list[tuple[_Indices, _Indices, _Indices, Places, _Indices]] = field(default_factory=list)
+    samples_s: list[Floats] = field(default_factory=list)
+    numbers: dict[str, int] = field(init=False)
+    places: dict[Name, tuple[int, int]] = field(default_factory=dict)
+    known_hosts: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, records: TuningRecords, trial: TuningTrial, name: str, failures: list[FailedTrial]) -> None:
-        """Sort in one trial."""
-        device = records.device.key
-        if trial.configuration != UNTUNED:
-            self.hosts.setdefault(trial.configuration, {})[records.host] = None
-        failure = _failure_of(trial)
-        if failure is None:
-            self.samples.setdefault((trial.configuration, device), []).append(trial.times_s)
-            return
+    def __post_init__(self) -> None:
+        """Nothing was met yet."""
+        self.numbers = {layer.layer: k for k, layer in enumerate(self.layers)}
+        self.rows = [[] for _ in self.layers]
+        self.hosts = [[] for _ in self.layers]
+
+    def add(self, records: TuningRecords, columns: TrialColumns, mask: NDArray[np.bool_]) -> None:
+        """Sort in the trials of a set."""
+        device = self.devices.index(records.device.key)
+        layer_of, row_of = np.zeros((2, len(columns.names)), dtype=np.int32)
+        met, host = _as_met(columns, mask), records.host
+        if met:
+            layer_of[met], row_of[met] = np.array([self._place(columns.names[index], host) for index in met]).T
+        sound = columns.sound()
+        for k in np.flatnonzero(mask & ~sound).tolist():
+            index = columns.which[k]
+            self._failed(records, columns, k, (int(layer_of[index]), int(row_of[index]), device))
+        timed = np.flatnonzero(mask & sound)
+        counts = columns.counts()[timed]
+        which = columns.which[timed]
+        starts = columns.ends[timed] - counts + sum(map(len, self.samples_s))
+        column = np.full(len(timed), device, dtype=np.int32)
+        self.trials.append((layer_of[which], row_of[which], column, starts, counts.astype(np.int32)))
+        self.samples_s.append(columns.samples_s)
+
+    def joined(
+        self,
+    ) -> tuple[tuple[LayerTimes, ...], tuple[SampleTable, ...], dict[tuple[str, str], Blocks]]:
+        """Medians and samples of each layer, and the samples of untuned ones."""
+        layer, row, device, starts, counts = (np.concatenate(part) for part in zip(*self.trials, strict=True))
+        self.trials.clear()
+        samples_s, width = np.concatenate(self.samples_s), len(self.devices)
+        rows = 1 + max(map(len, self.rows), default=0)
+        key = (layer.astype(np.int64) * rows + row + 1) * width + device
+        order = np.argsort(key, kind="stable")  # which keeps the order of the trials of a cell
+        bounds = np.searchsorted(layer[order], np.arange(len(self.layers) + 1))
+        wrong: list[list[int]] = [[] for _ in self.layers]
+        for number, k, column in self.wrong:
+            wrong[number].append(k * width + column)
+        layers, tables = [], []
+        untuned: dict[tuple[str, str], Blocks] = {}
+        for number, told in enumerate(self.layers):
+            here = order[bounds[number] : bounds[number + 1]]
+            cells = row[here].astype(np.int64) * width + device[here]
+            found = gathered(width, cells + width, starts[here], counts[here], samples_s)  # with the untuned as row 0
+            untuned |= {(told.layer, self.devices[k]): found[0, k] for k in range(width) if (0, k) in found}
+            good = (row[here] != _UNTUNED_ROW) & ~np.isin(cells, wrong[number])
+            here = here[good]
+            found = gathered(width, cells[good], starts[here], counts[here], samples_s)
+            tables.append(found)
+            layers.append(
+                LayerTimes(
+                    name=told.name,
+                    layer=told.layer,
+                    weight=told.weight,
+                    devices=self.devices,
+                    configurations=tuple(self.rows[number]),
+                    hosts=tuple(self.hosts[number]),
+                    times_s=found.medians(len(self.rows[number])),
+                )
+            )
+        return tuple(layers), tuple(tables), untuned
+
+    def _place(self, name: Name, host: str) -> tuple[int, int]:
+        """The layer and the row of a configuration that was found on a host."""
+        place = self.places.get(name)
+        if place is None:
+            number = self.numbers[name[0]]
+            place = self.places[name] = (number, _UNTUNED_ROW if name[1] == UNTUNED else len(self.rows[number]))
+            if name[1] != UNTUNED:
+                self.rows[number].append(name[1])
+                self.hosts[number].append(())
+        number, row = place
+        if row != _UNTUNED_ROW and host not in (known := self.hosts[number][row]):
+            more = (*known, host)
+            self.hosts[number][row] = self.known_hosts.setdefault(more, more)
+        return place
+
+    def _failed(self, records: TuningRecords, columns: TrialColumns, k: int, place: tuple[int, int, int]) -> None:
+        """Take a trial without times."""
+        layer, configuration = columns.names[columns.which[k]]
+        failure = columns.failures.get(k) or _lie(columns.samples_of(k).tolist())
         if failure.stage == "check" or (failure.kind == "crash" and not failure.transient):
-            self.wrong.add((trial.configuration, device))
-        failures.append(
+            self.wrong.add(place)
+        self.failures.append(
             FailedTrial(
-                layer=trial.layer,
-                name=name,
-                configuration=trial.configuration,
-                device=device,
+                layer=layer,
+                name=self.layers[place[0]].name,
+                configuration=configuration,
+                device=records.device.key,
                 host=records.host,
                 failure=failure,
             )
         )
-
-    def times(self, layer: TuningLayer, devices: tuple[str, ...]) -> tuple[LayerTimes, Samples]:
-        """Medians and samples."""
-        rows = {configuration: k for k, configuration in enumerate(self.hosts)}
-        columns = {device: k for k, device in enumerate(devices)}
-        medians_s = np.full((len(rows), len(devices)), np.nan)
-        blocks: dict[tuple[int, int], Blocks] = {}
-        for (configuration, device), trials in self.samples.items():
-            if configuration != UNTUNED and (configuration, device) not in self.wrong:
-                place = rows[configuration], columns[device]
-                blocks[place] = tuple(trials)
-                medians_s[place] = _median_of(trials)
-        made = LayerTimes(
-            name=layer.name,
-            layer=layer.layer,
-            weight=layer.weight,
-            devices=devices,
-            configurations=tuple(rows),
-            hosts=tuple(tuple(hosts) for hosts in self.hosts.values()),
-            times_s=medians_s,
-        )
-        return made, blocks
 
 
 def _median_of(trials: Sequence[tuple[float, ...]]) -> float:
@@ -167,36 +221,54 @@ def _label(records: TuningRecords) -> str:
     return f"{device if records.host == device else f'{device}_{records.host}'}.{model.name}.{model.dtype}"
 
 
-def _failure_of(trial: TuningTrial) -> Failure | None:
-    """Why a trial has no time; None where it has."""
-    if trial.failure is not None:
-        return trial.failure
-    if sound_times(trial.times_s):
-        return None
-    said = ", ".join(f"{t:g}" for t in trial.times_s[:5]) or "no samples"
+def _lie(times_s: Sequence[float]) -> Failure:
+    """Why a trial has no time whose samples cannot be times."""
+    said = ", ".join(f"{t:g}" for t in times_s[:5]) or "no samples"
     return Failure(stage="run", kind="lie", transient=False, message=f"these cannot be times in seconds: {said}")
 
 
-def _trials_once(record_sets: Sequence[TuningRecords]) -> Iterator[tuple[TuningRecords, TuningTrial]]:
-    """All trials but those that an earlier record set of the device holds as well, to the last sample."""
-    before: set[tuple[object, ...]] = set()
-    for records in record_sets:
-        here: set[tuple[object, ...]] = set()
-        for trial in records.trials:
-            message = trial.failure.message if trial.failure else ""
-            key = (
-                records.device.key,
-                trial.layer,
-                trial.configuration,
-                trial.times_s,
-                trial.at_s,
-                trial.server,
-                message,
-            )
-            here.add(key)
-            if key not in before:
-                yield records, trial
-        before |= here
+def _as_met(columns: TrialColumns, mask: NDArray[np.bool_]) -> list[int]:
+    """The configurations of the trials of a mask, in the order in which they are met."""
+    found, first = np.unique(columns.which[mask], return_index=True)
+    made: list[int] = found[np.argsort(first)].tolist()
+    return made
+
+
+Set = tuple[TuningRecords, TrialColumns]
+
+
+def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
+    """Masks of all trials but those that an earlier record set of the device holds as well, to the last sample."""
+    masks = [np.ones(len(columns), dtype=np.bool_) for _, columns in sets]
+    by_device: dict[str, list[int]] = {}
+    for k, (records, _) in enumerate(sets):
+        by_device.setdefault(records.device.key, []).append(k)
+    for mine in by_device.values():
+        met: set[Name] = set()
+        several: set[Name] = set()
+        for k in mine:
+            several.update(met.intersection(sets[k][1].names))
+            met.update(sets[k][1].names)
+        before: set[tuple[object, ...]] = set()
+        for k in mine if several else ():
+            columns = sets[k][1]
+            again = np.array([name in several for name in columns.names], dtype=np.bool_)
+            here = {place: _identity(columns, place) for place in np.flatnonzero(again[columns.which]).tolist()}
+            masks[k][[place for place, trial in here.items() if trial in before]] = False
+            before.update(here.values())
+    return masks
+
+
+def _identity(columns: TrialColumns, k: int) -> tuple[object, ...]:
+    """What no two trials of a device have in common."""
+    failure = columns.failures.get(k)
+    return (
+        columns.names[columns.which[k]],
+        columns.samples_of(k).tobytes(),
+        float(columns.at_s[k]),
+        columns.servers[columns.server[k]],
+        failure.message if failure else "",
+    )
 
 
 def _described(record_sets: Sequence[TuningRecords]) -> dict[str, TuningLayer]:
@@ -259,7 +331,10 @@ def _foreign(
 ) -> Iterator[str]:
     """Sets with trials of a layer that no set describes."""
     for label, records in zip(labels, record_sets, strict=True):
-        unknown = dict.fromkeys(t.layer for t in records.trials if t.layer not in described)
+        columns = columns_of(records.trials)
+        strange = {layer for layer, _ in columns.names if layer not in described}
+        met = _as_met(columns, np.ones(len(columns), dtype=np.bool_)) if strange else []
+        unknown = dict.fromkeys(columns.names[k][0] for k in met if columns.names[k][0] in strange)
         if unknown:
             yield f"{label} has trials of layers that are not described: {', '.join(list(unknown)[:5])}"
 
@@ -271,24 +346,25 @@ def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
     one, and the best of them was partly lucky. These go where a configuration has the former. Layers that are untuned
     stand in the file of each host that was collected.
     """
-    collected = {
-        (one.device.key, trial.layer, trial.configuration)
-        for one in given
-        if one.found_on
-        for trial in one.trials
-        if trial.failure is None
-    }
-    seen: set[tuple[Any, ...]] = set()
+    sets = [(one, columns_of(one.trials)) for one in given]
+    collected: set[tuple[str, Name]] = set()
+    for one, columns in sets:
+        if one.found_on:
+            passed = np.ones(len(columns), dtype=np.bool_)
+            passed[list(columns.failures)] = False
+            collected |= {(one.device.key, columns.names[index]) for index in _as_met(columns, passed)}
+    seen: set[tuple[object, ...]] = set()
     made = []
-    for one in given:
-        kept = []
-        for trial in one.trials:
-            key = (one.device.key, trial.layer, trial.configuration)
-            own = (*key, trial.at_s, trial.times_s)
-            again = trial.configuration == UNTUNED and own in seen
-            searched = not one.found_on and trial.failure is None and key in collected
-            if not again and not searched:
-                kept.append(trial)
+    for one, columns in sets:
+        untuned = np.array([name[1] == UNTUNED for name in columns.names], dtype=np.bool_)
+        both = np.array([(one.device.key, name) in collected for name in columns.names], dtype=np.bool_)
+        searched = both[columns.which] & (not one.found_on)
+        searched[list(columns.failures)] = False
+        kept = ~searched
+        for k in np.flatnonzero(untuned[columns.which]).tolist():
+            name = columns.names[columns.which[k]]
+            own = (one.device.key, name, float(columns.at_s[k]), columns.samples_of(k).tobytes())
+            kept[k] &= own not in seen
             seen.add(own)
-        made.append(replace(one, trials=tuple(kept)))
+        made.append(one if kept.all() else replace(one, trials=columns.kept(kept)))
     return tuple(made)

@@ -8,14 +8,55 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from gnomon.core.codec import Must
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
+from gnomon.core.strict_json import is_json, is_line
 
 Tuner = Literal["metaschedule", "autotvm", "ansor"]
+
+MOST_LAYER_LETTERS = 1 << 16
+_MOST_WHOLE = 1 << 53
+_MOST_AXES = 32
+_MOST_ARGUMENTS = 1 << 12
+_DIGEST = re.compile(r"[0-9a-f]{64}|", re.ASCII)
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
+
+
+def _is_layer(value: str) -> bool:
+    return is_line(value, MOST_LAYER_LETTERS)
+
+
+def _are_sizes(value: list[Any]) -> bool:
+    return len(value) <= _MOST_AXES and all(type(size) is int and 0 <= size < _MOST_WHOLE for size in value)
+
+
+_LINE = "a text of one line and at most {} letters"
+Line = Annotated[str, Must(be=_LINE.format(1000), fits=is_line)]
+Key = Annotated[str, Must(be=_LINE.format(200), fits=lambda value: is_line(value, 200))]
+KeyOrNone = Annotated[
+    str, Must(be=f"nothing or {_LINE.format(200)}", fits=lambda value: not value or is_line(value, 200))
+]
+LineOrNone = Annotated[str, Must(be=f"nothing or {_LINE.format(1000)}", fits=lambda value: not value or is_line(value))]
+LayerDigest = Annotated[str, Must(be=_LINE.format(MOST_LAYER_LETTERS), fits=_is_layer)]
+Digest = Annotated[str, Must(be="64 hexadecimal digits", fits=lambda value: _DIGEST.fullmatch(value) is not None)]
+Base64 = Annotated[str, Must(be="base64", fits=lambda value: _BASE64.fullmatch(value) is not None)]
+Values = Annotated[Mapping[str, Any], Must(be="JSON values", fits=is_json)]
+Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: 0 <= value <= _MOST_WHOLE)]
+Count = Annotated[int, Must(be="a whole number from 1", fits=lambda value: 1 <= value <= _MOST_WHOLE)]
+Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: value >= 0)]
+Argument = tuple[
+    Annotated[str, Must(be=_LINE.format(64), fits=lambda value: is_line(value, 64))],
+    Annotated[tuple[int, ...], Must(be=f"at most {_MOST_AXES} sizes from 0", fits=_are_sizes)],
+]
+Arguments = Annotated[
+    tuple[Argument, ...], Must(be="data types and shapes", fits=lambda value: len(value) <= _MOST_ARGUMENTS)
+]
 
 UNTUNED = "untuned"
 """The configuration that is no configuration: the layer as it comes from the compiler, without any schedule."""
@@ -31,12 +72,12 @@ class TuningLayer:
     that do not hold it, whose configurations cannot be replayed.
     """
 
-    layer: str
-    name: str
-    weight: int = 1
-    arguments: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    flops: float | None = None
-    workload: str = ""
+    layer: LayerDigest
+    name: Line
+    weight: Count = 1
+    arguments: Arguments = ()
+    flops: Least0 | None = None
+    workload: Base64 = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +113,19 @@ class TunedDevice:
     the device's server was started with).
     """
 
-    key: str
-    target: Mapping[str, Any]
-    linker: str = ""
-    threads: int = 0
+    key: Key
+    target: Values
+    linker: LineOrNone = ""
+    threads: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedModel:
     """The model that layers are of: a short `name`, the digest of its file, the data type that it was tuned in."""
 
-    name: str
-    sha256: str = ""
-    dtype: str = "float32"
+    name: Line
+    sha256: Digest = ""
+    dtype: Line = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +133,14 @@ class TuningRecords:
     """A record set: layers, and trials of their configurations on `device`.
 
     `found_on` is the key of the device on which the configurations were found: that of `device` for a tuning log,
-    another's where its configurations were measured again. `versions` are those of the tuner's packages.
+    another's where its configurations were measured again. `versions` are those of the tuner's packages. Trials that
+    were read are `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
     model: TunedModel
     layers: tuple[TuningLayer, ...]
-    trials: tuple[TuningTrial, ...]
+    trials: Sequence[TuningTrial]
     found_on: str = ""
     tuner: Tuner = "metaschedule"
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -115,10 +157,20 @@ def configuration_id(layer: str, trace: Any) -> str:
     The target is not part of it, so that the same schedule is the same on any device. ValueError for a trace that JSON
     cannot say.
     """
-    if trace is None:
-        return UNTUNED
-    text = json.dumps([layer, trace], sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return UNTUNED if trace is None else identity_of(layer, trace_text(trace))
+
+
+def trace_text(trace: Any) -> str:
+    """A trace as the one text that stands for it. ValueError as `configuration_id`."""
+    return _TRACES.encode(trace)
+
+
+def identity_of(layer: str, text: str) -> str:
+    """The identity of a configuration whose `trace_text` is known."""
+    return hashlib.sha256(f"[{json.dumps(layer)},{text}]".encode()).hexdigest()[:16]
+
+
+_TRACES = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def sound_times(times_s: tuple[float, ...]) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords
+from gnomon.core.overlay.trials import Name, columns_of
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
@@ -193,7 +194,7 @@ class _Logs:
         if key not in self._own or key in self._in_common()[0]:
             return False
         own = self._content(key).trials
-        return content.trials <= own and len({at_s for _, _, at_s in own}) > 1
+        return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
         """Whether what was found on one of two was measured on the other as well, and is as silent of where from."""
@@ -247,9 +248,12 @@ class _Content:
     """What logs hold, to compare it with others: configurations of layers, and these with their times of day."""
 
     def __init__(self, logs: Sequence[TuningRecords]) -> None:
-        lines = [(trial.layer, trial.configuration, trial.at_s) for one in logs for trial in one.trials]
-        self.trials = set(lines)
-        self.configurations = {(layer, configuration) for layer, configuration, _ in lines}
+        self.configurations: set[Name] = set()
+        self.trials: set[tuple[Name, float]] = set()
+        for columns in (columns_of(one.trials) for one in logs):
+            names = [columns.names[index] for index in columns.which.tolist()]
+            self.configurations.update(names)
+            self.trials.update(zip(names, columns.at_s.tolist(), strict=True))
 
     def meets(self, other: _Content) -> bool:
         """Whether the two have a configuration in common."""

@@ -28,32 +28,35 @@ Both write 1e9 or 1e10 seconds for what failed. Source of the numbers: ``Measure
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gnomon.core.overlay.records import (
+    MOST_LAYER_LETTERS,
     TunedDevice,
     TunedModel,
     Tuner,
     TuningLayer,
     TuningRecords,
-    TuningTrial,
-    configuration_id,
+    identity_of,
+    trace_text,
 )
+from gnomon.core.overlay.trials import TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_text, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines
+from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines, part_of_a_line, value_at
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.records import (
-    MOST_LAYER_LETTERS,
     MOST_LAYERS,
+    MOST_SAMPLES,
     MOST_TRIALS,
     as_times,
     read_tuning_records,
     unsound,
 )
+from gnomon.formats.tuning.texts import Configuration, Texts
 
 FAILED_S = 1e9
 """From so many seconds on, a time stands for a failure."""
@@ -69,6 +72,7 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
     8: ("run", "refused", "it failed for an unknown reason"),
 }
 _OTHER = ("run", "refused", "it failed")
+_FIELDS = ("input", "config", "result", "i", "r")  # of either tuner, since both have the same ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +89,73 @@ class LogEntry:
     result: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineShape:
+    """How a tuner writes its lines, to the letter: what stands before, between and behind the three values of a trial.
+
+    `trace` finds the configuration in the second value: ValueError without any.
+    """
+
+    begin: str
+    middle: str
+    end: str
+    trace: Callable[[Any], Any]
+
+
 @dataclass(slots=True, kw_only=True)
 class TunerLog:
-    """The entries of a log, as they come."""
+    """The entries of a log, as they come.
+
+    Most lines begin as one before, hold a configuration that was met before, maybe in another file, and end as one
+    before. Each of these texts is looked at once, and then known (`known`): such a line costs little more than its
+    times. What is not written as its tuner does is read whole, each time.
+    """
 
     tuner: Tuner
     complaints: Complaints
+    shape: LineShape
+    texts: Texts
     target: str | None = None
     names: dict[str, str] = field(default_factory=dict)
-    trials: list[TuningTrial] = field(default_factory=list)
+    trials: TrialBuilder = field(default_factory=TrialBuilder)
+    _heads: dict[str, tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
+    _head: str = ""
+    _met: str = ""
+
+    def known(self, line: str) -> bool:
+        """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
+        shape, self._met = self.shape, ""
+        if not self._head or not line.startswith(self._head):
+            if not line.startswith(shape.begin):
+                return False
+            _, end = value_at(line, len(shape.begin))
+            if not line.startswith(shape.middle, end):
+                return False
+            head = line[: end + len(shape.middle)]
+            if head not in self._heads:
+                self._met = head  # it is known once the whole line was read
+                return False
+            self._head = head
+        begin = len(self._head)
+        layer, configurations = self._heads[self._head]
+        if (end := line.find(shape.end, begin)) < 0:
+            return False
+        text = line[begin:end]
+        if (found := configurations.get(text)) is None:
+            trace = trace_text(shape.trace(part_of_a_line(text)))
+            found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), trace)
+        value, end = value_at(line, end + len(shape.end))
+        read = _quick_result(value)
+        if read is None or not self.texts.ends(line[end:], _FIELDS) or len(self.trials) >= MOST_TRIALS:
+            return False
+        times_s, failure, at_s = read
+        name, trace = found
+        self.trials.add(name, trace, times_s, failure, at_s=at_s)
+        return True
 
     def take(self, place: str, entry: LogEntry) -> bool:
         """Take an entry; False if there are too many."""
-        tell = self.complaints.tell
+        tell, before = self.complaints.tell, len(self.complaints.told)
         if self.target is None:
             self.target = entry.target
         if entry.target != self.target:
@@ -106,7 +164,7 @@ class TunerLog:
             tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
         read = _result(entry.result)
         try:
-            configuration = configuration_id(entry.layer, entry.trace)
+            trace = trace_text(entry.trace)
         except ValueError:
             tell(place, "the configuration holds a number that is none")
         else:
@@ -114,19 +172,14 @@ class TunerLog:
                 tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
             else:
                 times_s, failure, at_s = read
-                trial = TuningTrial(
-                    layer=entry.layer,
-                    configuration=configuration,
-                    trace=entry.trace,
-                    times_s=times_s,
-                    failure=failure,
-                    at_s=at_s,
-                )
-                self.trials.append(trial)
+                name = (entry.layer, identity_of(entry.layer, trace))
+                self.trials.add(name, trace, times_s, failure, at_s=at_s)
         self.names.setdefault(entry.layer, _plain(entry.name))
         if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
             return False
+        if self._met and len(self.complaints.told) == before:
+            self._heads[self._met] = (entry.layer, self.texts.of(self.tuner, entry.layer))
         return True
 
     def finish(self, key: str, model: TunedModel) -> TuningRecords:
@@ -144,7 +197,7 @@ class TunerLog:
             device=TunedDevice(key=key, target=read_target(self.target or "")),
             model=model,
             layers=tuple(layers),
-            trials=tuple(self.trials),
+            trials=self.trials.columns(),
             tuner=self.tuner,
         )
 
@@ -170,7 +223,7 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
     if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
         return None
     times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0
-    if times_s is None or type(at) not in (int, float) or not 0 <= at < 1e12:
+    if times_s is None or type(at) not in (int, float) or not 0 <= at < _MOST_AT_S:
         return None
     if number != 0:
         stage, kind, told = _ERRORS.get(number, _OTHER)
@@ -185,6 +238,31 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
     return () if failure else times_s, failure, float(at)
 
 
+def _quick_result(value: Any) -> tuple[Sequence[float], Failure | None, float] | None:
+    """The same as `_result`, at once for what most results are; None for what `_result` is to look at with its line."""
+    if not isinstance(value, list) or len(value) != 4 or type(value[2]) not in _NUMBERS or type(value[0]) is not list:
+        return None
+    times_s, number, _, at = value
+    # That a sum is below something is true only if no part of it is infinite or NaN.
+    if (
+        number == 0
+        and type(number) is int
+        and type(at) is float
+        and 0 <= at < _MOST_AT_S
+        and set(map(type, times_s)) == _FLOATS
+        and min(times_s) > 0
+        and sum(times_s) < FAILED_S
+        and len(times_s) <= MOST_SAMPLES
+    ):
+        return times_s, None, at
+    return _result(value)
+
+
+_NUMBERS = (int, float)
+_FLOATS = {float}
+_MOST_AT_S = 1e12
+
+
 def _plain(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
 
@@ -194,11 +272,14 @@ _ANSOR_LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
 
 
-def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel) -> TuningRecords:
-    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line."""
+def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
+    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
+
+    `texts` are those that other logs have in common with it.
+    """
     complaints = Complaints(what="Ansor log", hint=_HINT)
-    log = TunerLog(tuner="ansor", complaints=complaints)
-    for number, value in json_lines(text, complaints, _ANSOR_LOG_RULES):
+    log = TunerLog(tuner="ansor", complaints=complaints, shape=_ANSOR_SHAPE, texts=texts or Texts())
+    for number, value in json_lines(text, complaints, _ANSOR_LOG_RULES, log.known):
         place = f"line {number}"
         entry = _entry(value, place, complaints)
         if entry is not None and not log.take(place, entry):
@@ -221,10 +302,23 @@ def _entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
     if not isinstance(task, list) or len(task) < 2 or not all(isinstance(item, str) for item in task[:2]):
         complaints.tell(place, f"i: a workload key and a target expected, {shown(task)} found")
         return None
-    if not isinstance(state, list) or len(state) != 2 or not all(isinstance(part, list) for part in state):
+    if not _is_state(state):
         complaints.tell(place, f"i: a state of stages and steps expected, {shown(state)} found")
         return None
     return LogEntry(layer=task[0], name=_name(task[0]), trace=state, target=task[1], result=value["r"])
+
+
+def _is_state(state: Any) -> bool:
+    return isinstance(state, list) and len(state) == 2 and all(isinstance(part, list) for part in state)
+
+
+def _state(state: Any) -> Any:
+    if not _is_state(state):
+        raise ValueError("no state")
+    return state
+
+
+_ANSOR_SHAPE = LineShape(begin='{"i": [', middle=", ", end='], "r": ', trace=_state)
 
 
 def _name(key: str) -> str:
@@ -245,11 +339,14 @@ _AUTOTVM_LOG_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON objec
 _AUTOTVM_LOG_RULES = LineRules(comments=("#",))
 
 
-def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel) -> TuningRecords:
-    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line."""
+def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
+    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
+
+    `texts` are those that other logs have in common with it.
+    """
     complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_LOG_HINT)
-    log = TunerLog(tuner="autotvm", complaints=complaints)
-    for number, value in json_lines(text, complaints, _AUTOTVM_LOG_RULES):
+    log = TunerLog(tuner="autotvm", complaints=complaints, shape=_AUTOTVM_SHAPE, texts=texts or Texts())
+    for number, value in json_lines(text, complaints, _AUTOTVM_LOG_RULES, log.known):
         place = f"line {number}"
         entry = _autotvm_log_entry(value, place, complaints)
         if entry is not None and not log.take(place, entry):
@@ -274,7 +371,7 @@ def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEnt
     if not isinstance(args, list):
         complaints.tell(place, f"input: a list of arguments expected, {shown(args)} found")
         return None
-    entity = config.get("entity") if isinstance(config, dict) else None
+    entity = _entity(config)
     if not isinstance(entity, list):
         complaints.tell(place, f"config: an entity, a list, expected, {shown(entity)} found")
         return None
@@ -287,6 +384,24 @@ def _autotvm_log_entry(value: Any, place: str, complaints: Complaints) -> LogEnt
     return LogEntry(
         layer=layer, name=_autotvm_log_name(task, args), trace=entity, target=target, result=value["result"]
     )
+
+
+def _entity(config: Any) -> Any:
+    return config.get("entity") if isinstance(config, dict) else None
+
+
+def _entity_list(config: Any) -> Any:
+    if not isinstance(entity := _entity(config), list):
+        raise ValueError("no entity")
+    return entity
+
+
+_AUTOTVM_SHAPE = LineShape(
+    begin='{"input": ',
+    middle=', "config": ',
+    end=', "result": ',
+    trace=_entity_list,
+)
 
 
 def _autotvm_log_name(task: str, args: list[Any]) -> str:
@@ -308,24 +423,25 @@ _NOBODYS = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
-def read_tuning_log(name: str, content: bytes | Mapping[str, bytes]) -> TuningRecords:
+def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Texts | None = None) -> TuningRecords:
     """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it; `name` stands in messages.
 
     What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
-    `gnomon.formats.tuning.keys` finds them. Raises ProblemError for what is not a tuning record, or wrong.
+    `gnomon.formats.tuning.keys` finds them. `texts` are those that other files have in common with it. Raises
+    ProblemError for what is not a tuning record, or wrong.
     """
     if isinstance(content, Mapping):
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_UNDERSTOOD)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NOBODYS)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NOBODYS, texts=texts)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
-        return read_tuning_records(content)
+        return read_tuning_records(content, texts)
     if not is_autotvm(first) and not is_ansor(first):
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_UNDERSTOOD)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log
-    return read(content, key="", model=_NOBODYS)
+    return read(content, key="", model=_NOBODYS, texts=texts)
 
 
 def replay_problem(records: TuningRecords) -> str | None:

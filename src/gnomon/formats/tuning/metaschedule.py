@@ -17,26 +17,31 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnomon.core.codec import decode
 from gnomon.core.overlay.records import (
+    Arguments,
     TunedDevice,
     TunedModel,
     TuningLayer,
     TuningRecords,
-    TuningTrial,
-    configuration_id,
+    identity_of,
     sound_times,
+    trace_text,
 )
+from gnomon.core.overlay.trials import TrialBuilder
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import Complaints, shown
+from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.errors import UsageError
-from gnomon.formats.json_lines import json_lines
-from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_argument, as_times, is_json, unsound
+from gnomon.formats.json_lines import json_lines, part_of_a_line
+from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_times, unsound
+from gnomon.formats.tuning.texts import Texts
 
 WORKLOADS = "database_workload.json"
 RECORDS = "database_tuning_record.json"
@@ -60,18 +65,23 @@ class MetaScheduleDatabase:
 
 
 def read_metaschedule_database(
-    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel
+    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
 ) -> TuningRecords:
     """Reads the two files. The files name neither device nor model, so that `key` and `model` say them.
 
-    ProblemError with everything that is wrong with the first, or with the second.
+    `texts` are those that other logs have in common with it. ProblemError with everything that is wrong with the first,
+    or with the second.
     """
     layers = _Workloads(complaints=Complaints(what=f"MetaSchedule database ({WORKLOADS})", hint=_HINT))
     for number, value in json_lines(workloads, layers.complaints):
         layers.take(number, value)
     layers.complaints.raise_any()
-    trials = _Records(complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT), layers=layers.found)
-    for number, value in json_lines(records, trials.complaints):
+    trials = _Records(
+        complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT),
+        layers=layers.found,
+        texts=texts or Texts(),
+    )
+    for number, value in json_lines(records, trials.complaints, quick=trials.known):
         trials.take(f"line {number}", value)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
@@ -84,7 +94,7 @@ def read_metaschedule_database(
         device=TunedDevice(key=key, target=trials.target or {}),
         model=model,
         layers=tuple(named.values()),
-        trials=tuple(trials.found),
+        trials=trials.found.columns(),
         versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
     )
 
@@ -199,12 +209,48 @@ class _Records:
 
     complaints: Complaints
     layers: list[tuple[str, str]]
-    found: list[TuningTrial] = field(default_factory=list)
+    texts: Texts
+    found: TrialBuilder = field(default_factory=TrialBuilder)
     target: Mapping[str, Any] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
+    _ends: set[tuple[int, str]] = field(default_factory=set)
+    _met: tuple[int, str] | None = None
+
+    def known(self, line: str) -> bool:
+        """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
+        self._met = None
+        begin, times = _BEGIN.match(line), _TIMES.search(line)
+        if begin is None or times is None or int(begin[1]) >= len(self.layers):
+            return False
+        index, text, end = int(begin[1]), line[begin.end() : times.start() + 1], line[times.end() :]
+        layer = self.layers[index][0]
+        configurations = self.texts.of("metaschedule", layer)
+        # A trace has some thousand letters.
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        if (found := configurations.get(digest)) is None:
+            trace = part_of_a_line(text)
+            if not _is_trace(trace):
+                return False
+            written = trace_text(trace)
+            found = self.texts.keep(configurations, digest, (layer, identity_of(layer, written)), written)
+        if (index, end) not in self._ends:
+            self._met = (index, end)  # it is known once the whole line was read
+            return False
+        seconds = as_times(part_of_a_line(times[1]))
+        if seconds is None or len(self.found) >= MOST_TRIALS:
+            return False
+        failure = _failed(seconds)
+        self.found.add(*found, () if failure else seconds, failure)
+        return True
 
     def take(self, place: str, value: Any) -> None:
         """Take a line."""
+        before = len(self.complaints.told)
+        self._take(place, value)
+        if self._met is not None and len(self.complaints.told) == before:
+            self._ends.add(self._met)
+
+    def _take(self, place: str, value: Any) -> None:
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
@@ -213,31 +259,25 @@ class _Records:
             self.complaints.tell(place, f"there is no workload {shown(index)}: there are {len(self.layers)}")
             return
         layer = self.layers[index][0]
-        configuration = self._configuration(place, layer, trace)
+        text = self._text(place, trace)
         times = () if seconds is None else as_times(seconds)
         if times is None:
             self.complaints.tell(place, f"a list of seconds expected, {shown(seconds)} found")
         self._target(place, target)
         self._arguments(place, layer, infos)
-        if configuration is not None and times is not None:
+        if text is not None and times is not None:
             failure = _failed(times)
-            trial = TuningTrial(
-                layer=layer,
-                configuration=configuration,
-                trace=trace,
-                times_s=() if failure else times,
-                failure=failure,
-            )
-            self.found.append(trial)
+            self.found.add((layer, identity_of(layer, text)), text, () if failure else times, failure)
         if len(self.found) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
 
-    def _configuration(self, place: str, layer: str, trace: Any) -> str | None:
-        if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
+    def _text(self, place: str, trace: Any) -> str | None:
+        """The trace as JSON; None, and told, where it is none."""
+        if not _is_trace(trace):
             self.complaints.tell(place, f"a trace of instructions and decisions expected, {shown(trace)} found")
             return None
         try:
-            return configuration_id(layer, trace)
+            return trace_text(trace)
         except ValueError:
             self.complaints.tell(place, "the trace holds a number that is none")
             return None
@@ -256,14 +296,22 @@ class _Records:
         if infos is None:
             return
         good = isinstance(infos, list) and all(isinstance(info, list) and info[:1] == ["TENSOR"] for info in infos)
-        read = tuple(as_argument(info[1:]) for info in infos) if good else (None,)
-        found = tuple(item for item in read if item is not None)
-        if len(found) != len(read):
+        wrong = Complaints(what="record", hint="")
+        found = decode(Arguments, [info[1:] for info in infos], wrong) if good else ()
+        if not good or wrong.told:
             self.complaints.tell(
                 place, f"arguments such as ['TENSOR', 'float32', [1, 8]] expected, {shown(infos)} found"
             )
         elif self.arguments.setdefault(layer, found) != found:
             self.complaints.tell(place, "the arguments are others than in records of this workload before")
+
+
+_BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,5}),\[")
+_TIMES = re.compile(r"\],(\[[-+.0-9eE,]+\]),(?=\{)")  # of what stands before a target
+
+
+def _is_trace(trace: Any) -> bool:
+    return isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)
 
 
 def _failed(times: tuple[float, ...]) -> Failure | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.jobs.tune.folder import (
@@ -133,13 +134,14 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
+    found = {log.host: by_layer(log.trials) for log in logs}
     for layer in layers.values():
         traces: dict[str, Any] = {UNTUNED: None}
         holders: dict[str, list[RecordFile]] = {UNTUNED: []}
         for log in logs:
             if layer.layer in {one.layer for one in log.layers}:
                 holders[UNTUNED].append(files[log.host])
-                for trial in best_of(log, layer, request.best):
+                for trial in best_of(found[log.host].get(layer.layer, ()), request.best):
                     traces[trial.configuration] = trial.trace
                     holders.setdefault(trial.configuration, []).append(files[log.host])
         for name, trace in traces.items():
@@ -259,17 +261,18 @@ def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
 def _document(
     request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
 ) -> dict[str, Any]:
-    rows, failures = [], []
+    rows, failures, trials = [], [], by_layer(log.trials)
     for layer in log.layers:
         pooled = {n: t for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED}
         times = {name: t.time_s for name, t in pooled.items() if t.time_s is not None}
-        first = best_of(log, layer, 1)
+        mine = trials.get(layer.layer, ())
+        first = best_of(mine, 1)
         failures += [t.failure for t in file.trials(layer.layer)]
         rows.append(
             {
                 "name": layer.name,
                 "layer": layer.layer,
-                "configurations": len(best_of(log, layer, request.best)),
+                "configurations": len(best_of(mine, request.best)),
                 "measured": len(times),
                 "failed": sum(1 for t in pooled.values() if t.failure is not None),
                 "best_s": min(times.values(), default=None),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
+from gnomon.core.overlay.trials import by_layer, traces_of
 from gnomon.core.sample import Failure
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
@@ -102,9 +103,9 @@ def _write(analysis: Analysis, folder: TuneFolder) -> dict[str, Any]:
     chosen = analysis.chosen()
     for device in _devices(analysis).values():
         trials = []
+        mine = by_layer([t for one in analysis.records if one.device.key == device.key for t in one.trials])
         for layer in analysis.described:
-            found = (t for one in analysis.records if one.device.key == device.key for t in one.trials)
-            pooled = pooled_trials(t for t in found if t.layer == layer.layer)
+            pooled = pooled_trials(mine.get(layer.layer, ()))
             trial = pooled.get(chosen.get(layer.layer, UNTUNED))
             if trial is not None and trial.failure is None:
                 trials.append(trial)
@@ -214,9 +215,8 @@ def _network_row(
 
 def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
     """The traces of configurations."""
-    traces = {
-        (t.layer, t.configuration): t.trace for one in analysis.records for t in one.trials if t.trace is not None
-    }
+    wanted = {(layer, name) for layer, name in chosen.items() if name != UNTUNED}
+    traces = {name: trace for one in analysis.records for name, trace in traces_of(one.trials, wanted).items()}
     return [
         (layer, traces[layer.layer, chosen[layer.layer]])
         for layer in analysis.described

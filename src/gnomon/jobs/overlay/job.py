@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from gnomon.core.overlay.confidence import choice_confidence
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.overlay.samples import SampleTable
 from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told
@@ -126,7 +127,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), request.layers)}
     layers, samples = [], []
     for times, own in zip(pooled.layers, pooled.samples, strict=True):
-        whole, more = _with_untuned(times, own, pooled, records)
+        whole, more = _with_untuned(times, own, pooled)
         layers.append(whole)
         samples.append(more)
     choices = [choose(times) for times in layers]
@@ -162,25 +163,13 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
     )
 
 
-def _with_untuned(
-    times: LayerTimes, samples: Mapping[tuple[int, int], Any], pooled: Pooled, records: Sequence[TuningRecords]
-) -> tuple[LayerTimes, dict[tuple[int, int], Any]]:
+def _with_untuned(times: LayerTimes, samples: SampleTable, pooled: Pooled) -> tuple[LayerTimes, SampleTable]:
     """No configuration at all is one more choice: for small layers often the best there is."""
     row = [pooled.untuned_s.get((times.layer, device), math.nan) for device in times.devices]
     if all(math.isnan(t) for t in row):
-        return times, dict(samples)
-    place = len(times.configurations)
-    more = dict(samples)
-    for column, device in enumerate(times.devices):
-        blocks = tuple(
-            t.times_s
-            for one in records
-            if one.device.key == device
-            for t in one.trials
-            if t.layer == times.layer and t.configuration == UNTUNED and t.failure is None and t.times_s
-        )
-        if blocks:
-            more[place, column] = blocks
+        return times, samples
+    found = {k: pooled.untuned.get((times.layer, device)) for k, device in enumerate(times.devices)}
+    more = samples.with_row(len(times.configurations), {k: blocks for k, blocks in found.items() if blocks})
     whole = replace(
         times,
         configurations=(*times.configurations, UNTUNED),
@@ -194,7 +183,7 @@ def _row(
     times: LayerTimes,
     choice: LayerChoice,
     share: float,
-    samples: Mapping[tuple[int, int], Any],
+    samples: SampleTable,
     pooled: Pooled,
     request: AnalyzeRequest,
 ) -> dict[str, Any]:
@@ -278,15 +267,11 @@ def _own_totals(layers: Sequence[LayerTimes], network: NetworkChoice) -> dict[st
         for times, choice, share in zip(layers, network.layers, network.shares, strict=True):
             if host not in times.devices:
                 continue
-            column = times.devices.index(host)
-            rows = [
-                i
-                for i, hosts in enumerate(times.hosts)
-                if (host in hosts or not hosts) and times.times_s[i, column] > 0
-            ]
-            if choice.chosen is None or not rows:
+            column = np.asarray(times.times_s)[:, times.devices.index(host)]
+            own = np.array([host in hosts or not hosts for hosts in times.hosts], dtype=np.bool_) & (column > 0)
+            if choice.chosen is None or not own.any():
                 continue
-            best = min(rows, key=lambda i: times.times_s[i, column])
+            best = int(np.argmin(np.where(own, column, np.inf)))
             regrets = regrets_of(times.times_s[best], choice.theta_s)
             if np.isfinite(regrets).all():
                 known += share

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
+from gnomon.core.codec import Must, decode
+from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import MeasurementError, UsageError
-from gnomon.formats.tuning.records import MOST_LAYER_LETTERS, Fields, as_argument
+from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.tune.folder import (
     best_choice,
     companions,
@@ -30,7 +31,6 @@ from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import Workshop
 
 _NETWORK = ""
-_MOST_LAYERS = 1 << 16
 
 Tell = Callable[[str], None]
 
@@ -172,14 +172,19 @@ def _notes(rows: Sequence[Mapping[str, Any]], reference: Path | None) -> list[st
     return made
 
 
+_Layers = Annotated[
+    tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """What the description beside a compiled network says: what it is, for what, and who made its reference outputs."""
 
     device: TunedDevice
     model: TunedModel
-    layers: tuple[TuningLayer, ...]
-    reference_by: str
+    layers: _Layers
+    reference_by: LineOrNone | None = None
 
 
 def _described(library: Path) -> Described:
@@ -198,45 +203,15 @@ def _described(library: Path) -> Described:
             f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} along with it."
         )
     complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
-    fields = Fields(data=told, place="$", complaints=complaints)
-    device, model = fields.inner("device"), fields.inner("model")
-    rows = told.get("layers")
-    if not isinstance(rows, list) or len(rows) > _MOST_LAYERS:
-        fields.tell("layers", "a list expected")
-        rows = []
-    made = Described(
-        device=TunedDevice(
-            key=device.text("key", most=200),
-            target=device.inner("target").data,
-            linker=device.text("linker", default=""),
-        ),
-        model=TunedModel(
-            name=model.text("name"), sha256=model.text("sha256", default=""), dtype=model.text("dtype", default="")
-        ),
-        layers=tuple(_layer(row, number, complaints) for number, row in enumerate(rows)),
-        reference_by="" if told.get("reference_by") is None else fields.text("reference_by", default=""),
-    )
-    if made.model.dtype not in TOLERANCES:
-        model.tell("dtype", f"the data type {shown(made.model.dtype)} is unknown")
-    if len({layer.name for layer in made.layers}) < len(made.layers):
-        fields.tell("layers", "two of them have one name")
+    known = [one.name for one in fields(Described)]
+    made: Described | None = decode(Described, {name: told[name] for name in known if name in told}, complaints)
+    if made is not None:
+        if made.model.dtype not in TOLERANCES:
+            complaints.tell("$.model.dtype", f"the data type {shown(made.model.dtype)} is unknown")
+        if len({layer.name for layer in made.layers}) < len(made.layers):
+            complaints.tell("$.layers", "two of them have one name")
+        if not all(layer.arguments for layer in made.layers):
+            complaints.tell("$.layers", "arguments: data types and shapes expected")
     complaints.raise_any()
+    assert made is not None  # noqa: S101 - what is wrong with it was told
     return made
-
-
-def _layer(row: Any, number: int, complaints: Complaints) -> TuningLayer:
-    place = f"$.layers[{number}]"
-    if not isinstance(row, dict):
-        complaints.tell(place, f"an object expected, {shown(row)} found")
-        row = {"name": f"layer {number}", "arguments": []}
-    fields = Fields(data=row, place=place, complaints=complaints)
-    found = row.get("arguments")
-    arguments = [as_argument(item) for item in found] if isinstance(found, list) else []
-    if not arguments or None in arguments:
-        fields.tell("arguments", "data types and shapes expected")
-    return TuningLayer(
-        layer=fields.text("layer", most=MOST_LAYER_LETTERS, default=""),
-        name=fields.text("name"),
-        weight=fields.whole("weight", least=1, default=1),
-        arguments=tuple(one for one in arguments if one is not None),
-    )

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict
 from gnomon.devices.config import user_folder
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.records import best_trial, pooled_trials
 from gnomon.system.files import save_text
 
@@ -226,7 +228,8 @@ def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords
 
     Which device a log of another tuner is of, the names of all say together, and what is `told`.
     """
-    return name_logs([str(path) for path in paths], [_read(path) for path in paths], told)
+    texts = Texts()
+    return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], told)
 
 
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
@@ -286,9 +289,9 @@ def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Pat
     return path
 
 
-def best_of(records: TuningRecords, layer: TuningLayer, count: int | None) -> list[TuningTrial]:
-    """The configurations of a layer that were timed, the fastest first, and so many of them at most."""
-    pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer and t.trace is not None)
+def best_of(trials: Sequence[TuningTrial], count: int | None) -> list[TuningTrial]:
+    """The configurations of a layer's trials that were timed, the fastest first, and so many of them at most."""
+    pooled = pooled_trials(t for t in trials if t.trace is not None)
     timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
     return timed[:count]
 
@@ -298,9 +301,9 @@ def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
 
     By 2 % at least: the least of many noisy times is nearly always below one that was taken once.
     """
-    made = []
+    made, trials = [], by_layer(records.trials)
     for layer in records.layers:
-        pooled = pooled_trials(t for t in records.trials if t.layer == layer.layer)
+        pooled = pooled_trials(trials.get(layer.layer, ()))
         best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
         slow = None if untuned is None else untuned.time_s
         if best is not None and best.time_s is not None and (slow is None or best.time_s < _MARGIN * slow):
@@ -317,12 +320,12 @@ def tuner_versions() -> dict[str, str]:
     return found
 
 
-def _read(path: Path) -> TuningRecords:
+def _read(path: Path, texts: Texts) -> TuningRecords:
     try:
         if path.is_dir():
             files = {name: _bytes(path / name) for name in FOLDER_FILES if (path / name).is_file()}
-            return read_tuning_log(str(path), files)
-        return read_tuning_log(str(path), _bytes(path))
+            return read_tuning_log(str(path), files, texts)
+        return read_tuning_log(str(path), _bytes(path), texts)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list has the records here.") from error
 

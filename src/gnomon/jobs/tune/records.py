@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
+from gnomon.core.overlay.trials import Name
 from gnomon.errors import RecordError, UsageError
-from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_line
+from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
 from gnomon.system.files import Journal, cut_off, save_text
 from gnomon.system.locks import lock_file
 
@@ -51,8 +52,10 @@ class RecordFile:
         self.before = len(self.records.trials)
         self._layers = {layer.layer: layer for layer in self.records.layers}
         self._trials: dict[str, list[TuningTrial]] = {}
+        self._written: set[Name] = set()
         for trial in self.records.trials:
             self._trials.setdefault(trial.layer, []).append(trial)
+            self._written.add((trial.layer, trial.configuration))
         if records is None:
             try:
                 self._append([header_line(wanted)])
@@ -68,7 +71,13 @@ class RecordFile:
 
     def add(self, trials: Sequence[TuningTrial]) -> None:
         """Write trials, before anybody is told of them."""
-        self._append([trial_line(trial) for trial in trials])
+        documents, new = [], set(self._written)
+        for trial in trials:
+            name = (trial.layer, trial.configuration)
+            documents.append(trial_line(trial, known=name in new))
+            new.add(name)
+        self._append(documents)
+        self._written = new
         for trial in trials:
             self._trials.setdefault(trial.layer, []).append(trial)
         if self.on_add is not None:
@@ -125,7 +134,7 @@ def check_record(path: Path) -> None:
 
 def write_records(path: Path, records: TuningRecords) -> None:
     """Write a record set as a file of its own, in place of what was there. UsageError where it cannot be written."""
-    documents = [header_line(records), *map(layer_line, records.layers), *map(trial_line, records.trials)]
+    documents = record_lines(records)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

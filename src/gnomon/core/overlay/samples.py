@@ -1,0 +1,118 @@
+"""The samples of a layer's configurations on several devices, in columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats
+
+Blocks = tuple[tuple[float, ...], ...]
+"""Samples in seconds of one configuration on one device, a tuple a trial: samples of one trial are correlated."""
+
+Samples = Mapping[tuple[int, int], Blocks]
+"""The samples of a layer by (index of the configuration, index of the device)."""
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SampleTable(Mapping[tuple[int, int], Blocks]):
+    """`Samples` in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
+
+    `cells` are rising numbers, that of the configuration times `width` plus that of the device. Cell k has the blocks
+    from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; there is none without any.
+    """
+
+    width: int
+    cells: Places
+    begins: Places
+    ends: Places
+    samples_s: Floats
+
+    def __getitem__(self, place: tuple[int, int]) -> Blocks:
+        """The blocks of a configuration on a device."""
+        row, column = place
+        number = row * self.width + column
+        k = int(np.searchsorted(self.cells, number))
+        if not 0 <= column < self.width or k == len(self.cells) or self.cells[k] != number:
+            raise KeyError(place)
+        bounds = self.ends[self.begins[k] : self.begins[k + 1] + 1].tolist()
+        return tuple(tuple(self.samples_s[a:b].tolist()) for a, b in itertools.pairwise(bounds))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """The places, in order."""
+        yield from (divmod(number, self.width) for number in self.cells.tolist())
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+        return len(self.cells)
+
+    def ranges(self, rows: int) -> tuple[Floats, Floats]:
+        """The least and the largest sample (configurations, devices); NaN where there is none, or one that is NaN."""
+        low, high = np.full((2, rows * self.width), np.nan)
+        if len(self.cells):
+            firsts = self.ends[self.begins[:-1]]
+            low[self.cells] = np.minimum.reduceat(self.samples_s, firsts)
+            high[self.cells] = np.maximum.reduceat(self.samples_s, firsts)
+        return low.reshape(rows, self.width), high.reshape(rows, self.width)
+
+    def medians(self, rows: int) -> Floats:
+        """The medians (configurations, devices), as `gnomon.core.stats.median` has them; NaN without samples."""
+        made = np.full(rows * self.width, np.nan)
+        firsts = self.ends[self.begins]
+        counts = np.diff(firsts)
+        for count in np.unique(counts).tolist():
+            mine = np.flatnonzero(counts == count)
+            ordered = np.sort(self.samples_s[firsts[mine, None] + np.arange(count)], axis=1)
+            below = (count - 1) // 2
+            least = ordered[:, below]
+            made[self.cells[mine]] = least + (0.5 * (count - 1) - below) * (ordered[:, count // 2] - least)
+        return made.reshape(rows, self.width)
+
+    def with_row(self, row: int, blocks: Mapping[int, Blocks]) -> SampleTable:
+        """The same with a configuration behind all others, whose samples are given by device."""
+        more = table({(row, column): blocks[column] for column in blocks}, self.width)
+        return SampleTable(
+            width=self.width,
+            cells=np.concatenate([self.cells, more.cells]),
+            begins=np.concatenate([self.begins[:-1], self.begins[-1] + more.begins]),
+            ends=np.concatenate([self.ends[:-1], self.ends[-1] + more.ends]),
+            samples_s=np.concatenate([self.samples_s, more.samples_s]),
+        )
+
+
+def table(samples: Samples, width: int) -> SampleTable:
+    """Samples on `width` devices in columns; those that are stay as they are."""
+    if isinstance(samples, SampleTable):
+        return samples
+    places = sorted(place for place, blocks in samples.items() if any(blocks))
+    blocks = [[block for block in samples[place] if block] for place in places]
+    return SampleTable(
+        width=width,
+        cells=np.array([row * width + column for row, column in places], dtype=np.int64),
+        begins=_bounds([len(one) for one in blocks]),
+        ends=_bounds([len(block) for one in blocks for block in one]),
+        samples_s=np.array([t for one in blocks for block in one for t in block], dtype=np.float64),
+    )
+
+
+def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32], samples_s: Floats) -> SampleTable:
+    """The table of blocks whose cells are in order and whose samples lie anywhere, each from `starts` on."""
+    first = np.flatnonzero(np.diff(cells, prepend=-1))
+    ends = _bounds(counts)
+    return SampleTable(
+        width=width,
+        cells=cells[first],
+        begins=np.append(first, len(cells)),
+        ends=ends,
+        samples_s=samples_s[np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])],
+    )
+
+
+def _bounds(counts: Sequence[int] | NDArray[np.int32]) -> Places:
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)

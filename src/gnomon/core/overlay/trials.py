@@ -1,0 +1,234 @@
+"""Many trials in columns: a few bytes a number and a trace once a configuration, where objects take thousands."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats
+from gnomon.core.overlay.records import TuningTrial
+from gnomon.core.sample import Failure
+
+Name = tuple[str, str]
+"""A configuration by layer and identity; all untuned ones of a layer are one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TrialColumns(Sequence[TuningTrial]):
+    """Trials in order; each is made when it is asked for.
+
+    `names` are the configurations and `traces` what each of them is, as JSON ("null" without any); `which` is the
+    index of each trial's. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`, `failures` why there are none,
+    by k. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's index there.
+    """
+
+    names: tuple[Name, ...]
+    traces: tuple[str, ...]
+    which: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    samples_s: Floats
+    errors: Floats
+    at_s: Floats
+    servers: tuple[str, ...]
+    server: NDArray[np.int32]
+    failures: Mapping[int, Failure]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.which)
+
+    @overload
+    def __getitem__(self, place: int) -> TuningTrial: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[TuningTrial, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> TuningTrial | tuple[TuningTrial, ...]:
+        """One trial, or several."""
+        if isinstance(place, slice):
+            return tuple(self[k] for k in range(*place.indices(len(self))))
+        place = range(len(self))[place]
+        index = int(self.which[place])
+        return self._made(place, json.loads(self.traces[index]))
+
+    def __iter__(self) -> Iterator[TuningTrial]:
+        """All trials; those of a configuration share its trace."""
+        traces: dict[int, Any] = {}
+        for place, index in enumerate(self.which.tolist()):
+            if index not in traces:
+                traces[index] = json.loads(self.traces[index])
+            yield self._made(place, traces[index])
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same trials."""
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"<{len(self)} trials of {len(self.names)} configurations>"
+
+    def samples_of(self, place: int) -> Floats:
+        """The samples of a trial, seconds."""
+        return self.samples_s[self.ends[place - 1] if place else 0 : self.ends[place]]
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many samples each trial has."""
+        made: NDArray[np.int64] = np.diff(self.ends, prepend=0)
+        return made
+
+    def sound(self) -> NDArray[np.bool_]:
+        """Which trials have times: no failure, and all samples finite and above 0."""
+        with np.errstate(invalid="ignore"):
+            bad = ~(np.isfinite(self.samples_s) & (self.samples_s > 0))
+        wrong = np.diff(np.concatenate([[0], np.cumsum(bad)])[np.concatenate([[0], self.ends])]) > 0
+        made: NDArray[np.bool_] = (self.counts() > 0) & ~wrong
+        made[list(self.failures)] = False
+        return made
+
+    def kept(self, mask: NDArray[np.bool_]) -> TrialColumns:
+        """The trials of a mask (trials,)."""
+        counts = self.counts()
+        places = np.cumsum(mask) - 1
+        return TrialColumns(
+            names=self.names,
+            traces=self.traces,
+            which=self.which[mask],
+            ends=np.cumsum(counts[mask]),
+            samples_s=self.samples_s[np.repeat(mask, counts)],
+            errors=self.errors[mask],
+            at_s=self.at_s[mask],
+            servers=self.servers,
+            server=self.server[mask],
+            failures={int(places[k]): failure for k, failure in self.failures.items() if mask[k]},
+        )
+
+    def _made(self, place: int, trace: Any) -> TuningTrial:
+        layer, configuration = self.names[self.which[place]]
+        error = float(self.errors[place])
+        return TuningTrial(
+            layer=layer,
+            configuration=configuration,
+            trace=trace,
+            times_s=tuple(self.samples_of(place).tolist()),
+            failure=self.failures.get(place),
+            error=None if math.isnan(error) else error,
+            server=self.servers[self.server[place]],
+            at_s=float(self.at_s[place]),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialBuilder:
+    """Trials as they come, put into columns. `errors` and `server` may be shorter than the others."""
+
+    indices: dict[Name, int] = field(default_factory=dict)
+    traces: list[str] = field(default_factory=list)
+    which: array[int] = field(default_factory=lambda: array("i"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    samples_s: array[float] = field(default_factory=lambda: array("d"))
+    errors: array[float] = field(default_factory=lambda: array("d"))
+    at_s: array[float] = field(default_factory=lambda: array("d"))
+    servers: dict[str, int] = field(default_factory=lambda: {"": 0})
+    server: array[int] = field(default_factory=lambda: array("i"))
+    failures: dict[int, Failure] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.which)
+
+    def add(
+        self,
+        name: Name,
+        trace: str,
+        times_s: Sequence[float],
+        failure: Failure | None = None,
+        *,
+        at_s: float = 0.0,
+        error: float | None = None,
+        server: str = "",
+    ) -> None:
+        """Add one; of a configuration that is known the trace is that of before."""
+        if (index := self.indices.get(name)) is None:
+            index = self.indices[name] = len(self.traces)
+            self.traces.append(trace)
+        if failure is not None:
+            self.failures[len(self.which)] = failure
+        if error is not None:
+            _put(self.errors, len(self.which), error, math.nan)
+        if server:
+            _put(self.server, len(self.which), self.servers.setdefault(server, len(self.servers)), 0)
+        self.which.append(index)
+        self.samples_s.extend(times_s)
+        self.ends.append(len(self.samples_s))
+        self.at_s.append(at_s)
+
+    def columns(self) -> TrialColumns:
+        """What was added so far."""
+        return TrialColumns(
+            names=tuple(self.indices),
+            traces=tuple(self.traces),
+            which=np.array(self.which, dtype=np.int32),
+            ends=np.array(self.ends, dtype=np.int64),
+            samples_s=np.array(self.samples_s, dtype=np.float64),
+            errors=_filled(self.errors, len(self.which), math.nan, np.float64),
+            at_s=np.array(self.at_s, dtype=np.float64),
+            servers=tuple(self.servers),
+            server=_filled(self.server, len(self.which), 0, np.int32),
+            failures=self.failures,
+        )
+
+
+def _put(column: array[Any], place: int, value: float, blank: float) -> None:
+    """Append behind as many blanks as are missing: of most logs a column has nothing else."""
+    column.extend([blank] * (place - len(column)))
+    column.append(value)
+
+
+def _filled(column: array[Any], count: int, blank: float, kind: type[Any]) -> NDArray[Any]:
+    made = np.full(count, blank, dtype=kind)
+    made[: len(column)] = column
+    return made
+
+
+def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
+    """Trials in columns; those that are stay as they are."""
+    if isinstance(trials, TrialColumns):
+        return trials
+    made = TrialBuilder()
+    for trial in trials:
+        made.add(
+            (trial.layer, trial.configuration),
+            json.dumps(trial.trace),
+            trial.times_s,
+            trial.failure,
+            at_s=trial.at_s,
+            error=trial.error,
+            server=trial.server,
+        )
+    return made.columns()
+
+
+def by_layer(trials: Sequence[TuningTrial]) -> dict[str, list[TuningTrial]]:
+    """The trials of each layer, in order."""
+    made: dict[str, list[TuningTrial]] = {}
+    for trial in trials:
+        made.setdefault(trial.layer, []).append(trial)
+    return made
+
+
+def traces_of(trials: Sequence[TuningTrial], wanted: Collection[Name]) -> dict[Name, Any]:
+    """The traces of those configurations that are among the wanted ones."""
+    columns = columns_of(trials)
+    found = zip(columns.names, columns.traces, strict=True)
+    return {name: json.loads(trace) for name, trace in found if name in wanted}
