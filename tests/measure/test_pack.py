@@ -66,7 +66,6 @@ def test_it_starts_with_python_and_numpy_alone(agent: Path) -> None:
     assert done.stderr.strip() == "[]"
 
 
-@pytest.mark.skipif(sys.dont_write_bytecode, reason="Python is asked to keep no compiled modules")
 def test_compiled_for_this_python_it_reads_no_source_and_else_the_source(tmp_path: Path) -> None:
     path = tmp_path / "agent.pyz"
     path.write_bytes(packed_agent(compiled=True))

@@ -10,17 +10,16 @@ Packs the agent into the one file that is pushed to a device and shipped in depl
 from __future__ import annotations
 
 import functools
-import importlib.util
 import io
 import json
 import math
 import platform
-import struct
+import py_compile
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import resources
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, Self
 
@@ -179,29 +178,26 @@ def packed_agent(*, compiled: bool = False) -> bytes:
         folder = resources.files("gnomon.agent")
         inside = [("", e) for e in folder.iterdir()] + [("drivers/", e) for e in (folder / "drivers").iterdir()]
         for path, entry in sorted((f"{under}{e.name}", e) for under, e in inside if e.name.endswith(".py")):
-            archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), entry.read_bytes())
-            if compiled and (code := _compiled(path)) is not None:
-                archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}c", _EPOCH), code)
+            source = entry.read_bytes()
+            archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), source)
+            if compiled:
+                archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}c", _EPOCH), _compiled(source, path))
     return buffer.getvalue()
 
 
-def _compiled(path: str) -> bytes | None:
-    """A module of the agent as Python keeps it compiled, to be used without a look at the source; None if it cannot."""
-    name = f"gnomon.agent.{path.removesuffix('.py').removesuffix('__init__').replace('/', '.')}".rstrip(".")
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.cached is None or not isinstance(spec.loader, SourceFileLoader):
-        return None
-    spec.loader.get_code(name)  # which keeps what it compiles
-    try:
-        kept = Path(spec.cached).read_bytes()
-    except OSError:
-        return None
-    source = spec.loader.path_stats(spec.loader.path)
-    words = (0, int(source["mtime"]) & 0xFFFFFFFF, source["size"] & 0xFFFFFFFF)
-    if kept[:16] != importlib.util.MAGIC_NUMBER + struct.pack("<3I", *words):
-        return None  # of an older source, and it cannot be replaced
-    unchecked = struct.pack("<3I", 1, 0, 0)
-    return importlib.util.MAGIC_NUMBER + unchecked + kept[16:]
+def _compiled(source: bytes, path: str) -> bytes:
+    """A module of the agent as the file of its compiled form that is used without a look at the source."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "module.py"
+        written.write_bytes(source)
+        made = py_compile.compile(
+            str(written),
+            cfile=f"{written}c",
+            dfile=f"gnomon_agent/{path}",
+            doraise=True,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
+        return Path(str(made)).read_bytes()
 
 
 class AgentLink:
