@@ -63,11 +63,13 @@ def tune(
     dtype: str = "float32",
     fresh: bool = False,
     compare: bool | None = None,
+    logs: Sequence[PathLike] = (),
     **options: Unpack[TuneOptions],
 ) -> Tuned:
     """Tune a network's layers on a device, compile it with the best of each, and prove it there.
 
-    With `compare` other runtimes are measured beside it (None: unless there is a budget).
+    With `compare` other runtimes are measured beside it (None: unless there is a budget). The best configurations that
+    `logs` (records, or databases of MetaSchedule) have of the same layers are tried first.
 
     `search` may hold strategy, per_round, first_round, plateau, budget_s and layers. The same call goes on where it was
     interrupted. Raises GnomonError.
@@ -90,6 +92,7 @@ def tune(
         dtype=dtype,
         fresh=fresh,
         compare=compare,
+        logs=tuple(map(Path, logs)),
         **wanted,
     )
     return tune_job(asked, watch=options.get("on_progress"), tell=_tell(options))

@@ -91,7 +91,7 @@ def test_records_and_library_are_there_and_right(first: dict[str, Any], model: P
 
 def test_the_document_says_what_was_done(first: dict[str, Any]) -> None:
     assert json.loads(json.dumps(first | {"out": ""}, allow_nan=False))
-    assert first["trials"] == {"asked": 5, "measured": 5, "failed": 0, "before": 0}
+    assert first["trials"] == {"asked": 5, "measured": 5, "failed": 0, "before": 0, "relevant": 2}
     assert first["stopped"] == "trials"
     assert first["failures"] == []
     assert sum(layer["trials"] for layer in first["layers"]) == 5
@@ -126,7 +126,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     assert path.read_bytes().startswith(before)
     lines = trials_of(path)
     assert len(lines) == len({(line["layer"], line["trial"]) for line in lines}) == 7
-    assert document["trials"] == {"asked": 7, "measured": 7, "failed": 0, "before": 5}
+    assert document["trials"] == {"asked": 7, "measured": 7, "failed": 0, "before": 5, "relevant": 2}
     assert next(one for one in stages if one.stage == "trials").total == 2  # what is left to do, not what there was
 
 
@@ -139,6 +139,20 @@ def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(mod
     assert [layer["name"] for layer in again["layers"]] == [name for name in names if names[0] in name]
     now = {layer["name"] for layer in again["layers"] if (layer["speedup"] or 0) > 1}
     assert again["network"]["scheduled"] >= len(tuned | now)
+
+
+@pytest.mark.usefixtures("pooled")
+def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], model: Path, tmp_path: Path) -> None:
+    known = read_tuning_records(Path(first["records"]).read_bytes()).trials
+    timed = sorted((t for t in known if t.time_s and t.trace is not None), key=lambda t: t.time_s or 0)
+    best = {layer: next(t.configuration for t in timed if t.layer == layer) for layer in {t.layer for t in timed}}
+    tune(model, tmp_path, len(best), logs=[first["records"]], search={"first_round": 1})
+    (record,) = (tmp_path / "records").glob("*.json")
+    tried = [t for t in read_tuning_records(record.read_bytes()).trials if t.trace is not None]
+    assert {t.layer: t.configuration for t in tried} == best
+    with pytest.raises(UsageError, match="none"):
+        tune(model, tmp_path / "other", 2, logs=[tmp_path / "none"])
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.usefixtures("pooled")
@@ -392,7 +406,7 @@ def test_kill_9_leaves_nothing_behind_and_the_same_command_goes_on(
     assert path.read_bytes().startswith(kept.rpartition(b"\n")[0])
     assert after[: len(before)] == before
     assert set(Counter((line["layer"], line["trial"]) for line in after).values()) == {1}
-    assert found["trials"] == {"asked": 6, "measured": 6, "failed": 0, "before": len(before)}
+    assert found["trials"] == {"asked": 6, "measured": 6, "failed": 0, "before": len(before), "relevant": 2}
     assert found["network"]["failure"] is None
 
 
@@ -462,7 +476,7 @@ def test_a_server_that_dies_and_comes_back_costs_a_moment(
     watch, done = killer(rpc_devices, "narrow", back=True)
     found = tune(model, tmp_path, 4, on_progress=watch, **rpc(rpc_devices))
     done[0].join()
-    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": 0}
+    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": 0, "relevant": 2}
     assert found["network"]["failure"] is None
 
 

@@ -64,6 +64,14 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
 @shape_option
 @click.option("--fresh", is_flag=True, help="Begin again; existing records are moved aside.")
 @click.option(
+    "--from",
+    "logs",
+    multiple=True,
+    type=_PATH,
+    metavar="LOG",
+    help="Try the best configurations of these records, or MetaSchedule databases, first. Repeatable.",
+)
+@click.option(
     "--compare/--no-compare",
     default=None,
     help="Measure other runtimes beside the tuned network. Default: yes, unless there is a --budget.",
@@ -85,7 +93,7 @@ def tune(model: Path, **values: Any) -> None:
         name: values.pop(name) for name in ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
     }
     shapes = dict(values.pop("shapes"))
-    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare")}
+    rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare", "logs")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)

@@ -232,6 +232,22 @@ def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords
     return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], told)
 
 
+def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
+    """The configurations of each layer that these logs timed, by its digest: the best of each log, then the second ..
+
+    Whose times they are does not matter. ProblemError for logs that no TVM of today can compile; raises GnomonError.
+    """
+    texts = Texts()
+    found = [_read(path, texts) for path in paths]
+    replayable(paths, found)
+    ranked: dict[str, list[tuple[int, int, Any]]] = {}
+    for number, one in enumerate(found):
+        for layer, trials in by_layer(one.trials).items():
+            best = best_of(trials, None)
+            ranked.setdefault(layer, []).extend((rank, number, trial.trace) for rank, trial in enumerate(best))
+    return {layer: [trace for *_, trace in sorted(rows, key=lambda row: row[:2])] for layer, rows in ranked.items()}
+
+
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
     """ProblemError, with the reason, for records that no TVM of today can compile."""
     for path, one in zip(paths, records, strict=True):

@@ -24,7 +24,7 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.tune.beside import beside
-from gnomon.jobs.tune.folder import best_choice, given_model, tune_folder
+from gnomon.jobs.tune.folder import best_choice, best_traces, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
@@ -66,6 +66,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     folder = tune_folder(request.out)
     source = Source(path=request.model, dtype=request.dtype, shapes=request.shapes)
     source.check()
+    elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
     # A device that was tuned for before is waited for, whatever its server does at this moment.
@@ -85,7 +86,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             if before:
                 tell(f"{before} trials of these layers are in {file.path} already")
             file.add_layers(layers)
-            tools = _tools(shop, bench, network, request, file)
+            tools = _tools(shop, bench, network, request, file, elsewhere)
             time_left, untuned = None, None
             if request.budget_s is not None:
                 compiling_s = time.monotonic()
@@ -137,7 +138,14 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 
-def _tools(shop: Workshop, bench: Bench, network: Network, request: TuneRequest, file: RecordFile) -> Tools:
+def _tools(
+    shop: Workshop,
+    bench: Bench,
+    network: Network,
+    request: TuneRequest,
+    file: RecordFile,
+    elsewhere: Mapping[str, list[Any]],
+) -> Tools:
     device = bench.device
     settings = SearchSettings(
         target=device.target,
@@ -153,6 +161,7 @@ def _tools(shop: Workshop, bench: Bench, network: Network, request: TuneRequest,
         searches=Searches(shop, settings),
         file=file,
         loop=request.care.loop(request.dtype),
+        elsewhere=elsewhere,
         lacking=lambda: network.lacking(device.target, _processor(bench)) if bench.is_here else (),
     )
 

@@ -88,7 +88,8 @@ class TuneRequest:
     `layers` are texts of which a layer's name must hold one (none: all). `trials` in all, `per_round` in a round,
     `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
     layer without a gain of 1 % end it (0: never); `budget_s` ends everything. With `compare` other runtimes are
-    measured beside the tuned network (None: unless there is a budget).
+    measured beside the tuned network (None: unless there is a budget). `logs` are records or databases of MetaSchedule
+    whose best configurations of the same layers are tried first.
     """
 
     model: Path
@@ -106,6 +107,7 @@ class TuneRequest:
     out: Path | None = None
     fresh: bool = False
     compare: bool | None = None
+    logs: tuple[Path, ...] = ()
 
     def check(self) -> None:
         """UsageError for what is invalid."""

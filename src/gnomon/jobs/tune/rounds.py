@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +50,11 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """What a round works with. `lacking` tells the instructions of the target that the device has not, if known."""
+    """What a round works with.
+
+    `lacking` tells the instructions of the target that the device has not, if known. `elsewhere` are configurations
+    that other logs have of layers, by digest, the best first: they are tried before the search proposes any.
+    """
 
     folder: Path
     bench: Bench
@@ -59,6 +63,7 @@ class Tools:
     file: RecordFile
     loop: Loop
     lacking: Callable[[], Sequence[str]] = tuple
+    elsewhere: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     references: dict[str, Path] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -134,10 +139,15 @@ def tune_layers(
         layer, one = by_digest[digest], progress[digest]
         if digest not in begun:
             begun.add(digest)
+            if traces := tools.elsewhere.get(digest, ())[: min(first, left)]:
+                left -= _measure(tools, layer, traces, limits, meter.step)
+                _add_round(one, tools.file.trials(digest), limits)
             if isinstance(said := tools.searches.begin(layer, _told(tools, layer)), Failure):
                 tools.failures.append(said)
                 one.ended = "failed"
                 continue
+            if traces:
+                continue  # which may be all that this layer needs
         size = limits.per_round if one.best_s else first
         new = _round(tools, layer, min(size, left), limits, meter.step)
         if not isinstance(new, int):
@@ -171,7 +181,23 @@ def _round(
         return "failed"
     if not traces:
         return "exhausted"
-    known = {t.configuration: t for t in pooled_trials(tools.file.trials(layer.layer)).values()}
+    count = _measure(tools, layer, traces, limits, step)
+    if limits.over:
+        return count
+    known = pooled_trials(tools.file.trials(layer.layer))
+    told = []
+    for trace in traces:
+        found = known.get(configuration_id(layer.layer, trace))
+        told.append((trace, found.times_s if found is not None and found.failure is None else ()))
+    if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
+        tools.failures.append(lost)
+        return "failed"
+    return count
+
+
+def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], limits: Limits, step: Callable[[], None]) -> int:
+    """Build and measure the configurations that the record does not have, until the time is up; how many there were."""
+    known = pooled_trials(tools.file.trials(layer.layer))
     fresh: dict[str, Any] = {}
     for trace in traces:
         if (name := configuration_id(layer.layer, trace)) not in known:
@@ -180,21 +206,10 @@ def _round(
     count = 0
     for order, built in zip(orders, tools.builders.build(orders), strict=True):
         if not limits.over:
-            trial = _trial(layer, order.trace, _measured(tools, layer, built))
-            tools.file.add([trial])
-            known[trial.configuration] = trial
+            tools.file.add([_trial(layer, order.trace, _measured(tools, layer, built))])
             count += 1
             step()
         discard([built])
-    if limits.over:
-        return count
-    told = []
-    for trace in traces:
-        found = known.get(configuration_id(layer.layer, trace))
-        told.append((trace, found.times_s if found is not None and found.failure is None else ()))
-    if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
-        tools.failures.append(lost)
-        return "failed"
     return count
 
 
