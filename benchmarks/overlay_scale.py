@@ -212,6 +212,15 @@ def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
     }
 
 
+# The peak as the kernel has it for this program: that of `wait4` counts what the process was before it.
+RUN = """
+import pathlib, sys
+from gnomon.cli.main import run
+code = run(sys.argv[1:])
+(peak,) = (line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(peak, file=sys.stderr)
+sys.exit(code)
+"""
 KNOBS = ("tile_ic", "tile_oc", "tile_oh", "tile_ow", "unroll_kw")
 GOLDEN = Path(__file__).parents[1] / "tests/formats/golden/tuning/metaschedule/database_tuning_record.json"
 FAILED = 0.03  # of all trials
@@ -302,19 +311,21 @@ class Analyzed:
 
 def analyzed(paths: list[Path], sources: Path) -> Analyzed:
     """Analyze logs in a process of its own."""
-    run = "import sys; from gnomon.cli.main import run; sys.exit(run(sys.argv[1:]))"
     options = ["overlay", "analyze", "--json", "--quiet", "--no-write"]
-    command = [sys.executable, "-c", run, *options, *map(str, paths)]
-    with tempfile.TemporaryFile() as out:
+    command = [sys.executable, "-c", RUN, *options, *map(str, paths)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as told:
         began_s = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, env={**os.environ, "PYTHONPATH": str(sources)})
+        process = subprocess.Popen(command, stdout=out, stderr=told, env={**os.environ, "PYTHONPATH": str(sources)})
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began_s
         process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, process.returncode
         out.seek(0)
-        cpu_s = used.ru_utime + used.ru_stime
-        return Analyzed(seconds=seconds, cpu_s=cpu_s, peak_bytes=used.ru_maxrss * 1024.0, said=out.read())
+        told.seek(0)
+        assert process.returncode == 0, told.read()
+        peak = told.read().split()
+        return Analyzed(
+            seconds=seconds, cpu_s=used.ru_utime + used.ru_stime, peak_bytes=float(peak[-2]) * 1024, said=out.read()
+        )
 
 
 def decided(text: bytes) -> Iterator[tuple[Any, ...]]:
