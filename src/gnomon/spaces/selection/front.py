@@ -36,6 +36,7 @@ _SOME = 2000
 """Of a space that is too large to look at each network, so many that may be on the front."""
 
 _SEED = 4
+_ROUNDING = 1 + 1e-9  # sums of the same effects differ by their order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +226,7 @@ def _exact(beliefs: Beliefs, options: FrontOptions) -> Ints:
     """The networks (N, groups) of the exact front of sums of effects that keep to the latency."""
     found = _sums(beliefs, options)
     bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
-    kept = found.costs[:, 0] <= bound
+    kept = found.costs[:, 0] <= bound * _ROUNDING
     if not kept.any():
         raise ProblemError(
             "no network is predicted to be as fast as that: the fastest is predicted to take "
@@ -271,7 +272,7 @@ def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
         ).restricted(picked)
         rows = _placed(on_fronts(moved((beliefs.accurate, beliefs.fast), resamples)), options)
     if options.most_latency is not None:
-        rows = rows[beliefs.unit * beliefs.points(rows)[:, 0] <= options.most_latency]
+        rows = rows[beliefs.unit * beliefs.points(rows)[:, 0] <= options.most_latency * _ROUNDING]
     return rows if small else rows[:_SOME]
 
 
