@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import bootstrap
 
 import common
 from gnomon.core.cost import Floats
@@ -29,7 +30,7 @@ from gnomon.jobs.space.methods import Budget, plan, recipes
 from gnomon.jobs.space.study import Family, Study, open_study
 from gnomon.jobs.space.training import Trainer
 from gnomon.measure.progress import Progress
-from gnomon.spaces.cells.costs import kendall_tau, tau_interval
+from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.training.data.dataset import Dataset, packed
 
 CONFIG = """\
@@ -176,7 +177,9 @@ def one(
         values = effects.predict([chosen[name] for name in names])[0]
     else:
         values = np.array([seen[name].accuracy if name in seen else 0.0 for name in names])
-    return kendall_tau(values, truth), tau_interval(values, truth)
+    pairs, rng = (values, truth), np.random.default_rng(0)
+    drawn = bootstrap(pairs, kendall_tau, paired=True, vectorized=False, n_resamples=500, method="percentile", rng=rng)
+    return kendall_tau(values, truth), (float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
 
 
 def _watch(progress: Progress) -> None:

@@ -48,7 +48,7 @@ _PLACES = {
     ),
     **dict.fromkeys(
         (
-            *("export_networks", "import_networks", "open_profile"),
+            *("export_networks", "find_front", "import_networks", "open_profile"),
             *("profile_space", "select_primitives", "show_space", "validate_selection"),
         ),
         "gnomon.api.space",

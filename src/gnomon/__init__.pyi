@@ -19,6 +19,7 @@ from gnomon.api.place import show_run as show_run
 from gnomon.api.place import solve as solve
 from gnomon.api.place import stab as stab
 from gnomon.api.space import export_networks as export_networks
+from gnomon.api.space import find_front as find_front
 from gnomon.api.space import import_networks as import_networks
 from gnomon.api.space import open_profile as open_profile
 from gnomon.api.space import profile_space as profile_space

@@ -20,6 +20,8 @@ SHOWN = {"as_json", "quiet", "picture", "plot"}
 
 OF_ONE_MODEL = {"shapes", "inputs", "processes", "budget_s", "max_time_s"}
 WHERE = {"devices": "device"}
+TRAINED = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
+SERVER = ("dpu_url", "dpu_json", "dpu_token_file", "dpu_timeout")
 COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     # the function, options that it calls otherwise, and parameters that the command does not have
     "place": (gnomon.place, WHERE, set()),
@@ -52,6 +54,11 @@ COMMANDS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
     "estimator export": (gnomon.export_estimator, {}, set()),
     "estimator search": (gnomon.search_nets, {}, set()),
     "space show": (gnomon.show_space, {}, set()),
+    "space front": (
+        gnomon.find_front,
+        {**WHERE, **dict.fromkeys(TRAINED, "training"), **dict.fromkeys(SERVER, "hooks")},
+        OF_ONE_MODEL,
+    ),
 }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gnomon.devices.http import DpuServer
     from gnomon.formats.nets_csv import NetRow
     from gnomon.jobs.space.believed import Believer
+    from gnomon.jobs.space.front import FoundFront
     from gnomon.jobs.space.job import Profiled
     from gnomon.jobs.space.select import Rule, Selected
     from gnomon.jobs.space.validate import Validated
@@ -112,13 +113,15 @@ def select_primitives(
     rule: Rule = "pareto",
     method: str | None = None,
     toolchain: str | None = None,
+    proofs: bool = False,
     options: ParetoOptions | None = None,
     output: PathLike | None = None,
     blocks: Sequence[PathLike] = (),
 ) -> Selected:
     """Choose the primitives worth searching from what a profile holds; nothing is measured. Raises GnomonError.
 
-    `blocks` are the files of own primitives that it was made with: they are Python, and are run only where given.
+    With `proofs` also from what `validate_selection` and `find_front` measured. `blocks` are the files of own
+    primitives that it was made with: they are Python, and are run only where given.
     """
     from gnomon.jobs.space.select import SelectRequest
     from gnomon.jobs.space.select import select_primitives as select_job
@@ -129,11 +132,49 @@ def select_primitives(
         rule=rule,
         method=method,
         toolchain=toolchain,
+        proofs=proofs,
         options=options or ParetoOptions(),
         output=None if output is None else Path(output),
         blocks=tuple(map(str, blocks)),
     )
     return select_job(asked)
+
+
+def find_front(
+    profile_dir: PathLike,
+    *,
+    networks: int = 50,
+    latency_s: float | None = None,
+    measure: bool = True,
+    method: str | None = None,
+    toolchain: str | None = None,
+    proofs: bool = False,
+    blocks: Sequence[PathLike] = (),
+    training: TrainingOptions | None = None,
+    hooks: Hooks | None = None,
+    **options: Unpack[Options],
+) -> FoundFront:
+    """Predict the best networks of the full space by accuracy and latency, then train and measure them.
+
+    At most so many `networks`, of a predicted latency of at most `latency_s`; without `measure` they are only told.
+    `method` and `toolchain` say whose accuracies and latencies are gone by; with `proofs` what was measured here and by
+    `validate_selection` before has a part in it. Of `training` count epochs, seeds, where is trained, and `data` where
+    it is a function. `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    """
+    from gnomon.jobs.space.front import FrontRequest
+    from gnomon.jobs.space.front import find_front as front_job
+
+    hooked = hooks or Hooks()
+    asked = FrontRequest(
+        **_proof(profile_dir, blocks, training, options),
+        networks=networks,
+        latency_s=latency_s,
+        measure=measure,
+        method=method,
+        toolchain=toolchain,
+        proofs=proofs,
+    )
+    return front_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)
 
 
 def show_space(
@@ -224,6 +265,7 @@ def validate_selection(
     profile_dir: PathLike,
     *,
     networks: int = 12,
+    front: int = 10,
     blocks: Sequence[PathLike] = (),
     training: TrainingOptions | None = None,
     hooks: Hooks | None = None,
@@ -231,24 +273,31 @@ def validate_selection(
 ) -> Validated:
     """Build, train and measure mixed networks of the reduced and of the full space, and hold predictions against them.
 
-    So many `networks` of each; of `training` count epochs, seeds, where is trained, and `data` where it is a function.
-    `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    So many `networks` of each, and as many as `front` of the predicted front of each (0: none); of `training` count
+    epochs, seeds, where is trained, and `data` where it is a function. `blocks` are as `select_primitives` takes them.
+    Raises GnomonError.
     """
-    from gnomon.api.place import request_of
     from gnomon.jobs.space.validate import ValidateRequest
     from gnomon.jobs.space.validate import validate_selection as validate_job
 
     hooked = hooks or Hooks()
+    asked = ValidateRequest(**_proof(profile_dir, blocks, training, options), networks=networks, front=front)
+    return validate_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)
+
+
+def _proof(
+    profile_dir: PathLike, blocks: Sequence[PathLike], training: TrainingOptions | None, options: Options
+) -> dict[str, Any]:
+    """What all requests say that train and measure networks to hold predictions against."""
+    from gnomon.api.place import request_of
+
     given = dict(training or {})
     download = given.pop("download", None)
     counting = ("data", "epochs", "seeds", "workers", "cluster", "training_device")
-    own = {name: value for name, value in given.items() if name in counting}
-    asked = ValidateRequest(
-        profile=Path(profile_dir),
-        request=request_of(os.devnull, options),
-        networks=networks,
-        blocks=tuple(map(str, blocks)),
-        download=None if download is None else Path(str(download)),
-        **own,  # type: ignore[arg-type]
-    )
-    return validate_job(asked, server=hooked.server, watch=hooked.on_progress, tell=hooked.on_message)
+    return {
+        "profile": Path(profile_dir),
+        "request": request_of(os.devnull, options),
+        "blocks": tuple(map(str, blocks)),
+        "download": None if download is None else Path(str(download)),
+        **{name: value for name, value in given.items() if name in counting},
+    }

@@ -135,6 +135,22 @@ def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFix
     assert json.loads((made / "p" / "validation.json").read_text()).keys() == found.keys()
 
 
+def test_front_is_told_drawn_and_measured_once(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = ("--record", made / "record.sqlite")
+    args = ("front", made / "p", "--networks", "2", "--epochs", "1", "--workers", "1", *record, *MEASURING)
+    found = document(capsys, *args)
+    assert len(found["networks"]) == 2 == found["measured"]["networks"]
+    before = {name: (made / "p" / name).read_bytes() for name in (ACCURACY, LATENCY)}
+    code, out, err = call(capsys, *args, "--picture", tmp_path / "front.svg")
+    assert (code, err) == (0, "") and "2 networks were measured" in out and len(out.splitlines()) <= 15
+    assert {name: (made / "p" / name).read_bytes() for name in before} == before
+    assert (tmp_path / "front.svg").read_text().lstrip().startswith("<")
+    slow = 1e3 * found["networks"][0]["predicted"]["latency_s"][0]
+    code, out, _ = call(capsys, "front", made / "p", "--no-measure", "--quiet", "--latency", f"{1.01 * slow:.9f}ms")
+    assert code == 0 and "are expected to reach" in out
+    assert call(capsys, "front", made / "p", "--no-measure", "--quiet", "--latency", "1ns")[0] == 3
+
+
 def test_errors_are_a_line_and_a_hint_with_their_code(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +171,7 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "halving", ("select", made / "p", "--accuracy", "halving")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "is not a profile", ("validate", tmp_path / "x")),
+        (2, "not a profile", ("front", tmp_path / "x")),
         (2, "not a profile", ("show", tmp_path)),
     ]
     for code, told, args in cases:

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
 
-from tests.jobs.space.kits.space_kit import hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection, validation
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.jobs.space.look import looked_files
-from gnomon.jobs.space.picture import draw_pictures, selection_picture
+from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
 from gnomon.jobs.space.points import choice_of, pairs_of, points_of
 from gnomon.report.parts import SEVERAL
 
@@ -54,6 +54,16 @@ def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
         "quantised.svg",
         "quantised.png",
     ]
+
+
+def test_a_front_is_drawn_as_predicted_and_as_measured(tmp_path: Path) -> None:
+    for measured, legend in ((True, {"predicted", "measured", "the best of these"}), (False, {"predicted"})):
+        front_picture(front(measured=measured), tmp_path / "front.svg")
+        told = words_in(tmp_path / "front.svg")
+        assert legend <= set(told) and ("measured" in told) == measured
+        assert "latency by ort, ms" in told and any("4 networks that are predicted" in text for text in told)
+    with pytest.raises(UsageError, match="not a picture"):
+        front_picture(front(), tmp_path / "front.gif")
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:

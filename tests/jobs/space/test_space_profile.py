@@ -114,7 +114,7 @@ def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) 
     before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
     before |= {row.network for row in read_latency(profiled)}
     found = api.validate_selection(
-        profiled, networks=5, training={"epochs": 1, "workers": 1}, record=profiled.parent / "record.sqlite"
+        profiled, networks=5, front=0, training={"epochs": 1, "workers": 1}, record=profiled.parent / "record.sqlite"
     ).document()
     after = {row.network for row in read_accuracy(profiled) if row.method == "validation"}
     assert after and not after & before

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.kits.space_kit import HOSTILE, hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import HOSTILE, front, hostile, network, profile, published, selection, validation
 
 from gnomon.jobs.space.report import (
+    front_report,
     primitives_report,
     profile_report,
     selection_report,
@@ -27,6 +28,8 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "selection": (selection_report, selection()),
     "published": (selection_report, published()),
     "validation": (validation_report, validation()),
+    "front": (front_report, front()),
+    "predicted-front": (front_report, front(measured=False)),
 }
 
 
@@ -43,6 +46,12 @@ def words_of(report: Report, document: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_report_is_the_golden_one(name: str) -> None:
     assert text_of(*REPORTS[name]) == (DATA / f"space-{name}.txt").read_text(encoding="utf-8")
+
+
+def test_fronts_of_the_same_networks_lose_nothing() -> None:
+    same = {**validation()["fronts"], "networks": [10, 10], "in_both": 10}
+    assert "the same 10 networks: nothing of it is lost" in words_of(validation_report, validation(fronts=same))
+    assert "predicted front" not in words_of(validation_report, validation(fronts=None))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

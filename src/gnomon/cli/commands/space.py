@@ -21,7 +21,7 @@ from gnomon.cli.options import (
     settings_by_toolchain,
     training_options,
 )
-from gnomon.cli.values import ToolchainSettingValue
+from gnomon.cli.values import Latency, ToolchainSettingValue
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
@@ -30,6 +30,15 @@ _OWN_BLOCKS = click.option(
     multiple=True,
     metavar="FILE.py",
     help="A file of your own primitives that PROFILE was made with: it is run. May be repeated.",
+)
+_PROOFS = click.option(
+    "--use-proofs",
+    "proofs",
+    is_flag=True,
+    help="Go by what validate and front measured, too.",
+)
+_OWN_DATA = click.option(
+    "--data", metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."
 )
 _PROFILE = click.argument("profile_dir", type=_PATH, metavar="PROFILE")
 
@@ -115,6 +124,7 @@ def profile(config: Path, profile_dir: Path, **values: Any) -> None:
 )
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
+@_PROOFS
 @click.option(
     "--families",
     type=click.Choice(["mixed", "one"]),
@@ -156,6 +166,7 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
         rule=values["rule"],
         method=values["method"],
         toolchain=values["toolchain"],
+        proofs=values["proofs"],
         options=options,
         output=values["output"],
         blocks=values["blocks"],
@@ -175,6 +186,71 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
         selection_picture(shown, document, picture)
 
 
+_PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
+
+
+@space.command(short_help="Find the best networks of the full space, train and measure them.")
+@_PROFILE
+@click.option(
+    "--latency",
+    "latency_s",
+    type=Latency(),
+    metavar="2ms",
+    help="Only networks that are predicted to take no longer than this.",
+)
+@click.option(
+    "--networks",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="At most so many.",
+)
+@click.option("--measure/--no-measure", default=True, show_default=True, help="Train and measure them.")
+@click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
+@click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
+@_PROOFS
+@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
+@_OWN_DATA
+@_OWN_BLOCKS
+@click.option("--picture", type=_PATH, metavar="FILE", help="Draw the front, as .svg or .png.")
+@place_options
+@http_options
+@bench_options
+def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
+    """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
+
+    The same command goes on where it was interrupted, and measures nothing twice.
+    """
+    from gnomon.api import space as api
+    from gnomon.cli.progress import Show
+
+    as_json, quiet, server = values.pop("as_json"), values.pop("quiet"), server_of(values)
+    names = ("latency_s", "networks", "measure", "method", "toolchain", "proofs", "blocks")
+    own = {name: values.pop(name) for name in names}
+    training = {name: values.pop(name) for name in _PROOF_TRAINING}
+    with Show(quiet=quiet) as show:
+        done = api.find_front(
+            profile_dir,
+            **own,
+            training=training,  # type: ignore[arg-type]  # by name
+            hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),
+            **options_of(values),
+        )
+    document = done.document()
+    if picture is not None:
+        from gnomon.jobs.space.picture import front_picture
+
+        front_picture(document, picture)
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.space.report import front_report
+    from gnomon.report.page import Page
+
+    front_report(document, Page())
+
+
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")
 @_PROFILE
 @click.option(
@@ -184,28 +260,33 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
     show_default=True,
     help="Mixed networks of the reduced space, and as many of the full one.",
 )
+@click.option(
+    "--front",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="Networks of the predicted front of each space; 0: none.",
+)
 @click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
-@click.option(
-    "--data", metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."
-)
+@_OWN_DATA
 @_OWN_BLOCKS
 @place_options
 @http_options
 @bench_options
-def validate(profile_dir: Path, **values: Any) -> None:
+def validate(profile_dir: Path, front: int, **values: Any) -> None:
     """Hold what PROFILE's choice promises against mixed networks that were never seen."""
     from gnomon.api import space as api
     from gnomon.cli.progress import Show
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     networks, blocks, server = values.pop("networks"), values.pop("blocks"), server_of(values)
-    names = ("data", "epochs", "seeds", "workers", "cluster", "training_device", "download")
-    training = {name: values.pop(name) for name in names}
+    training = {name: values.pop(name) for name in _PROOF_TRAINING}
     with Show(quiet=quiet) as show:
         done = api.validate_selection(
             profile_dir,
             networks=networks,
+            front=front,
             blocks=blocks,
             training=training,  # type: ignore[arg-type]  # by name
             hooks=api.Hooks(server=server, on_progress=show.watch, on_message=show.tell),

@@ -119,6 +119,54 @@ def _key(shape: str, colour: str, face: str | None = None) -> Line2D:
     return Line2D([], [], linestyle="none", marker=shape, markersize=7, color=colour, mfc=face or colour)
 
 
+def front_figure(document: Mapping[str, Any]) -> Figure:
+    """Accuracy against latency of a front's networks: hollow as predicted, filled as measured, the best as steps."""
+    figure = new_figure(5.4)
+    axes = figure.subplots()
+    rows = document["networks"]
+    scale, unit = millis(max(one["predicted"]["latency_s"][0] for one in rows))
+    for one in rows:
+        told, found = one["predicted"], one["measured"]
+        at = [_front_point(axes, told, scale, _FULL, "white")]
+        if found is not None and None not in (found["accuracy"], found["latency_s"]):
+            at.append(_front_point(axes, found, scale, _REDUCED, _REDUCED))
+            axes.plot(*zip(*at, strict=True), color="#cccccc", linewidth=0.8, zorder=1)
+    best = sorted(_place(one["measured"], scale) for one in rows if one["best"])
+    if best:
+        right = axes.get_xlim()[1]
+        steps = [*best, (right, best[-1][1])]
+        axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_FRONT, linewidth=1.1, zorder=2)
+        axes.set_xlim(right=right)
+    bound = document["latency_bound_s"]
+    if bound is not None:
+        axes.axvline(scale * bound, color=_FRONT, linewidth=0.9, linestyle=":")
+    axes.set_xlabel(f"latency by {shorten(document['toolchain'], 40)}, {unit}")
+    axes.set_ylabel("validation accuracy, %")
+    axes.grid(color="#eeeeee", linewidth=0.7)
+    axes.set_axisbelow(True)
+    handles, names = [_key("o", _FULL, "white")], ["predicted"]
+    if document["measured"] is not None:
+        handles += [_key("o", _REDUCED), Line2D([], [], color=_FRONT, linewidth=1.1)]
+        names += ["measured", "the best of these"]
+    figure.legend(handles, names, loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    titled(figure, f"{len(rows)} networks that are predicted to be best. Intervals are of 95 %.")
+    return figure
+
+
+def _place(told: Mapping[str, Any], scale: float) -> tuple[float, float]:
+    return scale * told["latency_s"][0], 100 * told["accuracy"][0]
+
+
+def _front_point(axes: Any, told: Mapping[str, Any], scale: float, colour: str, face: str) -> tuple[float, float]:
+    """A network with its intervals; returns where it is."""
+    x, y = _place(told, scale)
+    look = {"color": colour, "linewidth": 0.8, "alpha": 0.45, "zorder": 1}
+    axes.plot([x, x], [100 * end for end in told["accuracy"][1:]], **look)
+    axes.plot([scale * end for end in told["latency_s"][1:]], [y, y], **look)
+    axes.plot([x], [y], "o", color=colour, markerfacecolor=face, markersize=6, zorder=3)
+    return x, y
+
+
 def distributions_figure(spaces: Mapping[str, Any]) -> Figure:
     """The share of networks with at most an error, of the reduced and of the full space, with both medians."""
     figure = new_figure(4.6)

@@ -16,8 +16,8 @@ import numpy as np
 from gnomon.core.cost import Floats
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
-from gnomon.jobs.space.folder import AccuracyRow, LatencyRow
-from gnomon.jobs.space.methods import IMPORTED, METHODS
+from gnomon.jobs.space.folder import PROOF, AccuracyRow, LatencyRow
+from gnomon.jobs.space.methods import IMPORTED, METHODS, PUBLISHED
 from gnomon.jobs.space.predict import Assignment, SpacePredictor, fit_predictor
 from gnomon.jobs.space.study import Family, Network, Study
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
@@ -91,10 +91,22 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     return wanted
 
 
-def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str) -> dict[str, Seen]:
-    """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out."""
-    last = _last(row for row in rows if row.method == method)
+def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False) -> dict[str, Seen]:
+    """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out.
+
+    With `proofs` also those that were trained to hold predictions against. UsageError for these beside a method whose
+    networks are not trained as they are, from nothing.
+    """
+    if proofs and method == PUBLISHED:
+        raise UsageError(
+            "networks of validate and front are trained from nothing, those of the method published are not",
+            hint="Leave --use-proofs out, or give --accuracy balanced or fair.",
+        )
+    every = list(rows)
+    last = _last(row for row in every if row.method == method or (proofs and row.method == PROOF))
     noise = training_noise(last)
+    if noise is None and method == PROOF:
+        noise = training_noise(row for row in every if row.method != PUBLISHED)
     found: dict[str, Seen] = {}
     by_network: dict[str, list[AccuracyRow]] = {}
     for row in last:
@@ -256,9 +268,37 @@ class Compared:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def latest(rows: Iterable[LatencyRow], toolchain: str) -> dict[str, LatencyRow]:
-    """The last row of each network that a toolchain made, by id; failed ones too."""
-    return {row.network: row for row in rows if row.toolchain == toolchain}
+def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) -> dict[str, LatencyRow]:
+    """The last row of each network that a toolchain made, by id; failed ones too.
+
+    With `proofs` also of those that were measured to hold predictions against.
+    """
+    return {row.network: row for row in rows if row.toolchain == toolchain and (proofs or not row.proof)}
+
+
+Known = tuple[dict[str, Seen], dict[str, LatencyRow]]
+"""Accuracies and latencies of networks by id."""
+
+
+def evidence_of(
+    study: Study,
+    rows: tuple[Iterable[AccuracyRow], Iterable[LatencyRow]],
+    method: str,
+    toolchain: str,
+    *,
+    proofs: bool = False,
+) -> Known:
+    """What the lines of both journals say of accuracies by a method and of latencies by a toolchain.
+
+    Without what was measured to hold predictions against, unless `proofs` asks for it.
+    """
+    return seen_networks(study, rows[0], method, proofs=proofs), latest(rows[1], toolchain, proofs=proofs)
+
+
+def proved_networks(accuracies: Iterable[AccuracyRow], latencies: Iterable[LatencyRow]) -> tuple[str, ...]:
+    """The networks that were trained or measured to hold predictions against, by id."""
+    found = {row.network for row in accuracies if row.method == PROOF} | {r.network for r in latencies if r.proof}
+    return tuple(sorted(found))
 
 
 def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:

@@ -70,6 +70,9 @@ _MOST_TOLD = 20
 FORMAT, VERSION = "gnomon-space-profile", 1
 _STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 
+PROOF = "validation"
+"""The method of trainings whose networks are to hold predictions against; they are no evidence unless asked for."""
+
 RowKind = TypeVar("RowKind", "AccuracyRow", "LatencyRow")
 
 
@@ -114,7 +117,8 @@ class LatencyRow:
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from.
+    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from. `proof` says
+    that it was measured to hold a prediction against it.
     """
 
     key: Text
@@ -137,6 +141,7 @@ class LatencyRow:
     notes: tuple[Text, ...] = ()
     context: Mapping[str, Text] = field(default_factory=dict)
     origin: Text = ""
+    proof: bool = False
 
 
 class ProfileFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -15,14 +16,19 @@ from numpy.typing import NDArray
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.folder import writing
+from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Dataset, Packed, PackedFile, packed, split
 from gnomon.training.data.items import STREAMED, Origin
 from gnomon.training.data.pictures import load_calibration
+from gnomon.training.data.readers import LIMIT_BYTES, read_npz
 from gnomon.training.data.sources import KINDS, load_images
 from gnomon.training.data.streamed import Streamed, open_streamed
 
 CALIBRATION_IMAGES = 100
 """As many images of the training part as a quantiser sees."""
+
+CALIBRATION = "calibration.npz"
+"""The images that the config of a profile names for calibration, as its first networks saw them."""
 
 VALIDATION_BYTES = 256 << 20
 """What the validation images take at most that each model is checked by, once a toolchain has made it."""
@@ -169,6 +175,33 @@ def open_calibration(
             hint="Give images of that size in ss_profiler_cfg.calib_data, or leave it out.",
         )
     return found
+
+
+def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
+    """Keep a copy of the images that a config names in the profile: what is added later, without it, sees the same.
+
+    UsageError where a profile has others.
+    """
+    path = profile / CALIBRATION
+    if given is None:
+        return
+    known = kept_calibration(profile)
+    if known is not None and not np.array_equal(known, given):
+        raise UsageError(
+            f"the images for calibration are not those that {profile} was made with any more",
+            hint="Put them back as they were, or profile again in another folder.",
+        )
+    if known is None:
+        stream = io.BytesIO()
+        np.savez(stream, x=given, y=np.zeros(len(given), np.int64))
+        with writing(profile):
+            write_whole(stream.getvalue(), path)
+
+
+def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
+    """The images that a profile keeps for calibration; None where its config named none. Raises as `read_npz`."""
+    path = profile / CALIBRATION
+    return read_npz(path, LIMIT_BYTES)[0] if path.is_file() else None
 
 
 def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:

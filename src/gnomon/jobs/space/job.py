@@ -24,8 +24,8 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
 from gnomon.jobs.space.estimates import latest, method_of, milliseconds, seen_networks, swap_accuracies, toolchains_of
-from gnomon.jobs.space.folder import ProfileFolder
-from gnomon.jobs.space.images import carried, open_calibration, open_images
+from gnomon.jobs.space.folder import PROOF, ProfileFolder
+from gnomon.jobs.space.images import carried, keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.measuring import Measurer
 from gnomon.jobs.space.methods import METHODS, Budget, across_families, plan, recipes
 from gnomon.jobs.space.study import Network, Study, open_study
@@ -87,10 +87,10 @@ def _write(path: Path, text: str) -> None:
     save_text(text, path, option="--profile-dir")
 
 
-def trained_weights(folder: ProfileFolder) -> Callable[[Network], State | None]:
+def trained_weights(folder: ProfileFolder, *, proof: bool = False) -> Callable[[Network], State | None]:
     """Finds the weights of a network's best training by validation, by what the journal holds when it is asked.
 
-    None where none was kept.
+    Of trainings for a proof, or of all others. None where none was kept.
     """
 
     def find(network: Network) -> State | None:
@@ -98,6 +98,7 @@ def trained_weights(folder: ProfileFolder) -> Callable[[Network], State | None]:
             row
             for row in folder.accuracy.values()
             if row.network == network.id and row.validation is not None and not row.reason
+            if (row.method == PROOF) == proof
         ]
         for row in sorted(rows, key=lambda row: -(row.validation or 0.0)):
             if weights_path(folder.path, row).is_file():
@@ -200,7 +201,7 @@ def profile_space(
             request=asked.request,
             weights=trained_weights(folder),
             data=data,
-            calibration=_calibration(asked, config, toolchains, data),
+            calibration=_calibration(asked, config, toolchains, data, folder.path),
             server=asked.server,
             watch=watch,
             tell=tell,
@@ -241,12 +242,18 @@ def profile_space(
 
 
 def _calibration(
-    asked: ProfileRequest, config: SpaceConfig, toolchains: Sequence[Toolchain], data: Dataset | Streamed
+    asked: ProfileRequest,
+    config: SpaceConfig,
+    toolchains: Sequence[Toolchain],
+    data: Dataset | Streamed,
+    profile: Path,
 ) -> NDArray[np.uint8] | None:
-    """The images that the config names for calibration, where one of the toolchains looks at any."""
+    """The images that the config names for calibration, where one of the toolchains looks at any; and keep them."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
-    return open_calibration(config.profiler.calib_data, asked.config.parent, data, config.gnomon.resize)
+    found = open_calibration(config.profiler.calib_data, asked.config.parent, data, config.gnomon.resize)
+    keep_calibration(found, profile)
+    return found
 
 
 def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
@@ -308,8 +315,10 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
-    """The networks of the journal that were trained, each once, in the order of their first line."""
-    rows = [row for row in folder.accuracy.values() if row.validation is not None and not row.reason]
+    """The networks of the journal that were trained, but for a proof, each once, in the order of their first line."""
+    rows = [
+        row for row in folder.accuracy.values() if row.validation is not None and not row.reason and row.method != PROOF
+    ]
     return list({row.network: study.mixed(row.primitives) for row in rows}.values())
 
 

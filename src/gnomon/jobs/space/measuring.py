@@ -114,7 +114,8 @@ class Measurer:
 
     `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
     ones, and its accuracy is not told. `calibration` are the images that a quantiser sees, None: some of the training
-    part of `data`.
+    part of `data`. Rows of a `proof` say so; what was measured for one and is asked for without is evidence from then
+    on.
     """
 
     folder: ProfileFolder
@@ -124,6 +125,7 @@ class Measurer:
     data: Dataset | Streamed | None = None
     calibration: NDArray[np.uint8] | None = None
     server: DpuServer | None = None
+    proof: bool = False
     watch: Watch | None = None
     tell: Callable[[str], None] = lambda sentence: None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -157,6 +159,10 @@ class Measurer:
         self._took("write", start)
         keys = {n.id: f"{toolchain.name}/{file_digest(models[n.id])[:12]}/{n.id}" for n in networks}
         known = {n.id: self.folder.latency[keys[n.id]] for n in networks if keys[n.id] in self.folder.latency}
+        for name, row in known.items():
+            if row.proof and not self.proof:
+                known[name] = replace(row, proof=False)
+                self.folder.add(known[name])
         todo = [n for n in networks if n.id not in known]
         if not todo:
             return known
@@ -243,6 +249,7 @@ class Measurer:
             steps=tuple(_step(step, where) for step in made.steps),
             at_s=time.time(),
             reason=f"{made.failure.stage}: {made.failure.message}" if made.failure else "",
+            proof=self.proof,
         )
 
     def _checked(

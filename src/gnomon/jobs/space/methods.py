@@ -19,7 +19,8 @@ from gnomon.jobs.space.training import Method, Training
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.training.recipe import Recipe
 
-METHODS = ("balanced", "fair", "published")
+PUBLISHED = "published"
+METHODS = ("balanced", "fair", PUBLISHED)
 """The names of all methods."""
 
 IMPORTED = "imported"
@@ -56,7 +57,7 @@ def plan(name: str, study: Study, budget: Budget) -> Plan:
     """The trainings of a method, in rounds. `name` is one of METHODS."""
     families = tuple(study.families.values())
     swaps = sum(len(family.swaps()) for family in families)
-    if name == "published":
+    if name == PUBLISHED:
         return Plan(method=_published(families, budget), trainings=swaps)
     if name == "fair":
         extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)

@@ -60,6 +60,14 @@ def selection_picture(document: Mapping[str, Any], selection: Mapping[str, Any],
     _written(_later(drawing.choice_figure, rows, selection), path)
 
 
+def front_picture(document: Mapping[str, Any], path: Path) -> None:
+    """Draw a front: what was predicted of its networks, and what was measured. Raises what `selection_picture` does."""
+    if path.suffix not in _SUFFIXES:
+        raise UsageError(f"{clean(str(path))} is not a picture", hint="Give a file that ends in .svg or .png.")
+    drawing, _ = _adapters()
+    _written(_later(drawing.front_figure, document), path)
+
+
 def _adapters() -> tuple[Any, Any]:
     """What draws, which needs matplotlib."""
     try:

@@ -178,6 +178,81 @@ def _numbering(document: Mapping[str, Any], page: Page) -> None:
     )
 
 
+_ROWS = 6
+"""Networks of a front that a report shows; --json has all."""
+
+
+def front_report(document: Mapping[str, Any], page: Page) -> None:
+    """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
+    rows, held, bound = document["networks"], document["measured"], document["latency_bound_s"]
+    within = "" if bound is None else f" within {units.time(bound)}"
+    say(page, _front_answer(document, within), answer=True)
+    count, shown = document["on_front"], sum(one["on_front"] for one in rows)
+    told = f"{count} of {networks(document['space'])} networks {'is' if count == 1 else 'are'} on the predicted front"
+    told += f"{within}, exactly as sums of effects have it; {'all' if shown == count else shown} of them are here"
+    say(page, told + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else "."))
+    if held is not None:
+        right, took = held["accuracy"], held["latency"]
+        off = f"{100 * right['mean_error']:.2f} points and {percent(took['mean_error'])} on average"
+        within = f"{units.share(right['inside'])} and {units.share(took['inside'])} are in their 95 % intervals"
+        say(page, f"Predictions were off by {off}; {within}.")
+    elif document["latency_model"] is not None:
+        off = document["latency_model"]
+        say(page, f"Such latencies were off by {percent(off['mean'])} on average of {off['networks']} others.")
+    best = [one for one in rows if one["best"]] or [one for one in rows if one["on_front"]]
+    picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
+    titles = ("accuracy", "latency") if held is None else ("accuracy", "predicted", "latency", "predicted")
+    columns = [Column(title="network", number=False), *(Column(title=title) for title in titles)]
+    page.table(columns, [[best[k]["id"], *_prices(best[k])] for k in picks])
+    failed = [one["measured"] for one in rows if one["measured"] is not None and None in _pair(one["measured"])]
+    if failed:
+        reason = next((one["reason"] for one in failed if one["reason"]), "")
+        page.item(
+            f"{len(failed)} of {len(rows)} {'has' if len(failed) == 1 else 'have'} no accuracy or no latency.", reason
+        )
+    page.path("all of them", f"{document['profile']}/front.json")
+
+
+def _front_answer(document: Mapping[str, Any], within: str) -> str:
+    rows, held = document["networks"], document["measured"]
+    if held is None:
+        share = "are expected to reach"
+        measured = document["measure"] and "None could be trained and measured. "
+        return f"{measured or ''}{len(rows)} networks{within} {share} {_kept(document)} of the hypervolume of all."
+    ratio = held["hypervolume"]
+    told = f"{held['networks']} networks were measured, {held['best']} of them are best{within}"
+    reached = f"They reach {_kept(held)} of the hypervolume that all are believed to reach"
+    if ratio["predicted"] > 0:
+        reached += f", {units.share(ratio['measured'] / ratio['predicted'])} of what was predicted of them"
+    return f"{told}. {reached}."
+
+
+def _kept(found: Mapping[str, Any]) -> str:
+    kept, low, high = found["share"]
+    return f"{percent(kept)} [{points(low)}, {points(high)}]"
+
+
+def _pair(told: Mapping[str, Any]) -> tuple[Any, Any]:
+    return told["accuracy"], told["latency_s"]
+
+
+def _prices(one: Mapping[str, Any]) -> list[str]:
+    """What was measured of a network beside what was predicted, or the latter with its intervals; "-" if not known."""
+    (right, took), found = _pair(one["predicted"]), one["measured"]
+    if found is None:
+        return [_share_of_three(right), _time_of_three(took)]
+    seen, timed = _pair(found)
+    return [_share_of_three(seen), percent(right[0]), _time_of_three(timed), units.time(took[0])]
+
+
+def _share_of_three(told: Sequence[float] | None) -> str:
+    return "-" if told is None else f"{percent(told[0])} [{points(told[1])}, {points(told[2])}]"
+
+
+def _time_of_three(told: Sequence[float] | None) -> str:
+    return "-" if told is None else f"{units.time(told[0])} {units.interval(told[1], told[2], told[0], predicted=True)}"
+
+
 def validation_report(document: Mapping[str, Any], page: Page) -> None:
     """What was promised against what was measured, and the reduced space against the full one."""
     spaces = document["spaces"]
@@ -196,6 +271,7 @@ def validation_report(document: Mapping[str, Any], page: Page) -> None:
             f"{_p(spaces['p_value'])}; the reduced one as far ahead with {_p(spaces['p_ahead'])}.",
             indent=1,
         )
+    _fronts(document["fronts"], page)
     page.heading("Predicted before, measured now")
     rows = []
     accuracy, latency = document["accuracy"], document["latency"]
@@ -216,6 +292,24 @@ def validation_report(document: Mapping[str, Any], page: Page) -> None:
     if spaces is None or spaces["p_ahead"] >= _SURE:
         page.path("more", f"gnomon space validate {shlex.quote(document['profile'])} --networks N")
     page.path("profile", document["profile"])
+
+
+def _fronts(fronts: Mapping[str, Any] | None, page: Page) -> None:
+    """The predicted fronts of both spaces, as measured."""
+    if fronts is None:
+        return
+    (reduced, full), same = fronts["networks"], fronts["in_both"]
+    page.heading("The predicted front of both spaces, measured")
+    if same == reduced == full:
+        say(page, f"The front of both is the same {full} networks: nothing of it is lost.", indent=1)
+        return
+    ratio, low, high = fronts["ratio"]
+    plain = fronts["measured_ratio"]
+    told = f"{reduced} networks of the reduced space reach {percent(ratio)} [{points(low)}, {points(high)}] of the "
+    told += f"hypervolume that {full} of the full one reach; {same} are in both."
+    if plain is not None:
+        told += f" As measured it is {percent(plain)}, with the noise of the best."
+    say(page, told, indent=1)
 
 
 def _verdict(spaces: Mapping[str, Any] | None) -> str:

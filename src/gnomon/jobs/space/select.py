@@ -20,10 +20,10 @@ from gnomon.errors import UsageError
 from gnomon.jobs.space.estimates import (
     Seen,
     SwapAccuracies,
-    latest,
+    evidence_of,
     method_of,
     milliseconds,
-    seen_networks,
+    proved_networks,
     standard_error,
     swap_accuracies,
     toolchain_of,
@@ -48,7 +48,8 @@ OUTPUT, SELECTION = "output.yaml", "selection.json"
 class SelectRequest:
     """What to select by. `method` and `toolchain` say whose accuracies and latencies; None: the first there are.
 
-    `options` are for the rule "pareto"; the other rules have theirs in the config. `output` is where the config with
+    What `validate` and `front` measured has no part in it unless `proofs` says so. `options` are for the rule "pareto";
+    the other rules have theirs in the config. `output` is where the config with
     the selection filled in goes (None: into the profile). `blocks` are the files of own primitives of the profile.
     """
 
@@ -56,6 +57,7 @@ class SelectRequest:
     rule: Rule = "pareto"
     method: str | None = None
     toolchain: str | None = None
+    proofs: bool = False
     options: ParetoOptions = field(default_factory=ParetoOptions)
     output: Path | None = None
     blocks: tuple[str, ...] = ()
@@ -63,7 +65,10 @@ class SelectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selected:
-    """The primitives that each cell group keeps, in the numbering of the config, and what speaks for them."""
+    """The primitives that each cell group keeps, in the numbering of the config, and what speaks for them.
+
+    `proofs` are the networks of earlier proofs that had a part in it.
+    """
 
     asked: SelectRequest
     study: Study
@@ -74,6 +79,7 @@ class Selected:
     details: Mapping[str, Any]
     imported: Mapping[str, Mapping[str, int]]
     images_known: bool
+    proofs: tuple[str, ...]
     output: Path
     lookup: Path | None
     model: Lookup | None
@@ -92,6 +98,7 @@ class Selected:
             "toolchain": self.toolchain,
             "imported": {what: dict(origins) for what, origins in self.imported.items()},
             "images_known": self.images_known,
+            "proofs": list(self.proofs),
             "numbering": self.study.numbering,
             "family": self.family,
             "groups": [list(names) for names in self.groups],
@@ -118,8 +125,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
     accuracies, latencies = read_rows(asked.profile, study)
     method = method_of(accuracies, asked.method)
     toolchain = toolchain_of(latencies, asked.toolchain)
-    seen = seen_networks(study, accuracies, method)
-    rows = latest(latencies, toolchain)
+    seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=asked.proofs)
     if asked.rule == "pareto":
         found = select_pareto(
             mixed_space(study), accuracy_evidence(study, seen), latency_evidence(study, rows), asked.options
@@ -146,6 +152,7 @@ def select_primitives(asked: SelectRequest) -> Selected:
             "latencies": imported(rows.values()),
         },
         images_known=bool(read_question(asked.profile)["data"]["digest"]),
+        proofs=proved_networks(accuracies, latencies) if asked.proofs else (),
         output=output,
         lookup=lookup,
         model=model,

@@ -16,54 +16,37 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.cost import Floats
+from gnomon.core.cost import Ints
+from gnomon.core.dominance import hypervolume
 from gnomon.core.strict_json import Strict
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.estimates import Seen, latest, predictors, seen_networks
-from gnomon.jobs.space.folder import LatencyRow, ProfileFolder, read_question, settings_in
-from gnomon.jobs.space.images import carried, reopened_images
-from gnomon.jobs.space.job import trained_weights, workers_of
-from gnomon.jobs.space.look import study_of
-from gnomon.jobs.space.measuring import Measurer
-from gnomon.jobs.space.methods import recipes
+from gnomon.jobs.space.estimates import Known, Seen, evidence_of, predictors
+from gnomon.jobs.space.folder import PROOF, LatencyRow, read_question
+from gnomon.jobs.space.front import beliefs_of, has_both, measured_points, networks_of
+from gnomon.jobs.space.proving import ProofRequest, inside, proving, with_proofs
 from gnomon.jobs.space.select import SELECTION, accuracy_evidence, latency_evidence, mixed_space
 from gnomon.jobs.space.study import Network, Study
-from gnomon.jobs.space.training import Method, Trainer, Training
 from gnomon.measure.progress import Watch
-from gnomon.session.request import Request
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.cells.effects import balanced_design, fit_effects
 from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
+from gnomon.spaces.selection.front import FrontOptions, predict_front, ratio_of
 from gnomon.system.files import save_text
-from gnomon.toolchains.base import chosen_toolchain
-from gnomon.training.loop import check_device
 
 VALIDATION = "validation.json"
-METHOD = "validation"
 _STRICT = Strict(what="selection", hint="Select again: gnomon space select", most_letters=1 << 24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateRequest:
+class ValidateRequest(ProofRequest):
     """What is validated: so many mixed `networks` of the reduced space, and as many of the full one.
 
-    They are trained for `epochs` (None: as the config says) from `seeds` seeds each, by `workers` processes or on a
-    Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images to.
-    `blocks` are the files of own primitives of the profile, `data` its source of images where that is a function.
+    And the predicted front of both spaces, at most so many `front` networks of each (0: none).
     """
 
-    profile: Path
-    request: Request
     networks: int = 12
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    download: Path | None = None
-    data: str | None = None
-    blocks: tuple[str, ...] = ()
+    front: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,74 +74,82 @@ def validate_selection(
     UsageError where nothing was selected yet. Raises GnomonError.
     """
     selection = read_selection(asked.profile)
-    study = study_of(asked.profile, asked.blocks)
-    question = read_question(asked.profile)
-    if not question["data"]["digest"]:
-        raise UsageError(
-            f"{asked.profile} was made of tables alone: nothing is known of the images",
-            hint="Make a profile of the config with --accuracy none --no-latency, and import the tables into that.",
+    toolchain = selection["toolchain"]
+    with proving(asked, server=server, watch=watch, tell=tell) as prover:
+        study, folder = prover.study, prover.folder
+        # What an earlier validation drew is no evidence, hence drawn again: another draw each time would be one until
+        # it suits. But what the choice was made from cannot prove it.
+        used = {str(name) for name in selection.get("proofs") or ()}
+        rows = (
+            [row for row in folder.accuracy.values() if row.method != PROOF or row.network in used],
+            [row for row in folder.latency.values() if not row.proof or row.network in used],
         )
-    own = study.config.gnomon
-    if asked.cluster is None:
-        check_device(asked.training_device)
-    data = reopened_images(own, question["data"], asked.data, classes=study.config.classes, download=asked.download)
-    folder = ProfileFolder(asked.profile, question, study.text)
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
-        # What an earlier validation drew is drawn again: another draw each time would be one until it suits.
-        ours = {row.network for row in folder.accuracy.values() if row.method == METHOD}
-        every = latest(folder.latency.values(), selection["toolchain"])
-        before = {name: row for name, row in every.items() if name not in ours}
-        known = seen_networks(study, folder.accuracy.values(), selection["method"])
-        reduced, full = _drawn(study, selection, asked, {*before, *known})
-        with carried(data, folder.path / "checkpoints" / "partial", far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=folder,
-                study=study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=watch,
-                tell=tell,
-            )
-            trainer.run(_trainings(study, [*reduced, *full], asked), (len(reduced) + len(full)) * asked.seeds)
-        measurer = Measurer(
-            folder=folder,
-            study=study,
-            request=asked.request,
-            weights=trained_weights(folder),
-            data=data,
-            server=server,
-            watch=watch,
-            tell=tell,
-        )
-        settings = settings_in(next((row.context for row in before.values() if row.call_s is not None), {}))
-        rows = measurer.run(chosen_toolchain(selection["toolchain"], settings), settings, [*reduced, *full])
-        seen = seen_networks(study, folder.accuracy.values(), METHOD)
-    finally:
-        folder.close()
-    return _found(asked, study, selection, (known, before), (reduced, full, seen, rows))
-
-
-def _found(
-    asked: ValidateRequest,
-    study: Study,
-    selection: Mapping[str, Any],
-    known: tuple[Mapping[str, Seen], Mapping[str, LatencyRow]],
-    drawn: tuple[list[Network], list[Network], Mapping[str, Seen], Mapping[str, LatencyRow]],
-) -> Validated:
-    """What was predicted against what was measured, of both spaces; and write it down."""
-    reduced, full, seen, rows = drawn
+        known = evidence_of(study, rows, selection["method"], toolchain, proofs=bool(used))
+        reduced, full = _drawn(study, selection, asked, {*known[0], *known[1]})
+        fronts = _fronts(study, selection, asked, known)
+        every = [network for one in fronts for network in networks_of(study, one)]
+        proofs = prover.prove([*reduced, *full, *every], toolchain)
+    drawn = [network.id for network in (*reduced, *full)]
+    seen = {name: proofs[0][name] for name in drawn if name in proofs[0]}
+    timed = {name: proofs[1][name] for name in drawn if name in proofs[1]}
     found = {
         "profile": str(asked.profile),
-        "toolchain": selection["toolchain"],
-        "networks": len(reduced) + len(full),
-        **_predictions(study, known, (seen, rows)),
-        "spaces": _spaces([n.id for n in full], [n.id for n in reduced], seen, rows),
+        "toolchain": toolchain,
+        "networks": len(drawn),
+        **_predictions(study, known, (seen, timed)),
+        "spaces": _spaces([n.id for n in full], [n.id for n in reduced], seen, timed),
+        "fronts": _compared_fronts(study, asked, (known, proofs), fronts),
     }
     save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / VALIDATION, option="--profile-dir")
     return Validated(found=found)
+
+
+def _fronts(study: Study, selection: Mapping[str, Any], asked: ValidateRequest, known: Known) -> list[Ints]:
+    """The networks of the predicted front of the reduced space and of the full one; none where none are asked for."""
+    if not asked.front:
+        return []
+    beliefs = beliefs_of(study, known)
+    names = list(study.primitives)
+    return [
+        predict_front(
+            beliefs,
+            FrontOptions(
+                networks=asked.front,
+                choices=tuple(tuple(sorted(names.index(name) for name in group)) for group in groups),
+                seed=asked.request.seed,
+            ),
+        ).networks
+        for groups in _both_spaces(study, selection)
+    ]
+
+
+def _compared_fronts(
+    study: Study, asked: ValidateRequest, known: tuple[Known, Known], fronts: Sequence[Ints]
+) -> dict[str, Any] | None:
+    """What the reduced space's front reaches of the full one's, as measured; None where none was measured.
+
+    The interval is of what is believed of these very networks when their own measurements are known, so that noise
+    which makes the best of some look better does not count for either.
+    """
+    evidence, proofs = known
+    both = [
+        one[[k for k, network in enumerate(networks_of(study, one)) if has_both(network.id, proofs)]] for one in fronts
+    ]
+    if not both or not all(map(len, both)):
+        return None
+    before, after = beliefs_of(study, evidence), beliefs_of(study, with_proofs(evidence, proofs))
+    volumes = [
+        hypervolume(measured_points([n.id for n in networks_of(study, one)], proofs, before), before.reference)
+        for one in both
+    ]
+    options = FrontOptions(seed=asked.request.seed)
+    return {
+        "networks": [len(one) for one in both],
+        "in_both": len({tuple(row) for row in both[0].tolist()} & {tuple(row) for row in both[1].tolist()}),
+        "hypervolume": {"reduced": volumes[0], "full": volumes[1]},
+        "measured_ratio": volumes[0] / volumes[1] if volumes[1] > 0 else None,
+        "ratio": list(ratio_of(after, both[0], both[1], options)),
+    }
 
 
 def read_selection(profile: Path) -> dict[str, Any]:
@@ -171,6 +162,8 @@ def read_selection(profile: Path) -> dict[str, Any]:
         raise UsageError(f"nothing was selected in {profile} yet", hint="Run gnomon space select first.") from error
     groups = document.get("groups")
     texts = all(isinstance(document.get(name), str) for name in ("toolchain", "method"))
+    if not isinstance(document.get("proofs", []), list):
+        _STRICT.fail("$.proofs", "a list of networks expected")
     if not texts or not isinstance(groups, list) or not all(isinstance(names, list) and names for names in groups):
         _STRICT.fail("$", "it is not a selection")
     return document
@@ -180,15 +173,17 @@ def _drawn(
     study: Study, selection: Mapping[str, Any], asked: ValidateRequest, known: set[str]
 ) -> tuple[list[Network], list[Network]]:
     """New networks of the reduced space and of the full one that the selection was made from."""
+    reduced_groups, full_groups = _both_spaces(study, selection)
+    reduced = _some(study, reduced_groups, asked, known)
+    return reduced, _some(study, full_groups, asked, known | {n.id for n in reduced})
+
+
+def _both_spaces(study: Study, selection: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
+    """The primitives of each cell group in the reduced space, and in the full one that it was selected from."""
     groups = [[str(name) for name in names] for names in selection["groups"]]
     family = selection.get("family")
-    every = [one.name for name, one in _primitives(study) if family in (None, name)]
-    reduced = _some(study, groups, asked, known)
-    return reduced, _some(study, [every] * len(groups), asked, known | {n.id for n in reduced})
-
-
-def _primitives(study: Study) -> list[tuple[str, Any]]:
-    return [(name, one) for name, family in study.families.items() for one in family.primitives]
+    every = [name for name, one in study.primitives.items() if family in (None, one.family)]
+    return groups, [every] * len(groups)
 
 
 def _some(study: Study, groups: Sequence[Sequence[str]], asked: ValidateRequest, known: set[str]) -> list[Network]:
@@ -203,15 +198,6 @@ def _some(study: Study, groups: Sequence[Sequence[str]], asked: ValidateRequest,
         if len(found) >= min(asked.networks, math.prod(counts)):
             break
     return list(found.values())
-
-
-def _trainings(study: Study, networks: Sequence[Network], asked: ValidateRequest) -> Method:
-    first, _ = recipes(study, epochs=asked.epochs)
-    yield [
-        Training(method=METHOD, stage="whole", network=network, recipe=first, seed=study.config.gnomon.seed + 1000 + k)
-        for network in networks
-        for k in range(asked.seeds)
-    ]
 
 
 def _predictions(
@@ -229,7 +215,7 @@ def _predictions(
         found["accuracy"] = {
             "networks": len(believed),
             "mean_error": float(np.abs(believed - evidence.values).mean()),
-            "inside": _inside(evidence.values, (low, believed, high), evidence.errors),
+            "inside": inside(evidence.values, (low, believed, high), evidence.errors),
             "tau": kendall_tau(believed, evidence.values) if len(believed) > 1 else None,
         }
     pairs = _latencies(study, known[1], measured[1])
@@ -242,16 +228,6 @@ def _predictions(
             "tau": kendall_tau(pairs[:, 0], pairs[:, 1]) if len(pairs) > 1 else None,
         }
     return found
-
-
-def _inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Floats) -> float:
-    """The share of measured values within the 95 % interval of what one training of such a network shows.
-
-    It is as wide as what is believed (low, middle, high) and the standard error of the measured value itself together.
-    """
-    low, middle, high = believed
-    reach = np.where(measured < middle, middle - low, high - middle)
-    return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
 
 
 def _latencies(

@@ -22,7 +22,7 @@ from gnomon.core.dominance import hypervolume
 from gnomon.spaces.cells.effects import Learned, expit
 from gnomon.spaces.selection.reduce import Resamples
 
-_ALL = 8000
+MOST_LOOKED_AT = 8000
 """So many networks are looked at one by one."""
 
 _MOVED = 4
@@ -58,7 +58,7 @@ def drawn_front(
     """
     accurate, fast = prices
     size = math.prod(resamples.counts)
-    if size <= _ALL:
+    if size <= MOST_LOOKED_AT:
         chosen = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
     else:
         chosen = _promising(prices, resamples, kept)
@@ -72,19 +72,25 @@ def drawn_front(
 
 def _promising(prices: tuple[Learned, Learned], resamples: Resamples, kept: Sequence[Ints]) -> Ints:
     """Networks (M, groups) that may be on a front, by their indices among the resampled choices."""
+    wide = moved(prices, resamples)
+    left = on_fronts(wide.restricted(kept))
+    rows = np.column_stack([names[column] for names, column in zip(kept, left.T, strict=True)])
+    return np.unique(np.concatenate([on_fronts(wide)[: MOST_LOOKED_AT // 2], rows[: MOST_LOOKED_AT // 2]]), axis=0)
+
+
+def moved(prices: tuple[Learned, Learned], resamples: Resamples) -> Resamples:
+    """Each resample of the effects several times, moved by as much as a misfit is worth."""
     rng = np.random.default_rng(_SEED)
-    moved = []
+    found = []
     for tables, price in zip((resamples.logits, resamples.latencies), prices, strict=True):
         size = price.effects.sizes["misfit"] / math.sqrt(len(tables))
         many = [np.repeat(table, _MOVED, axis=0) for table in tables]
-        moved.append(tuple(table + size * rng.standard_normal(table.shape) for table in many))
-    wide = Resamples(latencies=moved[1], logits=moved[0], reference=resamples.reference)
-    left = wide.restricted(kept)
-    found = []
-    for one, own in ((wide, None), (left, kept)):
-        rows = np.concatenate([one.front(k).assignments for k in range(one.count)])
-        if own is not None:
-            rows = np.column_stack([names[column] for names, column in zip(own, rows.T, strict=True)])
-        rows, often = np.unique(rows, axis=0, return_counts=True)
-        found.append(rows[np.argsort(-often, kind="stable")[: _ALL // 2]])
-    return np.unique(np.concatenate(found), axis=0)
+        found.append(tuple(table + size * rng.standard_normal(table.shape) for table in many))
+    return Resamples(latencies=found[1], logits=found[0], reference=resamples.reference)
+
+
+def on_fronts(resamples: Resamples) -> Ints:
+    """The networks (M, groups) on the resamples' fronts, those first that are on most of them."""
+    rows = np.concatenate([resamples.front(k).assignments for k in range(resamples.count)])
+    rows, often = np.unique(rows, axis=0, return_counts=True)
+    return np.asarray(rows[np.argsort(-often, kind="stable")], dtype=np.intp)

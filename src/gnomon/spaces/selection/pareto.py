@@ -196,8 +196,7 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
     """The selection of a space whose groups and choices stand in the order of their names."""
     prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
     accurate, fast = (one.effects for one in prices)
-    measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
-    points = np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
+    measured, points = measured_points(prices, accuracy, latency)
     worst = points.max(axis=0).tolist()
     whole = Resamples(
         latencies=fast.draw(options.resamples, seed=options.seed),
@@ -213,6 +212,13 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
     mine = whole.restricted(chosen)
     case = _Case(_part(space, chosen), chosen, prices, judged(mine)[0], whole.reference, options)
     return _selected(case, mine, contenders, (family, why))
+
+
+def measured_points(prices: tuple[Learned, Learned], accuracy: Evidence, latency: Evidence) -> tuple[Ints, Floats]:
+    """The networks (N, groups) of either evidence, and their relative latency and error rate (N, 2) as predicted."""
+    accurate, fast = (one.effects for one in prices)
+    measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
+    return measured, np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
 
 
 def unit_free(latency: Evidence) -> Evidence:

@@ -188,6 +188,65 @@ def validation(**changes: Any) -> dict[str, Any]:
             "full": [0.0, 0.1, 0.3, 0.6, 1.0],
             "reduced": [0.3, 0.6, 0.9, 1.0, 1.0],
         },
+        "fronts": {
+            "networks": [9, 10],
+            "in_both": 6,
+            "hypervolume": {"reduced": 0.61, "full": 0.6},
+            "measured_ratio": 0.61 / 0.6,
+            "ratio": [0.991, 0.962, 1.013],
+        },
+    }
+    return {**found, **changes}
+
+
+def front(*, measured: bool = True, **changes: Any) -> dict[str, Any]:
+    """A front of four networks, of which the last could not be measured."""
+    rows = []
+    for k, name in enumerate(("VGG_0_0", "VGG_0_1", "Res_1_1", "Resblock_0+VGGblock_1")):
+        right, took = 0.9 + 0.02 * k, 1e-3 * (1 + 0.3 * k)
+        known = measured and k < 3
+        rows.append(
+            {
+                "id": name,
+                "primitives": ["VGGblock_0", "VGGblock_1"],
+                "on_front": k != 1,
+                "chance": 0.4,
+                "meets": 0.9,
+                "predicted": {
+                    "accuracy": [right, right - 0.02, right + 0.015],
+                    "latency_s": [took, 0.96 * took, 1.05 * took],
+                },
+                "measured": {
+                    "accuracy": [right - 0.004, right - 0.02, right + 0.012] if known else None,
+                    "latency_s": [1.01 * took, took, 1.02 * took] if known else None,
+                    "reason": "" if known else "run: no kernel",
+                }
+                if measured
+                else None,
+                "best": known,
+            }
+        )
+    held = {
+        "networks": 3,
+        "best": 3,
+        "hypervolume": {"predicted": 0.5, "measured": 0.49},
+        "share": [0.981, 0.955, 0.996],
+        "accuracy": {"mean_error": 0.004, "inside": 1.0, "tau": 1.0},
+        "latency": {"mean_error": 0.01, "worst_error": 0.02, "inside": 0.667, "tau": 1.0},
+    }
+    found = {
+        "profile": "p",
+        "method": "balanced",
+        "toolchain": "ort",
+        "latency_bound_s": 2e-3,
+        "measure": measured,
+        "proofs": False,
+        "space": "1000000000000",
+        "on_front": 71,
+        "share": [0.97, 0.92, 0.99],
+        "latency_model": {"networks": 12, "mean": 0.02, "worst": 0.041},
+        "networks": rows,
+        "measured": held if measured else None,
     }
     return {**found, **changes}
 

@@ -1,0 +1,301 @@
+"""The predicted front: the best networks of a whole space by accuracy and latency, and which of them to measure.
+
+Both prices are sums of effects, so that the front over all networks is exact (`reduce.front_of_sums`), of however many
+there are; so is its part below a latency. What no sum of effects explains, the misfit, is not in it: it is in the
+intervals, which are those of posterior draws of whole networks (`effects.Learned.draw`).
+
+Which networks are worth measuring is told by these draws: one after the other that network is taken which adds most to
+the hypervolume that is expected of those taken so far (expected hypervolume improvement: Emmerich, Giannakoglou and
+Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The
+gain of a network falls with what is taken already, so that one whose old gain is below another's new one need not be
+looked at (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978); what is reached is at
+least 1 - 1/e of what the best set of as many would reach, in these draws (Nemhauser, Wolsey and Fisher, 1978).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.core.space import Space
+from gnomon.core.stats import median
+from gnomon.errors import ProblemError, UsageError
+from gnomon.spaces.cells.effects import Evidence, Learned, expit, learn
+from gnomon.spaces.selection.kept import MOST_LOOKED_AT, moved, on_fronts
+from gnomon.spaces.selection.pareto import measured_points, unit_free
+from gnomon.spaces.selection.reduce import Resamples, SumFront, front_of_sums
+
+_SOME = 2000
+"""Of a space that is too large to look at each network, so many that may be on the front."""
+
+_SEED = 4
+_ROUNDING = 1 + 1e-9  # sums of the same effects differ by their order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontOptions:
+    """Which networks: at most so many `networks`, of a predicted latency of at most `most_latency` (None: of any).
+
+    The latency is in the unit of the measurements. `choices` are the indices that each cell group may take (None: all);
+    `draws` posterior samples are drawn, from `seed`.
+    """
+
+    networks: int = 50
+    most_latency: float | None = None
+    choices: tuple[tuple[int, ...], ...] | None = None
+    draws: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.networks < 1 or self.draws < 2:
+            raise UsageError(
+                f"{self.networks} networks by {self.draws} draws are too few",
+                hint="Ask for a network or more, by 2 draws or more, such as 200.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Beliefs:
+    """What is believed of all networks of a space. Made by `believe`.
+
+    `reference` is the relative latency and the error rate up to which hypervolume counts, those of the worst of what
+    was measured, as predicted; `unit` is the median latency that was measured, in its own unit.
+    """
+
+    space: Space
+    accurate: Learned
+    fast: Learned
+    reference: tuple[float, float]
+    unit: float
+
+    def points(self, networks: Ints) -> Floats:
+        """The relative latency and the error rate (N, 2) of networks as their effects add up."""
+        return np.column_stack([self.fast.effects.predict(networks)[0], 1 - self.accurate.effects.predict(networks)[0]])
+
+    def drawn(self, networks: Ints, options: FrontOptions) -> Floats:
+        """Points (K, N, 2) of networks that may be true, with what pairs of primitives add."""
+        seed = options.seed + _SEED
+        latencies = self.fast.draw(networks, options.draws, seed=seed)
+        return np.stack([latencies, expit(-self.accurate.draw(networks, options.draws, seed=seed + 1))], axis=2)
+
+
+def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
+    """What accuracies (fractions) and latencies (any unit) of some networks tell of all.
+
+    ProblemError for networks outside the space and for values that are not possible.
+    """
+    prices = learn(space, accuracy, scale="logit"), learn(space, unit_free(latency), scale="plain")
+    worst = measured_points(prices, accuracy, latency)[1].max(axis=0).tolist()
+    return Beliefs(
+        space=space,
+        accurate=prices[0],
+        fast=prices[1],
+        reference=(worst[0], worst[1]),
+        unit=median(latency.values.tolist()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictedFront:
+    """Networks (N, groups) by their indices in the space, by rising predicted latency, and what is predicted of them.
+
+    `latency` and `accuracy` (N, 3) are what the effects add up to, and the ends of its 95 % interval; latency in the
+    unit of the measurements. `on_front` tells which are on the exact front of these sums, of which the space has
+    `size`; `chance` how often a network is on the front of a posterior draw, and `meets` how often it keeps to the
+    latency that was asked for. `share` is the expected share of the hypervolume of all networks (of those that are
+    predicted to keep to that latency) that these reach, and its 95 % interval.
+    """
+
+    networks: Ints
+    latency: Floats
+    accuracy: Floats
+    on_front: NDArray[np.bool_]
+    chance: Floats
+    meets: Floats
+    size: int
+    share: tuple[float, float, float]
+
+
+def predict_front(beliefs: Beliefs, options: FrontOptions | None = None) -> PredictedFront:
+    """The best networks of all.
+
+    Those of the exact front; where it has more of them than are asked for, those that are worth most hypervolume, and
+    where it has fewer, others beside them that may be on it. ProblemError where no network is predicted to keep to the
+    latency.
+    """
+    options = options or FrontOptions()
+    front = _exact(beliefs, options)
+    rows = np.unique(np.concatenate([front, _candidates(beliefs, options)]), axis=0)
+    points = beliefs.drawn(rows, options)
+    sure = np.flatnonzero((rows[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1))
+    if len(sure) > options.networks:
+        chosen = sure[taken(points[:, sure], beliefs.reference, options.networks)]
+    else:
+        chosen = taken(points, beliefs.reference, options.networks, first=sure)
+    expected = beliefs.points(rows[chosen])
+    order = np.lexsort((expected[:, 1], expected[:, 0]))
+    chosen, expected = chosen[order], expected[order]
+    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    return PredictedFront(
+        networks=rows[chosen],
+        latency=beliefs.unit * _intervals(expected[:, 0], points[:, chosen, 0]),
+        accuracy=_intervals(1 - expected[:, 1], 1 - points[:, chosen, 1]),
+        on_front=np.isin(chosen, sure),
+        chance=_often(points)[chosen],
+        meets=(points[:, chosen, 0] <= bound).mean(axis=0),
+        size=len(front),
+        share=_told(_ratios(points[:, chosen], points, beliefs.reference)),
+    )
+
+
+def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions | None = None) -> tuple[float, float, float]:
+    """The expected share of the hypervolume of all networks that some reach, and its 95 % interval."""
+    options = options or FrontOptions()
+    rows = np.unique(np.concatenate([networks, _candidates(beliefs, options)]), axis=0)
+    points = beliefs.drawn(rows, options)
+    mine = (rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1)
+    return _told(_ratios(points[:, mine], points, beliefs.reference))
+
+
+def ratio_of(
+    beliefs: Beliefs, networks: Ints, others: Ints, options: FrontOptions | None = None
+) -> tuple[float, float, float]:
+    """The expected ratio of the hypervolume that some networks reach to that of others, and its 95 % interval."""
+    points = beliefs.drawn(np.concatenate([networks, others]), options or FrontOptions())
+    return _told(_ratios(points[:, : len(networks)], points[:, len(networks) :], beliefs.reference))
+
+
+def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
+    """Of points (K, M, 2) in K draws, the places of those that together reach the most hypervolume in the mean.
+
+    As many as `count`, or as there are: the `first` ones, then one after the other what adds most.
+    """
+    corner = np.asarray(reference)
+    gaps = np.maximum(corner - points, 0.0)
+    steps = _Steps(count=len(points))
+    chosen = [int(place) for place in first]
+    for place in chosen:
+        steps.add(gaps[:, place])
+    gains = gaps.prod(axis=2).mean(axis=0)  # alone; with others it is less
+    gains[chosen] = -math.inf
+    while len(chosen) < min(count, points.shape[1]):
+        known = -1
+        while (best := int(gains.argmax())) != known:
+            gains[best], known = steps.gain(gaps[:, best]), best
+        steps.add(gaps[:, best])
+        chosen.append(best)
+        gains[best] = -math.inf
+    return np.array(chosen, dtype=np.intp)
+
+
+class _Steps:
+    """In each of K draws the staircase below which everything is reached, as gaps to the reference.
+
+    `widths` (K, S) fall, and up to each of them all is reached that is no higher than `heights` (K, S), which rise.
+    """
+
+    def __init__(self, *, count: int) -> None:
+        self.widths, self.heights = np.zeros((count, 1)), np.zeros((count, 1))
+
+    def gain(self, gaps: Floats) -> float:
+        """The mean area that a box of these gaps (K, 2) adds."""
+        ends = np.minimum(self.widths, gaps[:, :1])
+        # Between a width and the next smaller one, up to the former's height, all is reached; beyond the largest none.
+        whole = np.concatenate([gaps[:, :1], ends], axis=1)
+        reached = np.concatenate([np.zeros_like(gaps[:, :1]), self.heights], axis=1)
+        spans = whole - np.concatenate([ends, np.zeros_like(gaps[:, :1])], axis=1)
+        return float((spans * np.maximum(gaps[:, 1:] - reached, 0.0)).sum() / len(gaps))
+
+    def add(self, gaps: Floats) -> None:
+        """Let boxes of these gaps (K, 2) be reached too."""
+        widths = np.concatenate([self.widths, gaps[:, :1]], axis=1)
+        order = np.argsort(-widths, axis=1, kind="stable")
+        self.widths = np.take_along_axis(widths, order, axis=1)
+        heights = np.take_along_axis(np.concatenate([self.heights, gaps[:, 1:]], axis=1), order, axis=1)
+        self.heights = np.maximum.accumulate(heights, axis=1)
+
+
+def _exact(beliefs: Beliefs, options: FrontOptions) -> Ints:
+    """The networks (N, groups) of the exact front of sums of effects that keep to the latency."""
+    found = _sums(beliefs, options)
+    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    kept = found.costs[:, 0] <= bound * _ROUNDING
+    if not kept.any():
+        raise ProblemError(
+            "no network is predicted to be as fast as that: the fastest is predicted to take "
+            f"{float(found.costs[0, 0]) / bound:.3g} times as long",
+            hint="Allow a longer latency, or give the space faster primitives.",
+        )
+    return _placed(found.assignments[kept], options)
+
+
+def _sums(beliefs: Beliefs, options: FrontOptions) -> SumFront:
+    tables = [one.effects.tables(one.effects.mean[None]) for one in (beliefs.fast, beliefs.accurate)]
+    picked = _picked(beliefs.space, options)
+    return front_of_sums(
+        [np.column_stack([fast[0, own], -right[0, own]]) for fast, right, own in zip(*tables, picked, strict=True)]
+    )
+
+
+def _picked(space: Space, options: FrontOptions) -> list[Ints]:
+    """The choices of each group that are looked at."""
+    if options.choices is None:
+        return [np.arange(len(slot.choices)) for slot in space.slots]
+    return [np.array(own, dtype=np.intp) for own in options.choices]
+
+
+def _placed(chosen: Ints, options: FrontOptions) -> Ints:
+    """Networks by the places of their choices in the whole space."""
+    if options.choices is None:
+        return chosen
+    return np.column_stack([np.array(own)[column] for own, column in zip(options.choices, chosen.T, strict=True)])
+
+
+def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
+    """Networks that keep to the latency and may be on the front: all of a small space."""
+    picked = _picked(beliefs.space, options)
+    small = math.prod(map(len, picked)) <= MOST_LOOKED_AT
+    if small:
+        rows = np.array(list(itertools.product(*picked)), dtype=np.intp)
+    else:
+        resamples = Resamples(
+            latencies=beliefs.fast.effects.draw(options.draws, seed=options.seed),
+            logits=beliefs.accurate.effects.draw(options.draws, seed=options.seed + 1),
+            reference=beliefs.reference,
+        ).restricted(picked)
+        rows = _placed(on_fronts(moved((beliefs.accurate, beliefs.fast), resamples)), options)
+    if options.most_latency is not None:
+        rows = rows[beliefs.unit * beliefs.points(rows)[:, 0] <= options.most_latency * _ROUNDING]
+    return rows if small else rows[:_SOME]
+
+
+def _intervals(expected: Floats, drawn: Floats) -> Floats:
+    """Expected values (N,) with the ends of what 95 % of the draws (K, N) lie in, which reach as far as these."""
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return np.column_stack([expected, np.minimum(low, expected), np.maximum(high, expected)])
+
+
+def _often(points: Floats) -> Floats:
+    """How often each of M networks is on the front of a draw, of points (K, M, 2)."""
+    found = np.zeros(points.shape[1])
+    for one in points:
+        found[nondominated(one)] += 1
+    return found / len(points)
+
+
+def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
+    """In each draw the hypervolume of some points (K, N, 2) over that of others (K, M, 2); 1 where both have none."""
+    mine, theirs = (np.array([hypervolume(one, reference) for one in some]) for some in (points, others))
+    return np.where(theirs > 0, mine / np.where(theirs > 0, theirs, 1.0), 1.0)
+
+
+def _told(values: Floats) -> tuple[float, float, float]:
+    low, high = np.quantile(values, [0.025, 0.975]).tolist()
+    return float(values.mean()), low, high
