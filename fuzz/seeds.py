@@ -223,11 +223,11 @@ def flat_models() -> list[bytes]:
 
 
 def weights(folder: Path) -> None:
-    """Weights as PyTorch writes them, and a checkpoint."""
+    """Weights, and a checkpoint as PyTorch writes it."""
     from gnomon.training.job import Checkpoint, checkpoint_bytes, write_state
 
     state = {"a": np.ones((2, 2), np.float32), "b": np.zeros(1, np.float32)}
-    write_state(folder / "state.pth", state)
+    write_state(folder / "state.safetensors", state)
     checkpoint = Checkpoint(digest="d", state=state, optimizer={"state": {}, "param_groups": []}, history=())
     (folder / "checkpoint.pth").write_bytes(checkpoint_bytes(checkpoint))
 

@@ -1034,7 +1034,9 @@ TARGETS: dict[str, Target] = _all(
         read=within(_pictures, "b/x.jpg", _one_by_one),
     ),
     Target(name="data set", seeds=good.dataset, read=unpack),
-    Target(name="weights", seeds=good.written(good.weights, "state.pth"), read=file("w.pth", read_state)),
+    Target(
+        name="weights", seeds=good.written(good.weights, "state.safetensors"), read=file("w.safetensors", read_state)
+    ),
     Target(
         name="checkpoint",
         seeds=good.written(good.weights, "checkpoint.pth"),

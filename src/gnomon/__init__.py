@@ -49,7 +49,8 @@ _PLACES = {
     **dict.fromkeys(
         (
             *("export_networks", "find_front", "import_networks", "open_profile"),
-            *("profile_space", "select_primitives", "show_space", "validate_selection"),
+            *("profile_space", "select_primitives", "show_space", "space_network"),
+            "validate_selection",
         ),
         "gnomon.api.space",
     ),

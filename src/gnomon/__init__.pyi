@@ -25,6 +25,7 @@ from gnomon.api.space import open_profile as open_profile
 from gnomon.api.space import profile_space as profile_space
 from gnomon.api.space import select_primitives as select_primitives
 from gnomon.api.space import show_space as show_space
+from gnomon.api.space import space_network as space_network
 from gnomon.api.space import validate_selection as validate_selection
 from gnomon.api.table import build_table as build_table
 from gnomon.api.table import check_table as check_table

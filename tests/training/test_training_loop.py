@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.training.trainkit import CLASSES, FAMILIES, SIZE, data, job, net, shapes
 
 from gnomon.errors import ProblemError, UsageError
@@ -16,7 +17,7 @@ from gnomon.spaces.unit import Trace
 from gnomon.training import Dataset, Epoch, Images, Recipe, Trained, TrainJob, build, check, packed, train
 from gnomon.training import network as counts
 from gnomon.training.data.dataset import border_of, feed, training_batches
-from gnomon.training.job import load_partial, read_checkpoint, read_state
+from gnomon.training.job import load_partial, read_checkpoint, read_state, write_state
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -152,7 +153,7 @@ def test_what_it_is_given_to_begin_with_is_used() -> None:
     made = train(tuned)
     assert made.state is not None and first.state is not None
     for name, array in first.state.items():
-        if name.endswith((".w", ".scale", ".bias")):
+        if name.endswith((".weight", ".bias")):
             assert made.state[name] == pytest.approx(array, abs=1e-6)
     assert tuned.digest() != job(epochs=1, lr=1e-9).digest()
 
@@ -281,18 +282,28 @@ def test_the_loss_of_the_first_epoch_is_the_mean_over_its_images() -> None:
     assert train(one).losses[0] == pytest.approx(total / len(shapes().train), rel=1e-5)
 
 
-@pytest.mark.parametrize("weights", [{"w": torch.ones(2, requires_grad=True)}, {"w": torch.ones(2).to_sparse()}, [1]])
-def test_weights_that_are_not_plain_numbers_are_refused(weights: Any, tmp_path: Path) -> None:
-    torch.save(weights, tmp_path / "w.pth")
-    with pytest.raises(ProblemError, match="holds"):
-        read_state(tmp_path / "w.pth")
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x08" + bytes(7) + b'{"a": 1}', b"\xff" * 64])
+def test_weights_that_are_not_plain_numbers_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").write_bytes(content)
+    with pytest.raises(ProblemError, match="holds no weights"):
+        read_state(tmp_path / "w.safetensors")
 
 
-def test_an_error_of_pytorch_without_a_word_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*given: object, **more: object) -> None:
-        raise RuntimeError
+def test_weights_of_pytorchs_own_files_are_not_unpickled(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(ProblemError, match="holds no weights"):
+        read_state(tmp_path / "w.safetensors")
 
-    monkeypatch.setattr(torch, "load", load)
-    (tmp_path / "w.pth").touch()
-    with pytest.raises(ProblemError, match="holds no weights: RuntimeError"):
-        read_state(tmp_path / "w.pth")
+
+def test_weights_come_back_as_they_were_and_as_safetensors_reads_them(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    state: dict[str, NDArray[Any]] = {
+        "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+        "a.count": np.array(3, np.int64),
+    }
+    write_state(tmp_path / "w.safetensors", state)
+    for found in (read_state(tmp_path / "w.safetensors"), load_file(tmp_path / "w.safetensors")):
+        assert {name: np.asarray(one).tolist() for name, one in found.items()} == {
+            name: one.tolist() for name, one in state.items()
+        }

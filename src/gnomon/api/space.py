@@ -261,6 +261,18 @@ def open_profile(
     return open_job(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
 
 
+def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathLike] = ()) -> Any:
+    """A network of a profile by its id as a `torch.nn.Module`, with its trained weights, in evaluation mode.
+
+    Those of its best training by validation, which are those that it is measured with; they are also a file of
+    safetensors that its `load_state_dict` takes. It takes images as the networks do: (x - mean) / std by channel, of
+    the training part. `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    """
+    from gnomon.jobs.space.network import network_module
+
+    return network_module(Path(profile_dir), network, tuple(map(str, blocks)))
+
+
 def validate_selection(
     profile_dir: PathLike,
     *,

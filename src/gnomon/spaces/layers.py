@@ -21,11 +21,20 @@ Default = Value | None
 """The default of an attribute; None: it must be given."""
 
 _PAIRS = frozenset({"kernel", "stride", "pad", "dilation"})
-_LISTS = {"shape": 1, "perm": 0}
+_LISTS = {"shape": 1, "perm": 0, "arguments": 1}
 """Attributes of any number of whole numbers, and the least that each may be."""
 
-_TEXTS = frozenset({"attributes", "operands"})
+_TEXTS = frozenset({"attributes", "operands", "block", "digest"})
+_COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
+_MODULE: dict[str, Default] = {
+    "block": None,
+    "digest": None,
+    "arguments": None,
+    "shape": None,
+    "macs": 0,
+    "params": 0,
+}
 _POOL: dict[str, Default] = {"kernel": None, "stride": (1, 1), "pad": (0, 0)}
 _CONV: dict[str, Default] = {
     "out_channels": None,
@@ -128,7 +137,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and v >= _LISTS[name] for v in value):
             return tuple(value)
-    elif name == "macs" or (name == "past" and kind == "Attention"):
+    elif name in _COUNTS or (name == "past" and kind == "Attention"):
         if type(value) is int and value >= 0:
             return value
     elif name == "bias":
@@ -251,6 +260,10 @@ def _embedding(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return (*inputs[0], one.integer("width"))
 
 
+def _opaque(one: Layer, inputs: Sequence[Shape]) -> Shape:
+    return (inputs[0][0], *one.numbers("shape"))
+
+
 def _reshaped(one: Layer, inputs: Sequence[Shape]) -> Shape:
     shape = one.numbers("shape")
     if math.prod(shape) != math.prod(inputs[0]):
@@ -337,9 +350,12 @@ KINDS: dict[str, Kind] = {
     "Bias": Kind(shape=_image_same),
     "Reshape": Kind(attributes={"shape": None}, shape=_reshaped),
     "Transpose": Kind(attributes={"perm": None}, shape=_transposed),
+    "Module": Kind(attributes=_MODULE, shape=_opaque),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
 is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
 and values (N, L, C), behind `past` ones of a cache, and a `CachedAttention` queries alone; an `Embedding` looks rows of
-a table up by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a constant."""
+a table up by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a constant; a `Module` is a block of
+PyTorch's by its name and digest, made for its input's channels and these `arguments`, of which only the shape that it
+makes of one image, its multiply-adds and its trained numbers are known here."""

@@ -152,7 +152,7 @@ def _known(what: str, name: str, known: tuple[str, ...]) -> None:
 
 def _layer_label(one: Layer) -> str:
     values = dict(one.attributes)
-    words = [one.kind]
+    words = [one.kind, *([str(values["block"])] if one.kind == "Module" else [])]
     if "kernel" in values:
         words.append("x".join(map(str, one.pair("kernel"))))
     if values.get("stride", (1, 1)) != (1, 1):

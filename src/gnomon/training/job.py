@@ -2,13 +2,14 @@
 
 A training between two epochs as bytes: plain tensors and numbers, which PyTorch reads without unpickling objects.
 
-Weights as files of PyTorch: a dictionary of tensors by name, as `torch.save` of a module's state writes it.
+Weights as files of safetensors: tensors by name, as `load_state_dict` of a module takes them. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.spaces.cells.space import State, TaggedNet
-from gnomon.system.files import write_whole
+from gnomon.system.files import read_at_most, write_whole
 from gnomon.training.data.dataset import Packed, PackedFile
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.network import load_state, torch_package
@@ -34,7 +36,8 @@ class TrainJob:
     """A training: of a net, by a recipe, on a data set.
 
     `key` names it for the caller. `init` are parameters to begin with; those it lacks are made of (seed, tag). `device`
-    is "cpu" or "cuda", `threads` those of one process on the CPU.
+    is "cpu" or "cuda", `threads` those of one process on the CPU. `modules` are the origins of the net's blocks that
+    are modules (`gnomon.training.modules`), by their names.
     """
 
     key: str
@@ -45,6 +48,7 @@ class TrainJob:
     init: State | None = None
     device: str = "cpu"
     threads: int = 1
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     def digest(self) -> str:
         """SHA-256 of what decides the outcome of each epoch: not the name, nor the threads."""
@@ -82,7 +86,7 @@ class Trained:
     """
 
     key: str
-    state: dict[str, NDArray[np.float32]] | None = field(default=None, repr=False)
+    state: dict[str, NDArray[Any]] | None = field(default=None, repr=False)
     accuracies: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     correct: NDArray[np.uint8] | None = field(default=None, repr=False)
@@ -117,7 +121,7 @@ class Checkpoint:
     """
 
     digest: str
-    state: Mapping[str, NDArray[np.float32]] = field(repr=False)
+    state: State = field(repr=False)
     optimizer: Mapping[str, Any] = field(repr=False)
     history: tuple[Epoch, ...]
 
@@ -186,12 +190,12 @@ def load_partial(path: Path, digest: str) -> tuple[Checkpoint | None, str]:
     return found, ""
 
 
-def restore(layers: Mapping[str, Any], optimizer: Any, scheduler: Any, found: Checkpoint) -> None:
-    """Makes layers by tag, and what is fresh of an optimiser and a scheduler, what they were at a checkpoint.
+def restore(module: Any, optimizer: Any, scheduler: Any, found: Checkpoint) -> None:
+    """Makes a net's module, and what is fresh of an optimiser and a scheduler, what they were at a checkpoint.
 
     Raises nearly anything for a checkpoint that does not fit: see `MISFITS`.
     """
-    load_state(layers, found.state)
+    load_state(module, found.state)
     with warnings.catch_warnings():
         # The optimiser's steps are not repeated, only the scheduler's: its values follow from their number.
         warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*", category=UserWarning)
@@ -201,35 +205,46 @@ def restore(layers: Mapping[str, Any], optimizer: Any, scheduler: Any, found: Ch
 
 
 _HINT = "Train the network again: the file is one that gnomon space profile writes."
+_MOST_BYTES = 8 << 30
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise RuntimeMissingError(
+            f"weights are files of safetensors, which cannot be loaded: {error}",
+            hint=install_line("safetensors", python=sys.executable),
+        ) from error
+    return safetensors.numpy
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write weights, whole or not at all. OSError where it cannot be written, RuntimeMissingError without PyTorch."""
-    torch = torch_package()
-    file = BytesIO()
-    torch.save({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in state.items()}, file)
-    write_whole(file.getvalue(), path)
+    """Write weights, whole or not at all. OSError where that fails, RuntimeMissingError without safetensors."""
+    whole = {name: np.asarray(array, order="C") for name, array in state.items()}
+    write_whole(_safetensors().save(whole, metadata={"format": "pt"}), path)
 
 
-def read_state(path: Path) -> dict[str, NDArray[np.float32]]:
-    """The weights of a file; only tensors are read, nothing of it is executed.
+def read_state(path: Path) -> dict[str, NDArray[Any]]:
+    """The weights of a file; nothing of it is executed.
 
-    UsageError where it cannot be read, ProblemError for anything but float32 tensors by name.
+    UsageError where it cannot be read, ProblemError for anything else than tensors of numbers by name, or more than
+    8 GiB.
     """
-    torch = torch_package()
     try:
         with path.open("rb") as file:
-            found = torch.load(file, weights_only=True, map_location="cpu")
-        if isinstance(found, dict) and all(
-            isinstance(name, str) and isinstance(one, torch.Tensor) and one.dtype == torch.float32
-            for name, one in found.items()
-        ):
-            return {name: one.numpy() for name, one in found.items()}
+            content = read_at_most(file, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
-    except Exception as error:  # what PyTorch raises for a broken file is of any kind
+    if len(content) > _MOST_BYTES:
+        raise ProblemError(f"{path} holds more than the {_MOST_BYTES >> 30} GiB that are read", hint=_HINT)
+    try:
+        found: dict[str, NDArray[Any]] = _safetensors().load(content)
+        return found
+    except RuntimeMissingError:
+        raise
+    except Exception as error:  # what a broken file makes it raise is of any kind
         raise ProblemError(f"{path} holds no weights: {_first_line(error)}", hint=_HINT) from error
-    raise ProblemError(f"{path} holds something else than float32 tensors by name", hint=_HINT)
 
 
 def _first_line(error: Exception) -> str:

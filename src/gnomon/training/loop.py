@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.spaces.layers import Shape
 from gnomon.training import network as counts
 from gnomon.training.data.dataset import Dataset, Supply, trained_images
@@ -34,7 +34,8 @@ from gnomon.training.job import (
     restore,
     save_bytes,
 )
-from gnomon.training.network import build, state_of, torch_package
+from gnomon.training.modules import load_factories
+from gnomon.training.network import build, seeded, state_of, torch_package
 from gnomon.training.recipe import check, make_optimizer
 
 OnEpoch = Callable[[Epoch], None]
@@ -194,7 +195,10 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
 
 def _fresh(job: TrainJob, dataset: Dataset | Streamed, digest: str) -> _Run:
     torch = torch_package()
-    module = build(job.tagged, job.init, seed=job.seed).to(job.device, memory_format=torch.channels_last)
+    factories = load_factories(job.modules, job.tagged)
+    # Faster for convolutions; but other people's blocks may ask for a view of what they take as it usually lies.
+    order = torch.contiguous_format if factories else torch.channels_last
+    module = build(job.tagged, job.init, seed=job.seed, factories=factories).to(job.device, memory_format=order)
     optimizer, scheduler = make_optimizer(job.recipe, module.parameters())
     return _Run(
         job=job,
@@ -208,7 +212,7 @@ def _fresh(job: TrainJob, dataset: Dataset | Streamed, digest: str) -> _Run:
 
 
 def _take_over(run: _Run, found: Checkpoint) -> None:
-    restore(run.module.by_tag, run.optimizer, run.scheduler, found)
+    restore(run.module, run.optimizer, run.scheduler, found)
     run.history = list(found.history)
 
 
@@ -217,7 +221,8 @@ def _epochs(run: _Run, partial: Path | None, on_epoch: OnEpoch | None) -> None:
     job = run.job
     while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
-        with _told(run):
+        # Blocks that drop at random draw the same in an epoch, whatever was before.
+        with _told(run), seeded(job.seed, "epoch", number) if job.modules else contextlib.nullcontext():
             loss = _epoch(run, number)
             run.failure = divergence(loss, number)
             if run.failure is None:
@@ -241,7 +246,9 @@ def _told(run: _Run) -> Iterator[None]:
     """What PyTorch raises meanwhile ends the training, as data."""
     try:
         yield
-    except (RuntimeError, MemoryError, ValueError) as error:
+    except GnomonError:
+        raise
+    except Exception as error:  # PyTorch's, and whatever a user's block raises
         run.failure = failure_of(error)
 
 

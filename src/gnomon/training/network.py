@@ -1,8 +1,9 @@
 """A tagged net as a PyTorch module: the same operators that the ONNX writer writes for it.
 
 Layers with parameters are made one a tag and named by it, so that several nets can be assembled from one set of layers
-(weight sharing). Fresh parameters depend on (seed, tag) alone. Convolutions: normal with the variance 2 / fan-in (He et
-al., "Delving deep into rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0.
+(weight sharing), and the module's `state_dict` is the net's state. Fresh parameters depend on (seed, tag) alone.
+Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into rectifiers", 2015); linear layers:
+uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules already begin as what makes them says.
 
 The lazy import of PyTorch: nothing of gnomon loads it before a network is trained.
 
@@ -11,6 +12,7 @@ Parameters and multiply-accumulates of a net, by arithmetic on its layers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from gnomon.core.installing import install_line
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes
 
@@ -41,34 +43,39 @@ def torch_package(task: str = "training a network") -> Any:
     return torch
 
 
-_PARTS: dict[str, dict[str, str]] = {
-    "Conv": {"w": "weight", "b": "bias"},
-    "Linear": {"w": "weight", "b": "bias"},
-    "LayerNormalization": {"scale": "weight", "bias": "bias"},
-    "BatchNormalization": {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"},
-}
-"""Kinds of layers that have parameters: what PyTorch calls each part."""
+Factory = Callable[..., Any]
+"""Makes a `torch.nn.Module` of (N, C, H, W): of C, then of the channels that it makes and its stride; a stem of those
+channels alone, a head of the classes."""
+
+Factories = Mapping[str, Factory]
+"""What makes the modules of a net's blocks of PyTorch's, by the name of the block."""
 
 
-def build(tagged: TaggedNet, state: State | None, *, seed: int) -> Any:
+def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Factories | None = None) -> Any:
     """A module that computes the net, in training mode, on the CPU.
 
     It is called with the net's inputs, (n, channels, height, width) for any n. Parameters that the state has are
-    copied from it, the others are fresh ones of (seed, tag). ProblemError for a chain of several layers in a node and
-    for parameters of the wrong shape, all named; RuntimeMissingError without PyTorch.
+    copied from it, the others are fresh ones of (seed, tag). ProblemError for a chain of several layers in a node, for
+    a block without its factory, and for parameters of the wrong shape, all named; RuntimeMissingError without PyTorch.
     """
-    return assemble(tagged, make_layers((tagged,), state, seed=seed))
+    return assemble(tagged, make_layers((tagged,), state, seed=seed, factories=factories))
 
 
-def make_layers(nets: Iterable[TaggedNet], state: State | None, *, seed: int) -> dict[str, Any]:
+def make_layers(
+    nets: Iterable[TaggedNet], state: State | None, *, seed: int, factories: Factories | None = None
+) -> dict[str, Any]:
     """The layers with parameters of several nets, one a tag, in the order in which tags occur first."""
     made: dict[str, Any] = {}
     complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
     for tagged in nets:
         for tag, (one, shape) in zip(tagged.tags, _singles(tagged.net), strict=True):
-            if one.kind in _PARTS and tag not in made:
-                made[tag] = _layer(one, shape)
-                _fill(made[tag], one.kind, tag, (state or {}, seed, complaints))
+            if _is_layer(one) and tag not in made:
+                if one.kind == "Module":
+                    made[tag] = _module(one, shape, factories or {}, seed, tag)
+                else:
+                    made[tag] = _layer(one, shape)
+                    _begin(made[tag], one.kind, seed, tag)
+                _fill(made[tag], state_prefix(tag), state or {}, complaints, whole=False)
     complaints.raise_any()
     return made
 
@@ -78,28 +85,15 @@ def assemble(tagged: TaggedNet, layers: Mapping[str, Any]) -> Any:
     return _net_class()(tagged, layers)
 
 
-def state_of(module: Any) -> dict[str, NDArray[np.float32]]:
-    """A copy of the parameters of a module that `build` or `assemble` made, by tag and part."""
-    return state_of_layers(module.by_tag)
+def state_of(module: Any) -> dict[str, NDArray[Any]]:
+    """A copy of the parameters of a module that `build` or `assemble` made, by the names of its `state_dict`."""
+    return {name: np.array(one.cpu().contiguous().numpy(), order="C") for name, one in module.state_dict().items()}
 
 
-def state_of_layers(layers: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """A copy of the parameters of layers by tag, such as `make_layers` makes."""
-    found = {}
-    for tag, one in layers.items():
-        for part, name in _PARTS[_kind(one)].items():
-            tensor = getattr(one, name)
-            if tensor is not None:
-                array = tensor.detach().cpu().contiguous().numpy()
-                found[f"{tag}.{part}"] = np.array(array.T if _transposed(one, part) else array, np.float32, order="C")
-    return found
-
-
-def load_state(layers: Mapping[str, Any], state: State) -> None:
-    """Overwrites the parameters of layers with those of a state. ProblemError that names what does not fit."""
+def load_state(module: Any, state: State) -> None:
+    """Overwrites the parameters of such a module with those of a state. ProblemError that names what does not fit."""
     complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
-    for tag, one in layers.items():
-        _fill(one, _kind(one), tag, (state, None, complaints))
+    _fill(module, "", state, complaints, whole=True)
     complaints.raise_any()
 
 
@@ -109,13 +103,18 @@ def generator(*words: object) -> Any:
     return torch_package().Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def _kind(one: Any) -> str:
-    return str(one.gnomon_kind)
+@contextlib.contextmanager
+def seeded(*words: object) -> Iterator[None]:
+    """PyTorch's global random numbers depend on these words alone meanwhile, and are afterwards what they were."""
+    torch = torch_package()
+    with torch.random.fork_rng():
+        torch.manual_seed(generator(*words).initial_seed())
+        yield
 
 
-def _transposed(one: Any, part: str) -> bool:
-    """A state has a linear layer's weights as (in, out), PyTorch as (out, in)."""
-    return part == "w" and _kind(one) == "Linear"
+def _is_layer(one: Layer) -> bool:
+    """Whether it has parameters of its own."""
+    return one.kind in PARTS or one.kind == "Module"
 
 
 def _singles(net: Net) -> Iterable[tuple[Layer, Shape]]:
@@ -152,34 +151,47 @@ def _layer(one: Layer, shape: Shape) -> Any:
         made = torch.nn.LayerNorm(shape[-1], eps=1e-5)
     else:
         made = torch.nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
-        made.num_batches_tracked = None  # counted for a momentum of None only
-    made.gnomon_kind = one.kind
     return made
 
 
-def _fill(made: Any, kind: str, tag: str, source: tuple[State, int | None, Complaints]) -> None:
-    """Gives a layer its parameters: the state's, else fresh ones unless the seed is None."""
+def _module(one: Layer, shape: Shape, factories: Factories, seed: int, tag: str) -> Any:
+    """A block that is a module, as its factory makes it of (seed, tag)."""
+    name = str(one["block"])
+    if name not in factories:
+        raise ProblemError(f"the net has a block {name} that nothing makes", hint="Give the blocks of the space.")
+    with seeded(seed, tag):
+        return factories[name](shape[1], *one.numbers("arguments"))
+
+
+def _begin(made: Any, kind: str, seed: int, tag: str) -> None:
+    """Gives a layer fresh parameters."""
     torch = torch_package()
-    state, seed, complaints = source
     random = generator(seed, tag)
-    for part, name in _PARTS[kind].items():
-        tensor = getattr(made, name)
-        if tensor is None:
+    for own, part in PARTS[kind].items():
+        tensor = getattr(made, own)
+        if tensor is not None:
+            turned = kind == "Linear" and part == "w"  # drawn as (in, out)
+            value = _fresh(kind, part, tuple(reversed(tensor.shape)) if turned else tuple(tensor.shape), random)
+            with torch.no_grad():
+                tensor.copy_(value.T if turned else value)
+
+
+def _fill(made: Any, prefix: str, state: State, complaints: Complaints, *, whole: bool) -> None:
+    """Copies parameters from a state, where they have this prefix; `whole` tells those that it lacks."""
+    torch = torch_package()
+    for own, tensor in made.state_dict().items():
+        given = state.get(prefix + own)
+        if given is None:
+            if whole:
+                complaints.tell(prefix + own, "it is missing")
             continue
-        shape = tuple(reversed(tensor.shape)) if _transposed(made, part) else tuple(tensor.shape)
-        given = state.get(f"{tag}.{part}")
-        if given is not None:
-            if given.shape != shape or given.dtype.kind != "f":
-                complaints.tell(f"{tag}.{part}", f"it is {given.dtype}{list(given.shape)}, not floats {list(shape)}")
-                continue
-            value = torch.from_numpy(np.array(given, np.float32, order="C"))
-        elif seed is None:
-            complaints.tell(f"{tag}.{part}", "it is missing")
+        floats = "f" if tensor.is_floating_point() else "iub"
+        if given.shape != tuple(tensor.shape) or given.dtype.kind not in floats:
+            wanted = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+            complaints.tell(prefix + own, f"it is {given.dtype}{list(given.shape)}, not {wanted}")
             continue
-        else:
-            value = _fresh(kind, part, shape, random)
         with torch.no_grad():
-            tensor.copy_(value.T if _transposed(made, part) else value)
+            tensor.copy_(torch.from_numpy(np.array(given, order="C")))
 
 
 def _fresh(kind: str, part: str, shape: tuple[int, ...], random: Any) -> Any:
@@ -205,8 +217,15 @@ def _net_class() -> Any:
         def __init__(self, tagged: TaggedNet, layers: Mapping[str, Any]) -> None:
             super().__init__()
             self.tagged = tagged
-            self.by_tag = {tag: layers[tag] for tag, (one, _) in _tagged(tagged) if one.kind in _PARTS}
-            self.layers = torch.nn.ModuleList(self.by_tag.values())
+            self.by_tag = {tag: layers[tag] for tag, (one, _) in _tagged(tagged) if _is_layer(one)}
+            for tag, layer in self.by_tag.items():
+                *folders, name = tag.split("/")
+                where: Any = self
+                for folder in folders:
+                    if folder not in where._modules:
+                        where.add_module(folder, torch.nn.Module())
+                    where = where._modules[folder]
+                where.add_module(name, layer)
             self.steps = _steps(tagged, self.by_tag)
             self.watch: Callable[[int, Any], None] | None = None
 
@@ -238,7 +257,7 @@ def _steps(
     steps = []
     for index, (tag, (one, _)) in enumerate(_tagged(tagged)):
         refs = net.nodes[index].inputs
-        run = layers[tag] if one.kind in _PARTS and one.kind != "Linear" else _function(one, layers.get(tag))
+        run = layers[tag] if _is_layer(one) and one.kind != "Linear" else _function(one, layers.get(tag))
         steps.append((run, refs, tuple(ref for ref in set(refs) if last.get(ref) == index)))
     return steps
 
@@ -277,7 +296,7 @@ def _function(one: Layer, layer: Any) -> Callable[..., Any]:
     }
     if one.kind not in known or (one.kind == "Attention" and one["past"]):
         raise ProblemError(
-            f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *_PARTS)))} and pooling."
+            f"a {one.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *PARTS)))} and pooling."
         )
     return known[one.kind]
 
@@ -315,6 +334,8 @@ def params(net: Net) -> int:
             total += 2 * source[-1]
         elif one.kind == "BatchNormalization":
             total += 2 * source[1]
+        elif one.kind == "Module":
+            total += one.integer("params")
     return total
 
 
@@ -326,6 +347,8 @@ def macs(net: Net) -> int:
             total += math.prod(made) * source[1] // one.integer("group") * math.prod(one.pair("kernel"))
         elif one.kind == "Linear":
             total += math.prod(made) * features_of(source)
+        elif one.kind == "Module":
+            total += made[0] * one.integer("macs")
     return total
 
 

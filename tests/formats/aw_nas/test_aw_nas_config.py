@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -437,3 +438,45 @@ def test_a_damaged_config_is_read_or_refused(at: int, length: int, put: str) -> 
 def test_garbage_is_refused(text: str | bytes) -> None:
     with pytest.raises(ProblemError):
         read_aw_nas_config(text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "stem"),
+    [
+        ("", None),
+        ("use_stem: false", None),
+        ("use_stem: null", None),
+        ("use_stem: true", ("conv_bn_3x3", 1)),
+        ("use_stem: conv_bn_relu_5x5, stem_stride: 2", ("conv_bn_relu_5x5", 2)),
+        ("use_stem: imagenet_stem0", ("imagenet_stem0", 1)),
+    ],
+)
+def test_a_stem_is_read_as_aw_nas_names_it(keys: str, stem: tuple[str, int] | None) -> None:
+    lines = "".join(f"  {key}\n" for key in keys.split(", ") if key)
+    config, _ = read_aw_nas_config(SMALL.replace("  num_classes", f"{lines}  num_classes"))
+    assert (config.stem and (config.stem.operation, config.stem.stride)) == stem
+    assert config.input_channels == 3 and config.warnings == ()
+
+
+def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:
+    keys = "  use_stem: true\n  stem_affine: false\n  init_channels: 8\n  stem_multiplier: 3\n  num_classes"
+    config, _ = read_aw_nas_config(SMALL.replace("  num_classes", keys))
+    assert "3 channels" in config.warnings[0] and "24" in config.warnings[0] and "stem_affine" in config.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("use_stem: Conv", "weights_manager_cfg.use_stem .line 8.: one of conv_bn_3x3, .* expected, 'Conv' found"),
+        ("use_stem: [conv_1x1]", "use_stem .*a text expected"),
+        ("use_stem: true\n  stem_stride: 0", "stem_stride .*a whole number from 1"),
+    ],
+)
+def test_a_stem_that_is_not_known_is_told(keys: str, told: str) -> None:
+    assert re.search(told, complaints(SMALL.replace("  num_classes", f"  {keys}\n  num_classes")))
+
+
+def test_ends_of_ones_own_are_functions() -> None:
+    config, _ = read_aw_nas_config(SMALL + "gnomon_cfg: {stem: 'net.py:stem', head: 'package.module:Head'}\n")
+    assert (config.gnomon.stem, config.gnomon.head) == ("net.py:stem", "package.module:Head")
+    assert "gnomon_cfg.head" in complaints(SMALL + "gnomon_cfg: {head: net.py}\n")

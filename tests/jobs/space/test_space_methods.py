@@ -15,6 +15,7 @@ from gnomon.jobs.space.folder import AccuracyRow
 from gnomon.jobs.space.methods import Budget, Plan, plan, recipes
 from gnomon.jobs.space.study import Study
 from gnomon.jobs.space.training import Trainer, Training, weights_path
+from gnomon.spaces.cells.space import state_prefix
 from gnomon.training.recipe import Recipe
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -150,7 +151,7 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
     first, second = rounds(plan("published", one, budget()))
     for default in first:
         tags = one.tagged(default.network).tags
-        state = {f"{tag}.w": np.full(3, k, np.float32) for k, tag in enumerate(tags)}
+        state = {f"{state_prefix(tag)}weight": np.full(3, k, np.float32) for k, tag in enumerate(tags)}
         path = weights_path(tmp_path / "p", default)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_state(path, state)
@@ -158,13 +159,13 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
         assert training.begins_with is not None
         init = works._job(training).init
         assert init is not None
-        own, its = (set(one.tagged(t.network).tags) for t in (training, training.begins_with))
-        assert {name.removesuffix(".w") for name in init} == own & its
+        own, its = (set(map(state_prefix, one.tagged(t.network).tags)) for t in (training, training.begins_with))
+        assert {name.removesuffix("weight") for name in init} == own & its
         changed = next(
             g for g in range(2) if training.network.assignment[g] != training.begins_with.network.assignment[g]
         )
-        assert not any(name.startswith(f"l{changed}/") for name in init)
-        assert any(name.startswith(f"l{1 - changed}/") for name in init) and any(n.startswith("head/") for n in init)
+        assert not any(name.startswith(f"l{changed}.") for name in init)
+        assert any(name.startswith(f"l{1 - changed}.") for name in init) and any(n.startswith("head.") for n in init)
     assert all(works._job(training).init is None for training in first)
     works.folder.close()
 

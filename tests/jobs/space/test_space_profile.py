@@ -60,7 +60,7 @@ def test_trained_networks_have_weights_and_a_text(profiled: Path) -> None:
     for row in read_accuracy(profiled):
         if row.method == "balanced":
             where = profiled / "checkpoints" / "balanced" / f"{row.stage}-{row.seed}"
-            assert (where / f"{row.network}.state_dict.pth").is_file()
+            assert (where / f"{row.network}.safetensors").is_file()
             assert "l0/" in (where / f"{row.network}.repr.txt").read_text()
     assert list((profiled / "checkpoints" / "partial").iterdir()) == []
 
@@ -131,7 +131,7 @@ def test_each_method_tells_accuracies(method: str, tmp_path: Path) -> None:
     assert {one["family"] for one in accuracy["rankings"]} == {"VGG", "Mobile"}
     assert [len(one["networks"]) for one in accuracy["rankings"]] == [5, 3]
     if method == "published":
-        assert (tmp_path / "out" / "checkpoints" / "VGG_0_1.state_dict.pth").is_file()
+        assert (tmp_path / "out" / "checkpoints" / "VGG_0_1.safetensors").is_file()
 
 
 @pytest.mark.slow

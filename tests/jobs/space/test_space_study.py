@@ -217,3 +217,20 @@ def test_a_profile_of_the_question_is_opened_by_no_other_study(tmp_path: Path) -
     other = open_study(CONFIG, SHAPE, numbering="aw_nas")
     with pytest.raises(UsageError, match="numbering"):
         ProfileFolder(tmp_path / "p", other.question(), CONFIG)
+
+
+def test_twelve_groups_behind_a_stem_are_built() -> None:
+    """A space of the layout of the published ones for ImageNet: 16 channels come from a stem."""
+    widths = [16, 24, 24, 40, 40, 80, 80, 96, 96, 192, 192, 320]
+    kwargs = ", ".join(f"{{C_in: {a}, C_out: {b}}}" for a, b in zip([16, *widths], widths, strict=False))
+    text = (
+        CONFIG.replace("num_cell_groups: 2", "num_cell_groups: 12")
+        .replace("cell_layout: [0, 1]", f"cell_layout: {list(range(12))}")
+        .replace("reduce_cell_groups: [0, 1]", "reduce_cell_groups: [1, 3, 5, 9]")
+        .replace("[{C_in: 1, C_out: 4}, {C_in: 4, C_out: 8}]", f"[{kwargs}]\n  use_stem: true\n  stem_stride: 2")
+    )
+    one = open_study(text, (3, 224, 224))
+    tagged = one.tagged(one.families["Mobile"].swaps()[0])
+    assert [tag for tag in tagged.tags if tag.startswith("stem")] == ["stem/0", "stem/1"]
+    assert tagged.net.shape(tagged.tags.index("stem/1")) == (1, 16, 112, 112)
+    assert tagged.net.nodes[-2].unit.inputs[0] == (1, 320, 7, 7)

@@ -66,6 +66,7 @@ def parameters(net: Net) -> int:
 
 
 def block_net(one: Primitive, channels_in: int, channels_out: int, stride: int) -> Net:
+    assert one.block is not None
     trace = Trace(((1, channels_in, 8, 8),))
     return trace.net(one.block(trace.input(), channels_out, stride))
 

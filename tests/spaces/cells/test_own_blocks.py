@@ -38,7 +38,7 @@ def test_without_files_there_are_the_published_ones(numbering: str) -> None:
 )
 def test_a_file_adds_its_own(file: Path, end: str) -> None:
     file.write_text(HEAD + end)
-    known = known_primitives(files=[file, str(file)])
+    known = known_primitives(blocks=[file, str(file)])
     assert list(known)[-2:] == ["Wideblock_0", "Wideblock_1"] and len(known) == 33
     assert known["Wideblock_0"].digest == known["Wideblock_1"].digest
 
@@ -81,7 +81,7 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
 def test_what_is_wrong_is_told_with_its_line(file: Path, text: str, told: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=told) as refused:
-        known_primitives(files=[file])
+        known_primitives(blocks=[file])
     assert refused.value.hint
 
 
@@ -90,9 +90,9 @@ def test_two_files_with_one_name_are_both_told(tmp_path: Path) -> None:
     for path in paths:
         path.write_text(HEAD + LIST)
     with pytest.raises(UsageError, match=r"Wideblock_0 is there twice: in .*one.py and in .*two.py"):
-        known_primitives(files=paths)
+        known_primitives(blocks=paths)
     with pytest.raises(UsageError, match="no file"):
-        known_primitives(files=[tmp_path / "none.py"])
+        known_primitives(blocks=[tmp_path / "none.py"])
 
 
 def test_packages_add_theirs(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
@@ -102,7 +102,7 @@ def test_packages_add_theirs(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
     monkeypatch.setattr(own_blocks, "entry_points", lambda group: entries)
     assert "Wideblock_1" in known_primitives()
     with pytest.raises(UsageError, match=r"in the package entry theirs .blocks:primitives. and in .*blocks.py"):
-        known_primitives(files=[file])
+        known_primitives(blocks=[file])
     entries.append(EntryPoint(name="broken", value="no_such_module_at_all:x", group=own_blocks.GROUP))
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
         known_primitives()

@@ -25,11 +25,17 @@ from gnomon.cli.values import Latency, ToolchainSettingValue
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+_BLOCKS = click.option(
+    "--blocks",
+    multiple=True,
+    metavar="FILE.py",
+    help="A file of your own primitives, or one by itself: FILE.py:FUNCTION, PACKAGE.MODULE:CLASS. May be repeated.",
+)
 _OWN_BLOCKS = click.option(
     "--blocks",
     multiple=True,
     metavar="FILE.py",
-    help="A file of your own primitives that PROFILE was made with: it is run. May be repeated.",
+    help="A file of your own primitives that PROFILE was made with, or one by itself: it is run. May be repeated.",
 )
 _PROOFS = click.option(
     "--use-proofs",
@@ -57,7 +63,7 @@ def space() -> None:
     type=click.Choice(["ssprofile", "aw_nas"]),
     help="What the numbers of primitives mean.  [default: as the config says, else ssprofile]",
 )
-@click.option("--blocks", multiple=True, metavar="FILE.py", help="A file of your own primitives. May be repeated.")
+@_BLOCKS
 @training_options
 @click.option(
     "--toolchain",
@@ -380,15 +386,15 @@ def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
 
 @space.command(short_help="The primitives that are known, and what they are made of.")
 @click.option("--numbering", type=click.Choice(["ssprofile", "aw_nas"]), default="ssprofile", show_default=True)
-@click.option("--blocks", multiple=True, metavar="FILE.py", help="A file of your own primitives. May be repeated.")
+@_BLOCKS
 @_JSON
 def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
     """List primitives by name: a number means another block in another numbering, the digest does not."""
-    from gnomon.spaces.cells.space import known_primitives
+    from gnomon.training.modules import known_blocks
 
     rows = [
         {"name": one.name, "family": one.family, "meaning": one.meaning, "digest": one.digest}
-        for one in known_primitives(numbering, blocks).values()
+        for one in known_blocks(numbering, blocks).values()
     ]
     if as_json:
         write_json({"numbering": numbering, "primitives": rows})

@@ -23,6 +23,19 @@ from gnomon.formats.aw_nas.output import Keys, filled, has_text, renamed
 from gnomon.formats.yaml import Plain, YamlPlace, read_yaml, yaml_text
 
 NUMBERINGS = ("ssprofile", "aw_nas")
+STEMS = (
+    "conv_bn_3x3",
+    "conv_bn_relu_1x1",
+    "conv_bn_relu_3x3",
+    "conv_bn_relu_5x5",
+    "conv_1x1",
+    "conv_3x3",
+    "imagenet_stem0",
+    "imagenet_stem0_7x7",
+    "imagenet_stem1",
+)
+"""Of aw_nas's operations those that widen images; the first is what its ``use_stem`` is where nothing is said."""
+
 AUGMENTS = ("none", "shift", "crop-flip", "resized-crop")
 _MOST = 1_000_000
 _HUGE = 1e9
@@ -52,11 +65,15 @@ _OWN_KEYS = (
     "test_share",
     "numbering",
     "blocks",
+    "stem",
+    "head",
     "default_primitives",
     "seed",
     "augment",
 )
 _PRIMITIVE = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_[0-9]{1,6}", re.ASCII)
+
+_FUNCTION = re.compile(r".+:[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 Options = Mapping[str, Plain | tuple[Plain, ...]]
 """A `type` and its arguments, as PyTorch names them."""
@@ -113,7 +130,8 @@ class GnomonConfig:
 
     `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
     pictures of any size are made, `image_column` and `label_column` are of a data set of Hugging Face, and `loaders`
-    are the processes that read images beside one that trains. `blocks` are Python files of primitives, and
+    are the processes that read images beside one that trains. `blocks` are Python files of primitives and functions
+    that make one, `stem` and `head` are functions that make what stands before the layers and behind them, and
     `default_primitives` says which primitive of a family is its default. `dataset_type` is aw_nas's own word for the
     images, which stands outside of this section.
     """
@@ -129,6 +147,8 @@ class GnomonConfig:
     test_share: float = 0.2
     numbering: str = "ssprofile"
     blocks: tuple[str, ...] = ()
+    stem: str | None = None
+    head: str | None = None
     default_primitives: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     augment: str = "none"
@@ -159,6 +179,7 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
         return usual
     place.only(_OWN_KEYS)
     data, size, blocks = place.entry("data"), place.entry("image_size"), place.entry("blocks")
+    stem, head = place.entry("stem"), place.entry("head")
     resize, image, label = place.entry("resize"), place.entry("image_column"), place.entry("label_column")
     if not size.missing and not resize.missing:
         place.tell("image_size pads and resize scales: give one of them")
@@ -178,10 +199,20 @@ def read_own(place: YamlPlace, primitives: Sequence[str]) -> GnomonConfig:
         test_share=test,
         numbering=place.entry("numbering").one_of(NUMBERINGS, usual.numbering),
         blocks=() if blocks.missing else tuple(one.word() for one in blocks.items()),
+        stem=None if stem.missing else _function(stem),
+        head=None if head.missing else _function(head),
         default_primitives=_defaults(place.entry("default_primitives"), primitives),
         seed=place.entry("seed").whole(0, 2**32 - 1, usual.seed),
         augment=place.entry("augment").one_of(AUGMENTS, usual.augment),
     )
+
+
+def _function(place: YamlPlace) -> str:
+    """A function by its file or module and its name."""
+    text = place.word()
+    if text and _FUNCTION.fullmatch(text) is None:
+        place.tell(f"file.py:function or package.module:function expected, {shown(text)} found")
+    return text
 
 
 def family_of(name: str) -> str | None:
@@ -255,12 +286,20 @@ _LATENCY_FILE = ("objective_cfg", "latency_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StemConfig:
+    """What stands before the first layer: one of `STEMS`, and its stride, where that is its own to choose."""
+
+    operation: str
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceConfig:
     """What a config says of its space.
 
-    Layer l is of cell group `cell_layout[l]` and makes `widths[l]` channels; the first one takes `input_channels`.
-    Groups of `reduce_cell_groups` halve height and width. `primitives` are the names that each group chooses from, in
-    the config's order. `warnings` are sentences about what is there and has no effect.
+    Layer l is of cell group `cell_layout[l]` and makes `widths[l]` channels; the first takes `input_channels`, an
+    image's or what the stem makes. Groups of `reduce_cell_groups` halve height and width. `primitives` are the names
+    that each group chooses from, in the config's order. `warnings` are sentences about what is there and is not heeded.
     """
 
     num_cell_groups: int
@@ -272,6 +311,7 @@ class SpaceConfig:
     classes: int
     profiler: ProfilerConfig
     gnomon: GnomonConfig
+    stem: StemConfig | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -385,6 +425,7 @@ def _space(top: YamlPlace) -> SpaceConfig:
     reduces = _reduces(space.entry("reduce_cell_groups"), groups)
     primitives = _primitives(space.entry("shared_primitives"))
     inputs, widths = _widths(manager.entry("cell_group_kwargs"), len(layout))
+    stem = _stem(manager)
     return SpaceConfig(
         num_cell_groups=groups,
         cell_layout=layout,
@@ -395,8 +436,37 @@ def _space(top: YamlPlace) -> SpaceConfig:
         classes=manager.entry("num_classes").whole(1, _MOST_WIDTH),
         profiler=read_profiler(top.entry("ss_profiler_cfg")),
         gnomon=replace(read_own(top.entry("gnomon_cfg"), primitives), dataset_type=_dataset(top.entry("dataset_type"))),
-        warnings=_warnings(space.entry(_FILLED)),
+        stem=stem,
+        warnings=(*_warnings(space.entry(_FILLED)), *_stem_warnings(manager, stem, inputs)),
     )
+
+
+def _stem(manager: YamlPlace) -> StemConfig | None:
+    """What ``use_stem`` and ``stem_stride`` say; true stands for aw_nas's usual operation."""
+    place = manager.entry("use_stem")
+    value = None if place.node is None or place.node.kind != "scalar" else place.node.value
+    if place.missing or value is False:
+        return None
+    operation = STEMS[0] if value is True else place.one_of(STEMS, STEMS[0])
+    return StemConfig(operation=operation, stride=manager.entry("stem_stride").whole(1, 64, 1))
+
+
+def _stem_warnings(manager: YamlPlace, stem: StemConfig | None, inputs: int) -> tuple[str, ...]:
+    """What aw_nas would make of a stem and is made otherwise here."""
+    if stem is None:
+        return ()
+    found = []
+    width, times = manager.entry("init_channels"), manager.entry("stem_multiplier")
+    if not width.missing and not times.missing:
+        made = width.whole(1, _MOST_WIDTH) * times.whole(1, _MOST_WIDTH)
+        if made != inputs:
+            found.append(
+                f"the stem makes the {inputs} channels that the first layer takes; in aw_nas it would make {made}, by "
+                "init_channels and stem_multiplier"
+            )
+    if not manager.entry("stem_affine").flag(True):
+        found.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
+    return tuple(found)
 
 
 def _dataset(place: YamlPlace) -> str:

@@ -203,9 +203,11 @@ def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str,
     """The study of the config, or of what tables tell; of its images nothing is known."""
     text = read_config(asked.config) if asked.config else _made_config(files, asked.numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
-    blocks = block_files(asked.blocks, asked.config or Path(), config.gnomon.blocks)
+    blocks = block_files(asked.blocks, asked.config or Path(), config.gnomon)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
-    shape = (config.input_channels, side, side)
+    # Behind a stem the first layer's channels are not an image's, which then has colours as in aw_nas.
+    channels = 3 if config.stem or config.gnomon.stem else config.input_channels
+    shape = (channels, side, side)
     study = open_study(text, shape, numbering=asked.numbering, blocks=blocks)
     return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}, blocks
 

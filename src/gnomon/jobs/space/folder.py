@@ -6,7 +6,7 @@
     accuracy.jsonl        a line a training (`AccuracyRow`)
     latency.jsonl         a line a measurement (`LatencyRow`)
     input.yaml            the config as it was given
-    checkpoints/          <id>.state_dict.pth, <id>.repr.txt; partial/ holds trainings under way
+    checkpoints/          <id>.safetensors, <id>.repr.txt; partial/ holds trainings under way
     models/               <id>.onnx, and <toolchain>/<id>.onnx
     log_files/            <toolchain>/<id>.<step>.log
 

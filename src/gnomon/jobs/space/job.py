@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from gnomon.core.brief import brief
 from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
-from gnomon.formats.aw_nas.config import SpaceConfig, read_aw_nas_config
+from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
 from gnomon.jobs.space.estimates import latest, method_of, milliseconds, seen_networks, swap_accuracies, toolchains_of
-from gnomon.jobs.space.folder import PROOF, ProfileFolder
+from gnomon.jobs.space.folder import PROOF, AccuracyRow, ProfileFolder
 from gnomon.jobs.space.images import carried, keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.measuring import Measurer
 from gnomon.jobs.space.methods import METHODS, Budget, across_families, plan, recipes
-from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.jobs.space.study import Network, Study, given_as, open_study, whole_name
 from gnomon.jobs.space.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
 from gnomon.session.request import Request
@@ -93,19 +93,18 @@ def trained_weights(folder: ProfileFolder, *, proof: bool = False) -> Callable[[
     Of trainings for a proof, or of all others. None where none was kept.
     """
 
-    def find(network: Network) -> State | None:
-        rows = [
-            row
-            for row in folder.accuracy.values()
-            if row.network == network.id and row.validation is not None and not row.reason
-            if (row.method == PROOF) == proof
-        ]
-        for row in sorted(rows, key=lambda row: -(row.validation or 0.0)):
-            if weights_path(folder.path, row).is_file():
-                return read_state(weights_path(folder.path, row))
-        return None
+    return lambda network: best_weights(
+        [row for row in folder.accuracy.values() if (row.method == PROOF) == proof], folder.path, network
+    )
 
-    return find
+
+def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) -> State | None:
+    """The weights of a network's best training by validation; None where none was kept."""
+    own = [row for row in rows if row.network == network.id and row.validation is not None and not row.reason]
+    for row in sorted(own, key=lambda row: -(row.validation or 0.0)):
+        if weights_path(folder, row).is_file():
+            return read_state(weights_path(folder, row))
+    return None
 
 
 MIXED = 12
@@ -183,7 +182,7 @@ def profile_space(
     text = read_config(asked.config)
     config, _ = read_aw_nas_config(text)
     data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
-    blocks = block_files(asked.blocks, asked.config, config.gnomon.blocks)
+    blocks = block_files(asked.blocks, asked.config, config.gnomon)
     study = open_study(text, data.shape, families=asked.families, numbering=asked.numbering, blocks=blocks)
     toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
     if asked.method is not None and asked.method not in METHODS:
@@ -203,6 +202,7 @@ def profile_space(
             data=data,
             calibration=_calibration(asked, config, toolchains, data, folder.path),
             server=asked.server,
+            workers=workers_of(asked.workers, "cpu"),
             watch=watch,
             tell=tell,
             seconds=seconds,
@@ -322,11 +322,15 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
     return list({row.network: study.mixed(row.primitives) for row in rows}.values())
 
 
-def block_files(asked: Sequence[str], config: Path, named: Sequence[str]) -> tuple[str, ...]:
-    """The paths of files of blocks: those asked for, else those that the config names, which are beside it."""
-    if asked:
-        return tuple(str(Path(name).absolute()) for name in asked)
-    return tuple(str((config.parent / name).absolute()) for name in named)
+def block_files(asked: Sequence[str], config: Path, own: GnomonConfig) -> tuple[str, ...]:
+    """The paths of files of blocks, and functions: those asked for, else those of the config, which are beside it.
+
+    A stem and a head of the config are among them.
+    """
+    ends = [end for end in (own.stem, own.head) if end is not None]
+    found = [whole_name(name, Path()) for name in asked] or [whole_name(name, config.parent) for name in own.blocks]
+    found += [whole_name(end, config.parent) for end in ends if given_as(end, found) is None]
+    return tuple(dict.fromkeys(found))
 
 
 def _check_recipes(study: Study, epochs: int | None) -> None:

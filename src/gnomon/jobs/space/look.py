@@ -32,7 +32,7 @@ from gnomon.jobs.space.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.study import Study, open_study
+from gnomon.jobs.space.study import Study, open_study, whole_name
 
 _FILES = {
     "selection": "selection.json",  # `select.SELECTION`, whose file builds on this one
@@ -61,11 +61,12 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             f"{path / INPUT} is not the config that the profile was made of any more",
             hint="Put it back as it was, or profile again in another folder.",
         )
-    named = question["blocks"] or read_aw_nas_config(text)[0].gnomon.blocks
+    own = read_aw_nas_config(text)[0].gnomon
+    named = question["blocks"] or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
     if named and not blocks:
         given = " ".join(f"--blocks {shlex.quote(one)}" for one in named)
         raise UsageError(
-            f"{path} was made with primitives of Python files, which are run only where they are given",
+            f"{path} was made with blocks of Python files, which are run only where they are given",
             hint=f"If you know them: {given}",
         )
     study = open_study(
@@ -112,8 +113,8 @@ def _checked(question: dict[str, Any]) -> dict[str, Any]:
         and bool(families)
         and all(map(texts, families.values())),
         "defaults: a primitive by family": texts(question.get("defaults")),
-        "blocks: whole paths of files": isinstance(blocks, list)
-        and all(isinstance(one, str) and Path(one).is_absolute() for one in blocks),
+        "blocks: whole paths of files, or functions of modules": isinstance(blocks, list)
+        and all(isinstance(one, str) and one == whole_name(one, Path()) for one in blocks),
         "data: a name and a digest": texts(question.get("data"))
         and {"name", "digest"} <= question.get("data", {}).keys(),
     }

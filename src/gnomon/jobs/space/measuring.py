@@ -36,17 +36,22 @@ from gnomon.jobs.space.folder import (
 from gnomon.jobs.space.images import write_calibration, write_validation
 from gnomon.jobs.space.latency import FilesRequest, measure_files
 from gnomon.jobs.space.study import Network, Study
+from gnomon.jobs.space.training import Workers
 from gnomon.measure.progress import Steps, Watch
+from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
-from gnomon.models.units import write_net
+from gnomon.models.units import OPSET, write_net
 from gnomon.session.baseline import Timed
 from gnomon.session.request import Request
 from gnomon.spaces.cells.space import State, model_weights, shared
 from gnomon.system.files import save_text
+from gnomon.system.process import guarded_folder
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready, file_digest
 from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
+from gnomon.training.export import ExportJob
+from gnomon.training.worker import run_export
 
 _STRICT = Strict(what="reply", hint="The server is none of the kind that is spoken of here.", most_letters=1 << 22)
 
@@ -113,9 +118,9 @@ class Measurer:
     """Where and with what is measured. `server` is for toolchains whose result is measured over HTTP.
 
     `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
-    ones, and its accuracy is not told. `calibration` are the images that a quantiser sees, None: some of the training
-    part of `data`. Rows of a `proof` say so; what was measured for one and is asked for without is evidence from then
-    on.
+    ones, and its accuracy is not told. Networks with blocks of PyTorch's are written by `workers` processes.
+    `calibration` are the images that a quantiser sees, None: some of the training part of `data`. Rows of a `proof` say
+    so; what was measured for one and is asked for without is evidence from then on.
     """
 
     folder: ProfileFolder
@@ -126,6 +131,7 @@ class Measurer:
     calibration: NDArray[np.uint8] | None = None
     server: DpuServer | None = None
     proof: bool = False
+    workers: int = 1
     watch: Watch | None = None
     tell: Callable[[str], None] = lambda sentence: None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -155,14 +161,21 @@ class Measurer:
         """
         context = self.check(toolchain, settings)
         start = time.monotonic()
-        models, trained = self._models(networks)
+        models, trained, unwritten = self._models(networks)
         self._took("write", start)
-        keys = {n.id: f"{toolchain.name}/{file_digest(models[n.id])[:12]}/{n.id}" for n in networks}
+        keys = {
+            n.id: f"{toolchain.name}/{file_digest(models[n.id])[:12] if n.id in models else 'none'}/{n.id}"
+            for n in networks
+        }
         known = {n.id: self.folder.latency[keys[n.id]] for n in networks if keys[n.id] in self.folder.latency}
         for name, row in known.items():
             if row.proof and not self.proof:
                 known[name] = replace(row, proof=False)
                 self.folder.add(known[name])
+        for n in networks:
+            if n.id in unwritten:  # who calls again may have mended its blocks
+                known[n.id] = self._unwritten(toolchain, n, keys[n.id], unwritten[n.id], context)
+                self.folder.add(known[n.id])
         todo = [n for n in networks if n.id not in known]
         if not todo:
             return known
@@ -196,19 +209,67 @@ class Measurer:
     def _took(self, part: str, start: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
-    def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str]]:
-        """The ONNX file of each network, and the ids of those that were trained."""
-        models, trained = {}, set()
+    def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
+        """The ONNX file of each network, the ids of those that were trained, and why some could not be written."""
+        models, trained = dict[str, Path](), set[str]()
+        todo: dict[str, tuple[ExportJob, Path]] = {}
         for network in networks:
             tagged, state = self.study.tagged(network), self.weights(network)
-            weights = None
             if state is not None:
                 trained.add(network.id)
-                weights = model_weights(tagged, shared(state, tagged))
+                state = shared(state, tagged)
             path = self.folder.path / "models" / f"{file_stem(network.id)}.onnx"
+            if tagged.modules:
+                job = ExportJob(
+                    tagged=tagged,
+                    state=state or {},
+                    modules=self.study.origins(tagged),
+                    seed=self.request.seed,
+                    opset=OPSET,
+                )
+                todo[network.id] = (job, path)
+                continue
+            weights = None if state is None else model_weights(tagged, state)
             with writing(self.folder.path):
                 models[network.id] = write_net(tagged.net, path, seed=self.request.seed, weights=weights)
-        return models, trained
+        made, unwritten = self._exported(todo)
+        return models | made, trained, unwritten
+
+    def _exported(self, jobs: Mapping[str, tuple[ExportJob, Path]]) -> tuple[dict[str, Path], dict[str, Failure]]:
+        """The files of networks that PyTorch writes, in other processes; those that are there already stay."""
+        digests = {name: job.digest() for name, (job, _) in jobs.items()}
+        models = {name: path for name, (_, path) in jobs.items() if written_of(path) == digests[name]}
+        todo = {name: one for name, one in jobs.items() if name not in models}
+        failed: dict[str, Failure] = {}
+        if not todo:
+            return models, failed
+        steps = Steps("networks written by PyTorch", self.watch)
+        steps.expect(len(todo))
+        with guarded_folder("gnomon-export-") as folder, Workers(min(self.workers, len(todo)), None) as workers:
+            parts = {name: folder / f"{number}.onnx" for number, name in enumerate(todo)}
+            work = {name: (job, str(parts[name])) for name, (job, _) in todo.items()}
+            for name, failure in workers.run_all(run_export, work):
+                if failure is not None:
+                    failed[name] = failure
+                else:
+                    with writing(self.folder.path):
+                        models[name] = adopt(parts[name], jobs[name][1], digests[name])
+                steps.step(1)
+        return models, failed
+
+    def _unwritten(
+        self, toolchain: Toolchain, network: Network, key: str, failure: Failure, context: Mapping[str, str]
+    ) -> LatencyRow:
+        """The row of a network that PyTorch could not write."""
+        return LatencyRow(
+            key=key,
+            network=network.id,
+            primitives=network.primitives,
+            toolchain=toolchain.name,
+            at_s=time.time(),
+            reason=f"PyTorch cannot write it as ONNX: {failure.message}",
+            context=context,
+        )
 
     def _make(
         self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]

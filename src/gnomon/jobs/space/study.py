@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.config import ConfigDocument, SpaceConfig, read_aw_nas_config
-from gnomon.spaces.cells.primitives import Primitive, default_of, families_of, named
+from gnomon.spaces.cells.primitives import Primitive, Stem, default_of, families_of, named
 from gnomon.spaces.cells.space import (
     CellLayout,
     CellSpace,
     TaggedNet,
-    known_primitives,
     mixed_id,
+    named_function,
     network_id,
     swaps,
     tagged_net,
 )
+from gnomon.spaces.unit import Symbol
+from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,10 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What a config asks, for images of one shape. Made by `open_study`."""
+    """What a config asks, for images of one shape. Made by `open_study`.
+
+    `ends` are the stem and the head that are modules of their own, by their names.
+    """
 
     config: SpaceConfig
     document: ConfigDocument
@@ -81,6 +88,7 @@ class Study:
     numbering: str
     layout: CellLayout
     families: Mapping[str, Family]
+    ends: Mapping[str, ModuleBlock] = field(default_factory=dict)
 
     @cached_property
     def primitives(self) -> dict[str, Primitive]:
@@ -90,6 +98,11 @@ class Study:
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
+
+    def origins(self, tagged: TaggedNet) -> dict[str, str]:
+        """Where a network's blocks that are modules are found, by their names."""
+        found = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
+        return {name: one.origin for name, one in found.items() if isinstance(one, ModuleBlock)}
 
     def mixed(self, names: Sequence[str]) -> Network:
         """The network of these primitives, one a cell group, of one family or several. ProblemError for others."""
@@ -129,6 +142,7 @@ class Study:
                 name: {one.name: one.digest for one in family.primitives} for name, family in self.families.items()
             },
             "defaults": {name: family.primitives[family.default].name for name, family in self.families.items()},
+            **{name: block.digest for name, block in self.ends.items()},
         }
 
 
@@ -143,17 +157,25 @@ def open_study(
     """The study of a config's text, for images of (channels, height, width).
 
     `families` are those to look at (none: all of the config); `numbering` and `blocks` go before what the config says.
-    ProblemError for what the config has wrong and for networks that cannot be built; UsageError for an unknown family.
+    A stem and a head of their own are among the blocks: what runs is what is given. ProblemError for what the config
+    has wrong and for networks that cannot be built; UsageError for an unknown family, and a stem that is not given.
     """
     config, document = read_aw_nas_config(text)
     chosen = numbering or config.gnomon.numbering
-    known = known_primitives(chosen, tuple(blocks) or config.gnomon.blocks)
-    if config.input_channels != image_shape[0]:
+    own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
+    given = tuple(blocks) or (*config.gnomon.blocks, *own.values())
+    ends = {name: end_block(name, _given_end(name, end, given)) for name, end in own.items()}
+    known = known_blocks(chosen, [one for one in given if one not in {end.origin for end in ends.values()}])
+    stem, head = _stem(config, ends), ends.get(HEAD)
+    if stem is None and config.input_channels != image_shape[0]:
         raise ProblemError(
             f"the first layer takes {config.input_channels} channels, and an image has {image_shape[0]}",
-            hint="Correct weights_manager_cfg.cell_group_kwargs[0].C_in, or take other images.",
+            hint="Say what stands before it: weights_manager_cfg.use_stem: true is a 3x3 convolution, gnomon_cfg.stem "
+            "one of your own. Without a stem cell_group_kwargs[0].C_in is the images' channels.",
         )
     layout = CellLayout(
+        stem=stem,
+        head=None if head is None else partial(_end, block=head, argument=config.classes),
         input_shape=(1, *image_shape),
         groups=config.cell_layout,
         widths=config.widths,
@@ -166,7 +188,68 @@ def open_study(
     made = {
         name: _family(name, ones, layout, config) for name, ones in found.items() if not families or name in families
     }
-    return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=made)
+    return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=made, ends=ends)
+
+
+def whole_name(text: str, beside: Path) -> str:
+    """A file, or a function of a file, with its whole path, where it is beside a folder; a module's stays as it is."""
+    named = named_function(text)
+    place = text if named is None else named[0]
+    if named is not None and not place.endswith(".py"):
+        return text
+    path = str((beside / place).absolute())
+    return path if named is None else f"{path}:{named[1]}"
+
+
+def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
+    """How a function that a config names stands among what may be run: by itself, or in a file; None where it does not.
+
+    A file is one of the same name in any folder: whether it is the right one, digests tell.
+    """
+    place, name = named_function(wanted) or (wanted, "")
+    for one in blocks:
+        where, what = named_function(one) or (one, name)
+        if what == name and (where == place or (place.endswith(".py") and Path(where).name == Path(place).name)):
+            return f"{where}:{name}"
+    return None
+
+
+def _given_end(name: str, wanted: str, blocks: Sequence[str]) -> str:
+    """The stem or head that a config names as it stands among what may be run. UsageError where it does not."""
+    found = given_as(wanted, blocks)
+    if found is None:
+        raise UsageError(
+            f"gnomon_cfg.{name} is {wanted}, which is run only where it is given",
+            hint=f"If you know it: --blocks {shlex.quote(wanted)}, beside the other blocks.",
+        )
+    return found
+
+
+def _stem(config: SpaceConfig, ends: Mapping[str, ModuleBlock]) -> Callable[[Symbol], Symbol] | None:
+    if (own := ends.get(STEM)) is not None:
+        return partial(_end, block=own, argument=config.input_channels)
+    if config.stem is None:
+        return None
+    return Stem(operation=config.stem.operation, channels=config.input_channels, stride=config.stem.stride)
+
+
+def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
+    """A stem of so many channels, or a head of so many classes. UsageError for what fails."""
+    try:
+        made = block(x, argument)
+        if block.name == STEM and (len(made.shape) != 4 or made.channels != argument):
+            raise ProblemError(
+                f"the stem makes {made.shape} of {x.shape}, and the first layer takes {argument} channels",
+                hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
+            )
+        return made
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever a user's function does
+        raise UsageError(
+            f"the {block.name} {block.origin} fails: {type(error).__name__}: {' '.join(str(error).split())[:400]}",
+            hint="It is called with the channels that it takes and those that it makes (a head: the classes).",
+        ) from error
 
 
 def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: SpaceConfig) -> Family:

@@ -331,6 +331,7 @@ class Trainer:
             seed=one.seed,
             init=init,
             device=self.device,
+            modules=self.study.origins(tagged),
         )
 
     def _keep(self, one: Training, done: Trained) -> None:
@@ -340,7 +341,7 @@ class Trainer:
             path.parent.mkdir(parents=True, exist_ok=True)
             if done.state is not None:
                 write_state(path, done.state)
-                text = path.with_name(path.name.replace(".state_dict.pth", ".repr.txt"))
+                text = path.with_name(path.name.replace(".safetensors", ".repr.txt"))
                 text.write_text(network_text(self.study.tagged(one.network)), encoding="utf-8")
         except OSError as error:
             raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
@@ -396,7 +397,7 @@ def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
     if one.method != "published":
         where = where / one.method / f"{one.stage}-{one.seed}"
     name = one.network if isinstance(one, AccuracyRow) else one.network.id
-    return where / f"{file_stem(name)}.state_dict.pth"
+    return where / f"{file_stem(name)}.safetensors"
 
 
 def network_text(tagged: TaggedNet) -> str:

@@ -148,6 +148,8 @@ def _work(unit: Unit) -> float:
     for one in unit.layers:
         if one.kind == "Conv":
             reads += math.prod(one.pair("kernel")) * unit.inputs[0][1] / one.integer("group")
+        elif one.kind == "Module":
+            reads += one.integer("macs") * unit.output[0] / made
     return made * (1 + reads)
 
 

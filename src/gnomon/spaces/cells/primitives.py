@@ -1,8 +1,9 @@
 """Primitives: the blocks that a cell group can be made of, by name, and where a user's own come from.
 
-A block is a function of a `Symbol`, the width that it makes and its stride. The published names are
-`<Family>block_<i>`; what a number means is a matter of the numbering, of which there are two (see
-below), so that every primitive says in words what it is made of and has a digest of it.
+A block is a function of a `Symbol`, the width that it makes and its stride, or one that makes a module of PyTorch's of
+the width that it takes, the width that it makes and its stride. The published names are `<Family>block_<i>`; what a
+number means is a matter of the numbering, of which there are two (see below), so that every primitive says in words
+what it is made of and has a digest of it.
 
 The three published families of primitives, in the two numberings that are in use.
 
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.unit import Symbol, Trace
@@ -33,18 +34,35 @@ from gnomon.spaces.unit import Symbol, Trace
 PrimitiveBlock = Callable[[Symbol, int, int], Symbol]
 """Writes a block down: its input, the number of channels that it makes, its stride; returns its output."""
 
+ModuleFactory = Callable[[int, int, int], Any]
+"""Makes a `torch.nn.Module` of (N, C, H, W): of the channels that it takes, those that it makes, and its stride."""
+
 _NAME = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_(?P<number>[0-9]{1,6})", re.ASCII)
 _DIGEST_DIGITS = 12
+_STEM = re.compile(r"conv(?P<bn>_bn)?(?P<relu>_relu)?_(?P<kernel>[1-9])x(?P=kernel)")
+_STEM1 = "imagenet_stem1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Primitive:
-    """A block by its published name; `meaning` says in words what it is made of."""
+    """A block by its published name; `meaning` says in words what it is made of.
+
+    Either a `block` or a `module`, else ProblemError. What a module makes is found by making it:
+    `gnomon.training.modules` gives it its block.
+    """
 
     family: str
     number: int
-    block: PrimitiveBlock
+    block: PrimitiveBlock | None = None
+    module: ModuleFactory | None = None
     meaning: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.block is None) == (self.module is None):
+            raise ProblemError(
+                f"{self.name} has {'no block' if self.block is None else 'both a block and a module'}",
+                hint="Give it block=, a function of a Symbol, or module=, one that makes a torch.nn.Module.",
+            )
 
     @property
     def name(self) -> str:
@@ -55,14 +73,31 @@ class Primitive:
     def digest(self) -> str:
         """Twelve hexadecimal digits that stand for what it is made of, whatever it is called and numbered.
 
-        Of the layers that it becomes with 8 channels in and 8 or 16 out, with stride 1 and 2.
+        Of the layers that it becomes with 8 channels in and 8 or 16 out, with stride 1 and 2; a block of a module tells
+        its own.
         """
+        if (own := getattr(self.block, "digest", None)) is not None:
+            return str(own)
         made = []
         for channels, stride in ((8, 1), (16, 2)):
             trace = Trace(((1, 8, 16, 16),))
-            net = trace.net(self.block(trace.input(), channels, stride))
+            net = trace.net(self.write(trace.input(), channels, stride))
             made.append([[node.unit.canonical(), *node.inputs] for node in net.nodes])
-        return hashlib.sha256(json.dumps(made).encode()).hexdigest()[:_DIGEST_DIGITS]
+        return digest_of(made)
+
+    def write(self, x: Symbol, channels: int, stride: int) -> Symbol:
+        """Writes the block down. ProblemError for a module whose block nobody has made."""
+        if self.block is None:
+            raise ProblemError(
+                f"{self.name} is a module of PyTorch's, whose shapes are not known here",
+                hint="Read it with gnomon.training.modules.known_blocks.",
+            )
+        return self.block(x, channels, stride)
+
+
+def digest_of(document: Any) -> str:
+    """Twelve hexadecimal digits of a JSON document."""
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 def parse_name(name: str) -> tuple[str, int]:
@@ -153,6 +188,34 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
     """The default of a family among these of it, by rising number: the second of a published family, else the first."""
     return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stem:
+    """One of aw_nas's operations (`aw_nas/ops/ops.py` there) as what stands before the first layer.
+
+    `operation` is its name there: convolutions with a batch normalisation and a ReLU each where it names them, with a
+    bias where it does not. Those that are called after ImageNet have strides of their own.
+    """
+
+    operation: str
+    channels: int
+    stride: int = 1
+
+    def __call__(self, x: Symbol) -> Symbol:
+        """Writes it down."""
+        match = _STEM.fullmatch(self.operation)
+        if match is not None:
+            kernel = int(match["kernel"])
+            if not match["bn"]:
+                return x.conv(self.channels, kernel, stride=self.stride, bias=True)
+            y = x.conv(self.channels, kernel, stride=self.stride).batch_norm()
+            return y.relu() if match["relu"] else y
+        if self.operation == "imagenet_stem0_7x7":
+            return x.conv(self.channels, 7, stride=2).batch_norm().relu()
+        y = x.conv(max(1, self.channels // 2), 3, stride=2).batch_norm().relu()
+        y = y.conv(self.channels, 3, stride=2).batch_norm()
+        return y.relu().conv(self.channels, 3, stride=2).batch_norm().relu() if self.operation == _STEM1 else y
 
 
 def _inner(x: Symbol, expansion: Fraction) -> int:

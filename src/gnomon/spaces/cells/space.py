@@ -1,7 +1,8 @@
 """Search spaces of cell groups: every layer of a group is the same primitive, and each group chooses its own.
 
 The layout is that of published base networks (aw_nas, ssprofile): one block a layer, of stride 2 where its group
-reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed.
+reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed. A
+stem may stand before the layers, and another head behind them.
 
 Trained weights by tag: what networks of one space share, and what a model file is written with.
 
@@ -16,23 +17,26 @@ A file has a list `primitives`, or a function of that name that makes one::
         return y.conv(channels, 3, stride=stride).batch_norm().relu()
 
     primitives = [Primitive(family="Wide", number=0, block=wide, meaning="1x1, 3x3")]
+
+Or one is named by itself: ``file.py:function`` or ``package.module:function``, which makes a module of PyTorch's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.spaces.blocks import Place, tables_of
-from gnomon.spaces.cells.primitives import Primitive, parse_name, published_primitives
+from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
 from gnomon.spaces.features import Assignment, CountTables
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
 from gnomon.spaces.loading import load_attribute, where_in
@@ -44,8 +48,10 @@ class CellLayout:
     """What all networks of a space have in common.
 
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
-    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. ProblemError for groups that are not
-    numbered 0, 1, .. without a gap, and for what does not fit together.
+    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes down what stands before the
+    layers, `head` what makes a score a class of the last one's output; without it that is the mean over height and
+    width, and a linear layer without a bias. ProblemError for groups that are not numbered 0, 1, .. without a gap, and
+    for what does not fit together.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -53,6 +59,8 @@ class CellLayout:
     widths: tuple[int, ...]
     reduces: frozenset[int]
     classes: int
+    stem: Callable[[Symbol], Symbol] | None = None
+    head: Callable[[Symbol], Symbol] | None = None
 
     def __post_init__(self) -> None:
         if not self.groups or len(self.groups) != len(self.widths):
@@ -79,7 +87,8 @@ class CellLayout:
 class TaggedNet:
     """A net and the tag of each of its nodes: "l3/Mobileblock_2/4" is the fifth node of that primitive at layer 3.
 
-    "head/0", "head/1" are what stands behind the last layer. Nets of one space share what has one tag.
+    "head/0", "head/1" are what stands behind the last layer, "stem/0" what stands before the first. Nets of one space
+    share what has one tag.
     """
 
     net: Net
@@ -88,6 +97,12 @@ class TaggedNet:
     def __post_init__(self) -> None:
         if len(self.tags) != len(self.net.nodes) or len(set(self.tags)) != len(self.tags):
             raise ProblemError("a net needs one tag a node, each another", hint="Tag it again.")
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The names of the blocks that are modules of PyTorch's; a net that has any is written by its exporter."""
+        found = (one["block"] for node in self.net.nodes for one in node.unit.layers if one.kind == "Module")
+        return tuple(dict.fromkeys(map(str, found)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,10 +150,12 @@ class CellSpace:
         return self._tables[rules.chains]
 
     def _places(self) -> Iterator[Place]:
+        if (stem := self.layout.stem) is not None:
+            yield Place(slot=-1, kind="choice", blocks=(stem,))
         for layer, group in enumerate(self.layout.groups):
             blocks = tuple(_bound(one, self.layout, layer) for one in self.choices[group])
             yield Place(slot=group, kind="choice", blocks=blocks)
-        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout.classes),))
+        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout),))
 
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
@@ -149,11 +166,14 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
         )
     trace = Trace((layout.input_shape,))
     x, tags = trace.input(), list[str]()
+    if layout.stem is not None:
+        x = layout.stem(x)
+        _tag(tags, trace, "stem")
     for layer, group in enumerate(layout.groups):
         one = primitives[group]
         x = _bound(one, layout, layer)(x)
         _tag(tags, trace, f"l{layer}/{one.name}")
-    x = _head(x, layout.classes)
+    x = _head(x, layout)
     _tag(tags, trace, "head")
     return TaggedNet(net=trace.net(x), tags=tuple(tags))
 
@@ -202,10 +222,11 @@ class _Bound:
     stride: int
 
     def __call__(self, x: Symbol) -> Symbol:
-        y = self.primitive.block(x, self.channels, self.stride)
+        y = self.primitive.write(x, self.channels, self.stride)
         height, width = (-(-n // self.stride) for n in x.shape[2:])
         if (
             y.trace is not x.trace
+            or len(y.shape) != 4
             or y.shape[1] != self.channels
             or any(made not in (n, n - (n > 1)) for made, n in zip(y.shape[2:], (height, width), strict=True))
         ):
@@ -217,8 +238,14 @@ class _Bound:
         return y
 
 
-def _head(x: Symbol, classes: int) -> Symbol:
-    return x.global_average_pool().linear(classes, bias=False)
+def _head(x: Symbol, layout: CellLayout) -> Symbol:
+    made = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
+    if made.shape != (x.shape[0], layout.classes):
+        raise ProblemError(
+            f"the head makes {made.shape} of {x.shape}, where {layout.classes} scores are wanted",
+            hint="It is called with the channels and the classes, and takes (N, C, H, W).",
+        )
+    return made
 
 
 def _tag(tags: list[str], trace: Trace, owner: str) -> None:
@@ -226,37 +253,64 @@ def _tag(tags: list[str], trace: Trace, owner: str) -> None:
     tags += [f"{owner}/{k}" for k in range(len(trace.nodes) - len(tags))]
 
 
-State = Mapping[str, NDArray[np.float32]]
-"""Parameters by name: a node's tag and a part, such as "l3/Mobileblock_2/0.w".
+State = Mapping[str, NDArray[Any]]
+"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is that of the node
+with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in)."""
 
-Parts: `w` (a convolution's, as (out, in / group, height, width); a linear layer's, as (in, out)), `b` (their bias),
-and `scale`, `bias`, `mean`, `var` of a batch normalisation (channels,).
-"""
+PARTS: dict[str, dict[str, str]] = {
+    "Conv": {"weight": "w", "bias": "b"},
+    "Linear": {"weight": "w", "bias": "b"},
+    "LayerNormalization": {"weight": "scale", "bias": "bias"},
+    "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
+}
+"""Kinds of layers that have parameters: what each is called by PyTorch, and in a model file."""
+
+
+_COUNTER = "num_batches_tracked"
+"""What a batch normalisation of PyTorch's has beside its numbers, and no model file."""
+
+
+def state_prefix(tag: str) -> str:
+    """What the parameters of a node are called, but for their own names."""
+    return tag.replace("/", ".") + "."
 
 
 def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
     """The parameters of one network as `gnomon.models.units.write_net` names them; those of other networks stay out."""
-    numbers = {tag: index for index, tag in enumerate(tagged.tags)}
+    nodes = {state_prefix(tag): index for index, tag in enumerate(tagged.tags)}
     found = {}
     for name, array in state.items():
-        tag, _, part = name.rpartition(".")
-        if tag in numbers:
-            index = numbers[tag]
-            found[f"{layer_name(index, 0, tagged.net.nodes[index].unit.kinds[0])}.{part}"] = array
+        prefix, _, own = name.rpartition(".")
+        if own == _COUNTER:
+            continue
+        if (index := nodes.get(prefix + ".")) is not None:
+            kind = tagged.net.nodes[index].unit.kinds[0]
+            turned = kind == "Linear" and own == "weight"  # a model file has it as (in, out)
+            part = PARTS.get(kind, {}).get(own, own)
+            found[f"{layer_name(index, 0, kind)}.{part}"] = array.T if turned else array
     return found
 
 
-def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[np.float32]]:
+def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[Any]]:
     """What of a state a network has too: the parameters whose tags it has."""
-    tags = set(tagged.tags)
-    return {name: array for name, array in state.items() if name.rpartition(".")[0] in tags}
+    prefixes = {state_prefix(tag) for tag in tagged.tags}
+    return {name: array for name, array in state.items() if not prefixes.isdisjoint(_prefixes(name))}
+
+
+def _prefixes(name: str) -> set[str]:
+    parts = name.split(".")
+    return {".".join(parts[:count]) + "." for count in range(1, len(parts))}
 
 
 GROUP = "gnomon.primitives"
 _ATTRIBUTE = "primitives"
 _PUBLISHED = "the published ones"
 _MOST = 10_000
-_HINT = "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol."
+_HINT = (
+    "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol; a module is made of the "
+    "channels that it takes, those that it makes, and its stride."
+)
+_NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 # Widths that stay, grow, do not divide each other, and shrink; with and without a stride; a height that is odd.
 _TRIED = CellLayout(
     input_shape=(1, 3, 31, 16),
@@ -265,27 +319,81 @@ _TRIED = CellLayout(
     reduces=frozenset({0, 2}),
     classes=2,
 )
+# Modules may need whole heads of attention, whole windows, or multiples of what they take.
+_TRIED_MODULES = replace(_TRIED, input_shape=(1, 64, 32, 32), widths=(64, 64, 128, 128, 256))
+
+Bind = Callable[[Primitive, str], Primitive]
+"""Gives a primitive that is a module its block; the text says where other processes find it."""
 
 
-def known_primitives(numbering: str = "ssprofile", files: Sequence[str | Path] = ()) -> dict[str, Primitive]:
-    """All primitives by name: the published ones in this numbering, those of packages, those of files.
+def known_primitives(
+    numbering: str = "ssprofile", blocks: Sequence[str | Path] = (), bind: Bind | None = None
+) -> dict[str, Primitive]:
+    """All primitives by name: the published ones in this numbering, those of packages, those of files and functions.
 
-    Those of packages and files are tried with a few widths and strides. UsageError for what cannot be read, run or
-    found, for a block that fails (with its line), and for a name that two origins have, unless it is the same object.
+    Those of packages, files and functions are tried with a few widths and strides; `bind` makes the blocks of modules.
+    UsageError for what cannot be read, run or found, for a block that fails (with its line), and for a name that two
+    origins have, unless it is the same object.
     """
-    known = published_primitives(numbering)
+    known: dict[str, Primitive] = published_primitives(numbering)
+    found = dict(known)
     origins = dict.fromkeys(known, _PUBLISHED)
-    paths = {path.resolve(): path for path in map(Path, files)}
-    added = [*_packages(), *((str(path), path, load_attribute(f"{path}:{_ATTRIBUTE}")) for path in paths.values())]
-    for origin, path, found in added:
-        for one in _checked(found, origin, path):
+    for origin, path, given in (*_packages(), *_given(blocks)):
+        for one in _checked(given, origin, path):
             if known.setdefault(one.name, one) is not one:
                 raise UsageError(
                     f"{one.name} is there twice: in {origins[one.name]} and in {origin}",
                     hint="Give one of them another family or number.",
                 )
-            origins.setdefault(one.name, origin)
-    return known
+            if origins.setdefault(one.name, origin) == origin:
+                found[one.name] = one if one.module is None or bind is None else bind(one, origin)
+        own = [(found[name], known[name].module is not None) for name, place in origins.items() if place == origin]
+        _try(own, origin, path)
+    return found
+
+
+def named_function(text: str) -> tuple[str, str] | None:
+    """The file or module and the name of ``file.py:function`` or ``package.module:function``; None for a file."""
+    match = _NAMED.fullmatch(text)
+    return None if match is None else (match["place"], match["name"])
+
+
+def module_of(origin: str, name: str) -> ModuleFactory:
+    """What makes the modules of a primitive by the origin that `known_primitives` told: for another process.
+
+    UsageError where it is not there any more.
+    """
+    given = next((found for place, _, found in _packages() if place == origin), None)
+    (found,) = (one for _, _, one in _given([origin])) if given is None else (given,)
+    for one in _checked(found, origin, None):
+        if one.name == name and one.module is not None:
+            return one.module
+    raise UsageError(f"{origin} has no module {name}", hint="Give the file as it was when this began.")
+
+
+def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Path | None, Any]]:
+    """What files and functions add: origin, file, and what was found."""
+    seen = set()
+    for text in map(str, blocks):
+        named = named_function(text)
+        path = Path(named[0] if named else text)
+        if (key := (path.resolve(), named and named[1])) in seen:
+            continue
+        seen.add(key)
+        if named is None:
+            yield text, path, load_attribute(f"{text}:{_ATTRIBUTE}")
+            continue
+        made = load_attribute(text)
+        if not callable(made):
+            raise UsageError(f"{text} is not a function", hint=_HINT)
+        try:
+            family, number = parse_name(named[1])
+        except ProblemError:
+            family, number = named[1], 0
+        source = inspect.getsourcefile(made) if inspect.isroutine(made) or inspect.isclass(made) else None
+        meaning = f"{path.name}:{named[1]}"
+        one = Primitive(family=family, number=number, module=made, meaning=meaning)
+        yield text, Path(source) if source else None, [one]
 
 
 def _packages() -> list[tuple[str, Path | None, Any]]:
@@ -303,7 +411,7 @@ def _packages() -> list[tuple[str, Path | None, Any]]:
 
 
 def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...]:
-    """The primitives that were found, called where it is a function, each tried."""
+    """The primitives that were found, called where it is a function."""
     if callable(found):
         try:
             found = found()
@@ -321,19 +429,24 @@ def _checked(found: Any, origin: str, path: Path | None) -> tuple[Primitive, ...
         )
     if not 1 <= len(found) <= _MOST:
         raise UsageError(f"{origin} has {len(found)} primitives", hint=f"Give 1 to {_MOST}.")
-    wrong = [f"{one.name}: {told}" for one in found if (told := _fault(one, path))]
-    if wrong:
-        more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
-        raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
     return tuple(found)
 
 
-def _fault(one: Primitive, path: Path | None) -> str:
+def _try(found: Sequence[tuple[Primitive, bool]], origin: str, path: Path | None) -> None:
+    """UsageError with all that is wrong with primitives, each with whether it is a module."""
+    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, path, module))]
+    if wrong:
+        more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
+        raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
+
+
+def _fault(one: Primitive, path: Path | None, module: bool) -> str:
     """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
     try:
         if parse_name(one.name) != (one.family, one.number):
             return "its family is not a name"
-        first, second = (tagged_net(_TRIED, [one] * _TRIED.group_count) for _ in range(2))
+        layout = _TRIED_MODULES if module else _TRIED
+        first, second = (tagged_net(layout, [one] * layout.group_count) for _ in range(2))
         if first != second:
             return "it makes something else each time"
     except GnomonError as error:
@@ -344,4 +457,5 @@ def _fault(one: Primitive, path: Path | None) -> str:
 
 
 def _told(error: Exception, path: Path | None) -> str:
-    return f"{type(error).__name__}: {error}{where_in(error, path) if path else ''}"
+    said = " ".join(str(error).split())[:400]  # PyTorch's have many lines
+    return f"{type(error).__name__}: {said}{where_in(error, path) if path else ''}"

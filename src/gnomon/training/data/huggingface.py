@@ -153,7 +153,7 @@ def _package() -> Any:
     """The package datasets, offline. RuntimeMissingError where it is missing; UsageError where it may go online."""
     try:
         with _offline():
-            import datasets  # type: ignore[import-not-found, unused-ignore]
+            import datasets
     except (ImportError, OSError) as error:
         raise RuntimeMissingError(
             f"the package datasets cannot be loaded: {error}",

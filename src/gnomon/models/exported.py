@@ -1,0 +1,37 @@
+"""ONNX files that others' exporters wrote: what they were written of, said in the file itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnomon.errors import ModelError
+from gnomon.models.onnx.cut import save
+from gnomon.models.onnx.file import onnx_package
+
+_KEY = "gnomon.written_of"
+
+
+def adopt(source: Path, dest: Path, digest: str) -> Path:
+    """Writes a file again that says what it was written of, whole or not at all, and returns its path.
+
+    ModelError where it cannot be read.
+    """
+    onnx = onnx_package()
+    try:
+        model = onnx.load(str(source))
+    except Exception as error:  # what a broken file makes the package raise is of any kind
+        raise ModelError(f"{source} cannot be read: {error}", hint="Write it again.") from error
+    onnx.helper.set_model_props(model, {_KEY: digest})
+    save(model, dest)
+    return dest
+
+
+def written_of(path: Path) -> str | None:
+    """What a file says that it was written of; None for another file, and where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        model = onnx_package().load(str(path), load_external_data=False)
+    except Exception:  # a broken file is written again
+        return None
+    return next((prop.value for prop in model.metadata_props if prop.key == _KEY), None)

@@ -1,0 +1,75 @@
+"""Networks with blocks of PyTorch's as ONNX files, by PyTorch's own exporter.
+
+It is the one that traces (`dynamo=False`): it needs no further package and leaves the names of parameters as they are
+in the module. The other one needs onnxscript.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gnomon.core.sample import Failure
+from gnomon.errors import GnomonError
+from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.training.job import net_digest
+from gnomon.training.modules import load_factories, plain_attention
+from gnomon.training.network import build, torch_package
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExportJob:
+    """A network to be written, with its weights; those it lacks are made of (seed, tag).
+
+    `modules` are the origins of its blocks (`gnomon.training.modules`), `opset` is the operator set that is written.
+    """
+
+    tagged: TaggedNet
+    state: State
+    modules: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    opset: int = 17
+
+    def digest(self) -> str:
+        """SHA-256 of what decides the file: of PyTorch, too, whose exporter may write another one."""
+        told = [net_digest(self.tagged), self.seed, self.opset, str(torch_package("writing a network").__version__)]
+        digest = hashlib.sha256(json.dumps(told).encode())
+        for name, array in sorted(self.state.items()):
+            digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+
+def export(job: ExportJob, path: Path) -> Failure | None:
+    """Writes the model: its input is "x0", its output "y"; and returns why it cannot be, if so.
+
+    GnomonError for blocks that are not what they were, and parameters that do not fit.
+    """
+    torch = torch_package("writing a network")
+    factories = load_factories(job.modules, job.tagged)
+    module = build(job.tagged, job.state, seed=job.seed, factories=factories).eval()
+    try:
+        with warnings.catch_warnings(), torch.no_grad(), plain_attention():
+            warnings.simplefilter("ignore")  # of this exporter's age, and of shapes that tracing takes for constant
+            torch.onnx.export(
+                module,
+                (torch.zeros(*job.tagged.net.inputs[0]),),
+                str(path),
+                input_names=["x0"],
+                output_names=["y"],
+                opset_version=job.opset,
+                training=torch.onnx.TrainingMode.PRESERVE,  # else it joins convolutions and what follows them
+                dynamo=False,
+            )
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever an exporter makes of a block
+        said = " ".join(str(error).split())[:500]
+        return Failure(stage="load", kind="refused", transient=False, message=f"{type(error).__name__}: {said}")
+    return None

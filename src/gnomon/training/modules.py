@@ -1,0 +1,196 @@
+"""Blocks that are modules of PyTorch's: made, tried and told apart.
+
+A net has such a block as one layer of the kind `Module`, by its name, its digest and the shape that it makes. What
+makes it stays a function, which other processes find by the origin that `gnomon.spaces.cells.space` knows it by.
+
+The digest is of what the modules call of PyTorch with which numbers, of the names and shapes of their parameters, and
+of how they print, for a few channels and strides: another activation, width or rate of dropout is another block,
+another name of a variable is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ProblemError
+from gnomon.spaces.cells.primitives import Primitive, digest_of
+from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
+from gnomon.spaces.layers import Shape
+from gnomon.spaces.loading import load_attribute
+from gnomon.spaces.unit import Symbol
+from gnomon.training.network import Factory, seeded, torch_package
+
+STEM, HEAD = "stem", "head"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_TRIED_AT: dict[str, tuple[tuple[Shape, tuple[int, ...]], ...]] = {
+    STEM: (((3, 16, 16), (16,)),),
+    HEAD: (((64, 16, 16), (10,)),),
+    "": (((64, 16, 16), (64, 1)), ((64, 16, 16), (128, 2))),
+}
+"""What a digest is of: the shape of an image, and the arguments behind its channels; the empty name is primitives'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleBlock:
+    """A module as a block that can be written down; what it makes is found by running it once for each place.
+
+    `name` is the primitive's, or `STEM` or `HEAD`; `origin` is where another process finds `factory`.
+    """
+
+    name: str
+    origin: str
+    factory: Factory
+    _seen: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __call__(self, x: Symbol, *arguments: int) -> Symbol:
+        """Writes it down, for these arguments behind the channels of its input."""
+        key = (x.shape[1:], arguments)
+        if key not in self._seen:
+            self._seen[key] = _tried(self.factory, self.name, *key)
+        made, macs, params = self._seen[key]
+        return x.layer(
+            "Module", block=self.name, digest=self.digest, arguments=arguments, shape=made, macs=macs, params=params
+        )
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that stand for what it makes, whatever it is called."""
+        if "digest" not in self._seen:
+            tried = _TRIED_AT.get(self.name, _TRIED_AT[""])
+            self._seen["digest"] = digest_of([_told(self.factory, self.name, *one) for one in tried])
+        return str(self._seen["digest"])
+
+
+def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
+    """All primitives by name, modules with their blocks; see `known_primitives`, whose errors it raises.
+
+    RuntimeMissingError where there is a module and no PyTorch.
+    """
+    return known_primitives(numbering, blocks, _bound)
+
+
+def _bound(one: Primitive, origin: str) -> Primitive:
+    if one.module is None:
+        return one
+    block = ModuleBlock(name=one.name, origin=origin, factory=one.module)
+    return Primitive(family=one.family, number=one.number, block=block, meaning=one.meaning)
+
+
+def end_block(name: str, origin: str) -> ModuleBlock:
+    """A stem or a head by its name, of the function that ``file.py:function`` or ``package.module:function`` names."""
+    return ModuleBlock(name=name, origin=origin, factory=load_attribute(origin))
+
+
+def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, Factory]:
+    """What makes the modules of a net, by the name of the block, each from its origin, in this process.
+
+    ProblemError where one is not what it was when the net was made.
+    """
+    found = {}
+    for one in (one for node in tagged.net.nodes for one in node.unit.layers if one.kind == "Module"):
+        name = str(one["block"])
+        if name in found or name not in origins:
+            continue
+        block = _loaded(name, origins[name])
+        if block.digest != one["digest"]:
+            raise ProblemError(
+                f"{name} of {origins[name]} is not what it was when this began",
+                hint="Restore the file as it was, or begin again in another folder.",
+            )
+        found[name] = block.factory
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(name: str, origin: str) -> ModuleBlock:
+    if name in (STEM, HEAD):
+        return end_block(name, origin)
+    return ModuleBlock(name=name, origin=origin, factory=module_of(origin, name))
+
+
+@contextlib.contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention by the operators that training has meanwhile: PyTorch's own shorter way is one that no file knows."""
+    mha = torch_package().backends.mha
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(before)
+
+
+def _made(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
+    """A module. ProblemError for anything else, and for one of other numbers than float32."""
+    torch = torch_package()
+    made = factory(channels, *arguments)
+    if not isinstance(made, torch.nn.Module):
+        raise ProblemError(
+            f"{name} is a {type(made).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
+        )
+    for own, tensor in made.state_dict().items():
+        if tensor.is_floating_point() and tensor.dtype != torch.float32:
+            raise ProblemError(
+                f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Make modules of float32."
+            )
+    return made
+
+
+def _tried(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> tuple[Shape, int, int]:
+    """The shape that a module makes of one image, its multiply-adds, and its trained numbers.
+
+    ProblemError where it makes something else than a tensor a batch of images.
+    """
+    torch = torch_package("a block of PyTorch's")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with seeded(name), torch.no_grad(), plain_attention(), FlopCounterMode(display=False) as counted:
+        module = _made(factory, name, shape[0], arguments).eval()
+        made = module(torch.zeros(2, *shape))
+    if not isinstance(made, torch.Tensor) or made.dim() < 2 or made.shape[0] != 2 or made.dtype != torch.float32:
+        told = f"{tuple(made.shape)}" if isinstance(made, torch.Tensor) else f"a {type(made).__name__}"
+        raise ProblemError(
+            f"{name} makes {told} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
+        )
+    params = sum(one.numel() for one in module.parameters() if one.requires_grad)
+    return tuple(made.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
+
+
+def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> Any:
+    """What a module is, as JSON values: how it prints, what it has, what it calls."""
+    torch = torch_package("a block of PyTorch's")
+    from torch.overrides import TorchFunctionMode, resolve_name
+
+    calls: list[Any] = []
+
+    class Calls(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = function(*args, **(kwargs or {}))
+            calls.append([str(resolve_name(function)), _plain(args), _plain(kwargs or {}), _plain(made)])
+            return made
+
+    with seeded(name), torch.no_grad(), plain_attention():
+        module = _made(factory, name, shape[0], arguments).eval()
+        with Calls():
+            module(torch.zeros(2, *shape))
+    state = [[own, str(one.dtype), list(one.shape)] for own, one in module.state_dict().items()]
+    return [_ADDRESS.sub("", repr(module)), state, calls]
+
+
+def _plain(value: Any) -> Any:
+    """A value of a call as JSON has it: of a tensor its shape."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch_package().Tensor):
+        return {"shape": list(value.shape)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return _ADDRESS.sub("", str(value))
