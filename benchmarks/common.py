@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 def parser(description: str | None, models: tuple[str, ...] = ()) -> argparse.ArgumentParser:

@@ -13,7 +13,15 @@ _ONNX = ("onnx>=1.17",)
 _ONNXRUNTIME = ("onnxruntime>=1.23", *_ONNX)
 _OPENVINO = ("openvino>=2025.3", *_ONNX)
 
-_SPACE = (*_ONNXRUNTIME, "torch>=2.4", "safetensors>=0.4.3", "pyyaml>=6", "scikit-learn>=1.4", "scipy>=1.14", "pillow>=10")
+_SPACE = (
+    *_ONNXRUNTIME,
+    "torch>=2.4",
+    "safetensors>=0.4.3",
+    "pyyaml>=6",
+    "scikit-learn>=1.4",
+    "scipy>=1.14",
+    "pillow>=10",
+)
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "onert": ("onert>=0.1.0",),

@@ -77,7 +77,7 @@ def test_draws_of_networks_hold_their_truth_and_the_measured_ones_are_nearly_kno
 
 
 def test_the_told_interval_holds_the_truth_where_primitives_interact_strongly() -> None:
-    """Sums of effects alone told intervals that held 62 % here; `space_coverage.py` has many more spaces."""
+    """Sums of effects alone told intervals that held 62 % here; `space/coverage.py` has many more spaces."""
     inside: list[bool] = []
     widths: dict[float, list[float]] = {0.0: [], 0.6: []}
     for interaction, told in widths.items():

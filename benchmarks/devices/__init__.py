@@ -1,0 +1,1 @@
+"""Benchmarks of devices behind SSH."""

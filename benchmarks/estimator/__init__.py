@@ -1,0 +1,1 @@
+"""Benchmarks of latency tables and estimators."""

@@ -1,0 +1,1 @@
+"""Benchmarks of placement on real runtimes."""

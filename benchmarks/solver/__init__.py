@@ -1,0 +1,1 @@
+"""Benchmarks of placement problems, solved."""

@@ -1,0 +1,230 @@
+"""Latencies of a cell space: how long the table takes, how well it is known, and how well mixes are predicted.
+
+Families of five primitives, five cell groups of one layer each, widths 8 to 128 (--widths), input (1, 1, 32, 32): the
+default network and its one-change variants, 21 a family, are written, quantised where asked for, and measured; that
+is the table, whose wall time is told in parts. Then --mixed networks a family are measured, balanced over the
+primitives, for the estimator to be fitted to, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for
+each family are the errors (mean, median, 90th percentile, Kendall's tau) of the additive model, of both estimators,
+and of the one that was chosen by cross-validation without a look at the unseen ones.
+
+Figures asked for: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95 % intervals of 5 %
+or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once more and compares.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import own_record, parser, publish
+from gnomon.api.place import request_of
+from gnomon.jobs.space.latency import FilesMeasured, FilesRequest, measure_files
+from gnomon.jobs.space.predict import WAYS, Assignment, fit_predictor, latencies, mixed_networks, score
+from gnomon.models.units import write_net
+from gnomon.spaces.cells.costs import Cells, Latency
+from gnomon.spaces.cells.primitives import default_of, families_of, published_primitives
+from gnomon.spaces.cells.space import CellLayout, CellSpace, network_id, swaps
+from gnomon.toolchains.base import ToolJob
+from gnomon.toolchains.openvino_int8 import openvino_int8
+from gnomon.toolchains.ort_int8 import onnxruntime_int8
+
+INPUT, GROUPS, CLASSES, PRIMITIVES = (1, 1, 32, 32), 5, 10, 5
+TOOLS = {"onnxruntime": onnxruntime_int8, "openvino": openvino_int8}
+SEED = 1
+
+
+def main() -> None:
+    """Measure all tables that were asked for, and print."""
+    made = parser(__doc__)
+    made.add_argument("--families", nargs="+", default=["Mobile", "Res", "VGG"])
+    made.add_argument(
+        "--runtimes", nargs="+", default=["onnxruntime:fp32", "onnxruntime:int8"], metavar="NAME:fp32|int8"
+    )
+    made.add_argument("--widths", nargs=GROUPS, type=int, default=[8, 16, 32, 64, 128])
+    made.add_argument("--mixed", type=int, default=24)
+    made.add_argument("--unseen", type=int, default=30)
+    made.add_argument("--again", action="store_true", help="also build the first table once more")
+    given = made.parse_args()
+    spaces = spaces_of(given.families, given.widths)
+    told: dict[str, Any] = {"cores": os.cpu_count(), "load_average_before": os.getloadavg()}
+    for number, runtime in enumerate(given.runtimes):
+        told[runtime] = figures(runtime, spaces, given, again=given.again and number == 0)
+    publish({**told, "load_average": os.getloadavg()}, given)
+
+
+def spaces_of(families: list[str], widths: list[int]) -> dict[str, tuple[CellSpace, Cells]]:
+    """A space a family, of its first primitives, and what its costs are counted over."""
+    layout = CellLayout(
+        input_shape=INPUT,
+        groups=tuple(range(GROUPS)),
+        widths=tuple(widths),
+        reduces=frozenset(range(1, GROUPS)),
+        classes=CLASSES,
+    )
+    known = families_of(published_primitives().values())
+    found = {}
+    for family in families:
+        ones = known[family][:PRIMITIVES]
+        default = ones.index(default_of(family, ones))
+        cells = Cells(
+            groups=layout.groups, choices=(tuple(one.name for one in ones),) * GROUPS, defaults=(default,) * GROUPS
+        )
+        found[family] = CellSpace(name=family, layout=layout, choices=(ones,) * GROUPS), cells
+    return found
+
+
+def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: Any, *, again: bool) -> dict[str, Any]:
+    """The table of a runtime in a precision, its mixed networks, and the errors."""
+    name, _, precision = runtime.partition(":")
+    table = {family: list(swaps(cells.defaults, [PRIMITIVES] * GROUPS)) for family, (_, cells) in spaces.items()}
+    fitted = {f: mixed_networks(cells, given.mixed, seed=SEED) for f, (_, cells) in spaces.items() if given.mixed}
+    unseen = {f: drawn(cells, given.unseen, {*table[f], *fitted.get(f, [])}) for f, (_, cells) in spaces.items()}
+    closely = frozenset(network_id(family, cells.defaults) for family, (_, cells) in spaces.items())
+    with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
+        request = replace(request_of(os.devnull, {"runtimes": (name,), "seed": SEED}), record=record)
+        asked = FilesRequest(
+            request=request, subject="cells", question={"precision": precision}, goes_on=True, closely=closely
+        )
+        work, before = Path(folder), cpu_s()
+        first, parts = measured(asked, spaces, table, precision, work)
+        used_s = cpu_s() - before
+        mixes = {family: [*fitted.get(family, []), *unseen[family]] for family in spaces}
+        second, more = measured(asked, spaces, mixes, precision, work)
+        told: dict[str, Any] = {
+            "table": {**known_how_well(first), "seconds": parts, "wall_s": sum(parts.values()), "cpu_s": used_s},
+            "mixed": {**known_how_well(second), "seconds": more, "wall_s": sum(more.values())},
+        }
+        if again:
+            other, _ = measured(replace(asked, question={"again": 1}), spaces, table, precision, work)
+            told["repeated"] = agreement(first, other)
+    everything = {**first.timed, **second.timed}
+    for family, (_, cells) in spaces.items():
+        times = latencies({net: everything[network_id(family, net)] for net in (*table[family], *mixes[family])})
+        kept = {net: one for net, one in times.items() if net not in unseen[family]}
+        told[family] = errors(
+            cells, kept, first.overhead_s, {net: times[net] for net in unseen[family] if net in times}
+        )
+    return told
+
+
+def drawn(cells: Cells, count: int, known: set[Assignment]) -> list[Assignment]:
+    """Networks drawn uniformly from those that are not known."""
+    rng = np.random.default_rng(SEED + 100)
+    found: list[Assignment] = []
+    while len(found) < count:
+        net = tuple(int(k) for k in rng.integers(0, [len(ones) for ones in cells.choices]))
+        if net not in known and net not in found:
+            found.append(net)
+    return found
+
+
+def cpu_s() -> float:
+    """Seconds of processor of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def measured(
+    asked: FilesRequest,
+    spaces: Mapping[str, tuple[CellSpace, Cells]],
+    nets: Mapping[str, list[Assignment]],
+    precision: str,
+    work: Path,
+) -> tuple[FilesMeasured, dict[str, float]]:
+    """Write, quantise and measure networks; and the seconds of the wall that each part took."""
+    start = time.perf_counter()
+    (work / "fp32").mkdir(exist_ok=True)
+    files = {}
+    for family, ones in nets.items():
+        for net in ones:
+            key = network_id(family, net)
+            files[key] = write_net(spaces[family][0].net(net), work / "fp32" / f"{key}.onnx", seed=SEED)
+    seconds = {"write": time.perf_counter() - start}
+    if precision == "int8":
+        start = time.perf_counter()
+        files = dict(quantised(asked.request.runtimes[0], files, work))
+        seconds["quantise"] = time.perf_counter() - start
+    found = measure_files(asked, files)
+    return found, {**seconds, **found.seconds}
+
+
+def quantised(runtime: str, files: Mapping[str, Path], work: Path) -> Iterator[tuple[str, Path]]:
+    """The int8 files of the runtime's own toolchain."""
+    for name in ("int8", "logs"):
+        (work / name).mkdir(exist_ok=True)
+    calibration = work / "calibration.npz"
+    rng = np.random.default_rng(SEED)
+    np.savez(calibration, x=rng.standard_normal((32, *INPUT[1:])).astype(np.float32))
+    jobs = [
+        ToolJob(key=key, model=path, folder=work / "int8", calibration=calibration, logs=work / "logs")
+        for key, path in files.items()
+    ]
+    for artifact in TOOLS[runtime]({}).make(jobs):
+        if artifact.path is None:
+            raise SystemExit(f"{artifact.key}: {artifact.failure}")
+        yield artifact.key, artifact.path
+
+
+def known_how_well(found: FilesMeasured) -> dict[str, Any]:
+    """Half widths of the 95 % intervals, processes, and what failed."""
+    rows = [one for one in found.timed.values() if not one.reason]
+    widths = [one.half_width for one in rows]
+    calls = [one.call_s * 1e3 for one in rows]
+    return {
+        "networks": len(rows),
+        "failed": {key: one.reason for key, one in found.timed.items() if one.reason},
+        "half_width": {"median": np.median(widths), "p90": np.quantile(widths, 0.9), "max": max(widths)},
+        "within_5_percent": float(np.mean(np.array(widths) <= 0.05)),
+        "processes": float(np.mean([one.processes for one in rows])),
+        "call_ms": [min(calls), float(np.median(calls)), max(calls)],
+        "drift": [min(one.drift for one in rows), max(one.drift for one in rows)],
+        "clock": found.clock,
+    }
+
+
+def agreement(first: FilesMeasured, second: FilesMeasured) -> dict[str, Any]:
+    """Two independent tables of the same networks, the common factor of both apart."""
+    keys = [key for key in first.timed if not first.timed[key].reason and not second.timed[key].reason]
+    a, b = (np.array([one.timed[key].call_s for key in keys]) for one in (first, second))
+    level = float(np.median(a / b))
+    by_family = {}
+    for family in dict.fromkeys(key.split("_")[0] for key in keys):
+        own = np.array([key.startswith(f"{family}_") for key in keys])
+        by_family[family] = score(a[own] / level, b[own]).document()
+    return {"level": level, **score(a / level, b).document(), "families": by_family}
+
+
+def errors(
+    cells: Cells, kept: Mapping[Assignment, Latency], overhead_s: float, unseen: Mapping[Assignment, Latency]
+) -> dict[str, Any]:
+    """The errors of each way on networks that none saw, what cross-validation said, and how wide intervals are."""
+    nets, y = np.array(list(unseen)), np.array([one.call_s for one in unseen.values()])
+    made = fit_predictor(cells, kept, overhead_s=overhead_s)
+    told = made.predict(nets)
+    ways = {}
+    for way in WAYS:
+        one = fit_predictor(cells, kept, overhead_s=overhead_s, way=way)
+        ways[way] = score(one.predict(nets).mean_s, y).document()
+    return {
+        "way": made.way,
+        "why": made.why,
+        "held_out": {way: one.document() for way, one in made.held_out.items()},
+        "noise": made.noise,
+        "mixed": sum(one.networks for one in made.held_out.values()) // max(1, len(made.held_out)),
+        "unseen": {"chosen": score(told.mean_s, y).document(), **ways},
+        "unseen_noise": float(np.mean([one.error_s / one.call_s for one in unseen.values()])),
+        "intervals_hold": float(np.mean((told.low_s <= y) & (y <= told.high_s))),
+        "interval_half_width": float(np.median((told.high_s - told.low_s) / 2 / told.mean_s)),
+    }
+
+
+if __name__ == "__main__":
+    main()

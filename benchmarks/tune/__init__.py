@@ -1,0 +1,1 @@
+"""Benchmarks of tuning and overlays."""

@@ -1,0 +1,134 @@
+"""What few trials bring: a network of about 40 layers by 64 trials, breadth first and in rounds of 8 from the start.
+
+No reference data needed. Tuned are three networks that are drawn here (inverted residuals, residual blocks, and an
+audio network of long and high kernels), from nothing, by both ways in turn with the same trials and seed; told are each
+network's time tuned over untuned, both interleaved in the same proof, and the ratio of the two ways' shares. With
+`--proper` each is tuned by 16 trials a layer that matters as well, and measured beside ONNX Runtime with one thread,
+interleaved, by what `gnomon tune` ends with.
+
+Figures asked for: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, each network); 16 trials a
+layer within 1.3 times ONNX Runtime (geometric mean).
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import parser, publish, spread
+from benchmarks.tune.speed import Drawn
+from gnomon.api.tune import tune
+
+PROPER = 16
+
+
+def inverted(path: Path) -> None:
+    """Inverted residuals: 1x1 that widens, depthwise 3x3, 1x1 that narrows, a sum where shapes allow."""
+    net = Drawn(1)
+    x, width = net.conv("x", (3, 16, 3), stride=2), 16
+    for k, (after, stride) in enumerate(
+        [(16, 1), (24, 2), (24, 1), (32, 2), (32, 1), (48, 1), (64, 2), (64, 1), (96, 1)]
+    ):
+        wide = width * (3 + k % 3)
+        y = net.conv(x, (width, wide, 1))
+        y = net.conv(y, (wide, wide, 3), stride=stride, group=wide)
+        y = net.conv(y, (wide, after, 1))
+        x, width = (net.node("Add", x, y) if (after, stride) == (width, 1) else y), after
+    _classify(net, path, x, width, (1, 3, 96, 96))
+
+
+def residual(path: Path) -> None:
+    """Residual blocks of two 3x3, with 1x1 shortcuts where shapes change; each block a little wider."""
+    net = Drawn(2)
+    x, width = net.conv("x", (3, 12, 3)), 12
+    for k in range(12):
+        after, stride = width + 4, 2 if k % 4 == 3 else 1
+        y = net.conv(net.conv(x, (width, after, 3), stride=stride), (after, after, 3))
+        x, width = net.node("Add", net.conv(x, (width, after, 1), stride=stride), y), after
+    _classify(net, path, x, width, (1, 3, 40, 40))
+
+
+def audio(path: Path) -> None:
+    """An audio network: each block a kernel along frequency, one along time, and 1x1; pooling in between."""
+    net = Drawn(3)
+    x, width = net.conv("x", (1, 16, 3)), 16
+    for k in range(12):
+        after = width + 8
+        x = net.node("Conv", x, net.weight(width, width, 1, 3), net.weight(width), pads=[0, 1, 0, 1])
+        x = net.node("LeakyRelu", x, alpha=0.2)
+        x = net.node("Conv", x, net.weight(after, width, 3, 1), net.weight(after), pads=[1, 0, 1, 0])
+        x, width = net.conv(net.node("Relu", x), (after, after, 1)), after
+        if k % 4 == 3:
+            x = net.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    _classify(net, path, x, width, (1, 1, 64, 32))
+
+
+def _classify(net: Drawn, path: Path, x: str, width: int, shape: tuple[int, ...]) -> None:
+    x = net.node("Flatten", net.node("GlobalAveragePool", x))
+    net.save(path, shape, net.node("Softmax", net.node("Gemm", x, net.weight(width, 10), net.weight(10))))
+
+
+NETWORKS: dict[str, Callable[[Path], None]] = {"inverted": inverted, "residual": residual, "audio": audio}
+
+
+def share(
+    path: Path, trials: int, out: Path, seed: int, search: dict[str, Any], compare: bool = False
+) -> tuple[float, dict[str, Any]]:
+    """Tuned over untuned, and the document."""
+    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search, compare=compare).document()
+    return 1 / done["network"]["ratio"]["ratio"], done
+
+
+def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> dict[str, Any]:
+    """Both ways of one network, by turns."""
+    found: dict[str, list[float]] = {"breadth": [], "rounds": []}
+    layers = relevant = 0
+    for seed in range(seeds):
+        for way, search in (("rounds", {"first_round": 8}), ("breadth", {})):
+            value, done = share(path, trials, folder / f"{path.stem}-{way}-{seed}", seed, search)
+            found[way].append(value)
+            layers, relevant = len(done["layers"]), done["trials"]["relevant"]
+    told: dict[str, Any] = {
+        "layers": layers,
+        "relevant": relevant,
+        "trials": trials,
+        "tuned_over_untuned": {way: spread(values) for way, values in found.items()},
+        "breadth_over_rounds": spread([a / b for a, b in zip(found["breadth"], found["rounds"], strict=True)]),
+    }
+    if proper:
+        told["proper"] = beside_onnxruntime(path, PROPER * relevant, folder / f"{path.stem}-proper")
+    return told
+
+
+def beside_onnxruntime(path: Path, trials: int, out: Path) -> dict[str, Any]:
+    """The network tuned by so many trials over ONNX Runtime, both of one thread."""
+    _, done = share(path, trials, out, 0, {}, compare=True)
+    times = {"tuned" if row["tuned"] else row["label"]: row["time"] for row in done["beside"]["columns"]}
+    over = times["tuned"]["median_s"] / times["onnxruntime"]["median_s"]
+    return {"trials": trials, "seconds": done["seconds"], "tuned_over_onnxruntime": over, "times": times}
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parser(__doc__)
+    options.add_argument("--trials", type=int, default=64, help="trials of each run")
+    options.add_argument("--seeds", type=int, default=1, help="runs of each way")
+    options.add_argument("--proper", action="store_true", help="16 trials a layer beside ONNX Runtime, too")
+    options.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    arguments = options.parse_args()
+    result = {}
+    with tempfile.TemporaryDirectory() as text:
+        for name in arguments.networks:
+            path = Path(text) / f"{name}.onnx"
+            NETWORKS[name](path)
+            result[name] = measure(path, arguments.trials, arguments.seeds, Path(text), arguments.proper)
+    worst = max(one["breadth_over_rounds"]["median"] for one in result.values())
+    mean = math.exp(sum(math.log(one["breadth_over_rounds"]["median"]) for one in result.values()) / len(result))
+    publish({"benchmark": "tune_breadth", "networks": result, "worst": worst, "geometric_mean": mean}, arguments)
+
+
+if __name__ == "__main__":
+    main()

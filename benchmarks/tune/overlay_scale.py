@@ -1,0 +1,404 @@
+"""How fast are the choices of `gnomon overlay`, and how often is a portfolio proven? No reference data needed.
+
+Analysis: theta, M, the choice, its worst regret and estimates of 50 layers of 10,000 configurations on 100 devices (all
+times made up, each layer's its own; once complete, once with a fifth of them missing and a few that cannot be times).
+Memory is what the analysis takes on top of the times. Portfolios: the best p of 1,000 configurations for 100 devices in
+several kinds of made-up regrets, each with several seeds; a search ends at 10 seconds, and `gap` is what is then not
+proved, as a part of the value. Seconds are wall time of one call, without making up the times.
+
+Files: `gnomon overlay analyze --json --no-write`, a fresh process each, of made-up logs in a temporary folder: of
+AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file a device and layer), and
+records of `gnomon tune` (8 devices, 400 configurations of each of 10 layers, a file a device; traces are those of the
+golden database of the tests, with other decisions). Seconds and peak memory are of that process, all of it. With
+--against SOURCES, the `src` of another version, each run is paired with one of that, and the two must say the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import parser, publish, spread
+from gnomon.core.cost import Floats
+from gnomon.core.overlay.choice import LayerTimes, choose_network
+from gnomon.core.overlay.portfolio import best_portfolio
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.sample import Failure
+from gnomon.errors import InfeasibleError
+from gnomon.jobs.tune.records import made_trial, write_records
+
+LAYERS, CONFIGURATIONS, DEVICES = 50, 10_000, 100
+CHOICES = 1_000  # configurations of a portfolio's problem
+LIMIT_S = 10.0
+
+Kind = Callable[[np.random.Generator], Floats]
+
+
+def layers(generator: np.random.Generator, missing: float) -> list[LayerTimes]:
+    """Made-up layers: log-normal times, a part of them missing, and of those a few that cannot be times."""
+    devices = tuple(f"device{i}" for i in range(DEVICES))
+    made = []
+    for number in range(LAYERS):
+        times_s = np.exp(generator.normal(-7, 0.5, (CONFIGURATIONS, DEVICES)))
+        if missing:
+            times_s[: CONFIGURATIONS // 2][generator.random((CONFIGURATIONS // 2, DEVICES)) < 2 * missing] = np.nan
+            times_s[generator.integers(0, CONFIGURATIONS, 9), generator.integers(0, DEVICES, 9)] = 0.0
+        made.append(
+            LayerTimes(
+                name=f"layer{number}",
+                layer=str(number),
+                weight=1 + number % 3,
+                devices=devices,
+                configurations=tuple(f"{c:016x}" for c in range(CONFIGURATIONS)),
+                hosts=tuple((devices[c % DEVICES],) for c in range(CONFIGURATIONS)),
+                times_s=times_s,
+            )
+        )
+    return made
+
+
+def analysis(seeds: int, missing: float) -> dict[str, Any]:
+    """Seconds over several seeds, three calls each, and the memory of one call a seed."""
+    seconds, peaks = [], []
+    for seed in range(seeds):
+        made = layers(np.random.default_rng(seed), missing)
+        for _ in range(3):
+            begin = time.perf_counter()
+            found = choose_network(made)
+            seconds.append(time.perf_counter() - begin)
+        assert not found.left_out
+        tracemalloc.start()
+        choose_network(made)
+        peaks.append(float(tracemalloc.get_traced_memory()[1]))
+        tracemalloc.stop()
+    size = {"layers": LAYERS, "configurations": CONFIGURATIONS, "devices": DEVICES}
+    return {**size, "missing": missing, "seeds": seeds, "seconds": spread(seconds), "peak_bytes": spread(peaks)}
+
+
+def regrets(times: Floats) -> Floats:
+    """Regret of made-up times."""
+    return np.asarray(times / times.min(axis=0) - 1)
+
+
+def uniform(generator: np.random.Generator) -> Floats:
+    """Independent, from 0 to 1."""
+    return generator.random((CHOICES, DEVICES))
+
+
+def lognormal(generator: np.random.Generator) -> Floats:
+    """Times that are independent."""
+    return regrets(np.exp(generator.normal(0, 0.5, (CHOICES, DEVICES))))
+
+
+def quality(generator: np.random.Generator) -> Floats:
+    """Times with a part that is a configuration's own, on all devices."""
+    return regrets(np.exp(generator.normal(0, 0.3, (CHOICES, 1)) + generator.normal(0, 0.3, (CHOICES, DEVICES))))
+
+
+def clusters(generator: np.random.Generator, number: int = 4) -> Floats:
+    """Times that are alike on devices of one cluster."""
+    member = generator.integers(0, number, DEVICES)
+    common = generator.normal(0, 0.5, (CHOICES, number))[:, member]
+    return regrets(np.exp(common + generator.normal(0, 0.15, (CHOICES, DEVICES))))
+
+
+def many_clusters(generator: np.random.Generator) -> Floats:
+    """Four times as many clusters as portfolios have configurations."""
+    return clusters(generator, 12)
+
+
+def five_factors(generator: np.random.Generator) -> Floats:
+    """Times of low rank: five properties of configurations, weighed otherwise by each device."""
+    factors = generator.normal(size=(CHOICES, 5)) @ generator.normal(size=(5, DEVICES))
+    return regrets(np.exp(0.3 * factors + 0.1 * generator.normal(size=(CHOICES, DEVICES))))
+
+
+def whole(generator: np.random.Generator) -> Floats:
+    """Integers from 0 to 4: many ties."""
+    return generator.integers(0, 5, (CHOICES, DEVICES)).astype(float)
+
+
+def mostly_one(generator: np.random.Generator) -> Floats:
+    """0 with probability 0.1, else 1."""
+    return (generator.random((CHOICES, DEVICES)) < 0.9).astype(float)
+
+
+def equal(generator: np.random.Generator) -> Floats:
+    """All the same."""
+    return np.full((CHOICES, DEVICES), float(generator.random()))
+
+
+def nearly_equal(generator: np.random.Generator) -> Floats:
+    """Equal to seven digits."""
+    return np.asarray(1 + 1e-7 * generator.random((CHOICES, DEVICES)))
+
+
+def twins(generator: np.random.Generator) -> Floats:
+    """Each configuration twice."""
+    return np.repeat(generator.random((CHOICES // 2, DEVICES)), 2, axis=0)
+
+
+def heavy(generator: np.random.Generator) -> Floats:
+    """Times over many orders of magnitude."""
+    return regrets(np.exp(generator.normal(0, 3, (CHOICES, DEVICES))))
+
+
+def holes(generator: np.random.Generator) -> Floats:
+    """Independent; half of the configurations' times missing."""
+    costs = generator.random((CHOICES, DEVICES))
+    costs[generator.random((CHOICES, DEVICES)) < 0.5] = np.inf
+    return costs
+
+
+KINDS: tuple[Kind, ...] = (
+    uniform,
+    lognormal,
+    quality,
+    clusters,
+    many_clusters,
+    five_factors,
+    whole,
+    mostly_one,
+    equal,
+    nearly_equal,
+    twins,
+    heavy,
+    holes,
+)
+
+
+def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
+    """Seconds over several seeds, and what was proved."""
+    seconds, nodes, gaps, proven, infeasible = [], [], [], 0, 0
+    for seed in range(seeds):
+        costs = kind(np.random.default_rng(seed))
+        begin = time.perf_counter()
+
+        def out_of_time(end: float = begin + LIMIT_S) -> bool:
+            return time.perf_counter() > end
+
+        try:
+            found = best_portfolio(costs, size, out_of_time=out_of_time)
+        except InfeasibleError:  # proved as well
+            seconds.append(time.perf_counter() - begin)
+            infeasible += 1
+            continue
+        seconds.append(time.perf_counter() - begin)
+        nodes.append(float(found.nodes))
+        proven += found.proven
+        if not found.proven:
+            gaps.append(1 - found.bound / found.value if found.chosen else 1.0)
+    return {
+        "kind": kind.__name__,
+        "p": size,
+        "proven": proven,
+        "proven_infeasible": infeasible,
+        "of": seeds,
+        "seconds": spread(seconds),
+        "branches": spread(nodes) if nodes else None,
+        "gap": spread(gaps) if gaps else None,
+    }
+
+
+# The peak as the kernel has it for this program: that of `wait4` counts what the process was before it.
+RUN = """
+import pathlib, sys
+from gnomon.cli.main import run
+code = run(sys.argv[1:])
+(peak,) = (line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(peak, file=sys.stderr)
+sys.exit(code)
+"""
+KNOBS = ("tile_ic", "tile_oc", "tile_oh", "tile_ow", "unroll_kw")
+GOLDEN = Path(__file__).parents[2] / "tests/formats/golden/tuning/metaschedule/database_tuning_record.json"
+FAILED = 0.03  # of all trials
+
+
+def autotvm_logs(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
+    """A log a device and layer, as AutoTVM wrote them."""
+    paths = []
+    for device, layer in itertools.product(range(devices), range(layers)):
+        rng = np.random.default_rng([7, device, layer])
+        base_s = np.exp(np.random.default_rng([8, layer]).normal(-7, 0.5, configurations))
+        times_s = (base_s * np.exp(rng.normal(0, 0.3, configurations)))[:, None]
+        times_s = times_s * np.exp(rng.normal(0, 0.02, (configurations, 3)))
+        failed = rng.random(configurations) < FAILED
+        channels = 16 + 16 * layer
+        tensors = [["TENSOR", [1, channels, 56, 56], "float32"], ["TENSOR", [64, channels, 3, 3], "float32"]]
+        args = [*tensors, [1, 1], [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"]
+        path = folder / f"layer{layer}" / f"device{device}.net.float32.json"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w") as file:
+            for number in rng.permutation(configurations).tolist():
+                sizes = [-1, 1 + number % 7, 1 + number // 7 % 11, 1 + number // 77 % 13, number // 1001]
+                line = {
+                    "input": [f"llvm -keys=cpu -mcpu=cpu{device}", "conv2d_NCHWc.x86", args, {}],
+                    "config": {
+                        "index": number,
+                        "code_hash": None,
+                        "entity": [[knob, "sp", [-1, size]] for knob, size in zip(KNOBS, sizes, strict=True)],
+                    },
+                    "result": [
+                        [1e9] if failed[number] else times_s[number].tolist(),
+                        4 if failed[number] else 0,
+                        1.5 + number / 1000,
+                        1600000000.25 + number,
+                    ],
+                    "version": 0.2,
+                    "tvm_version": "0.12.0",
+                }
+                file.write(json.dumps(line) + "\n")
+        paths.append(path)
+    return paths
+
+
+def own_records(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
+    """A file a device, as `gnomon tune` writes them."""
+    trace = json.loads(GOLDEN.read_text().splitlines()[0])[1][0]
+    described = tuple(
+        TuningLayer(layer=str(70 + k), name=f"conv{k}", arguments=(("float32", (1, 8 + k)),), workload="AAAA")
+        for k in range(layers)
+    )
+    paths = []
+    for device in range(devices):
+        rng = np.random.default_rng([9, device])
+        trials = []
+        for layer, number in itertools.product(described, range(configurations)):
+            decided = [trace[0], [*trace[1], [20, number]]]
+            if rng.random() < FAILED:
+                facts: dict[str, Any] = {
+                    "failure": Failure(stage="run", kind="refused", transient=False, message="no memory")
+                }
+            else:
+                times_s = np.exp(rng.normal(-7, 0.5) + rng.normal(0, 0.02, 3))
+                facts = {"times_s": tuple(times_s.tolist()), "error": 1e-7, "server": "127.0.0.1:9091"}
+            trials.append(made_trial(layer.layer, decided, **facts))
+        path = folder / f"device{device}.net.float32.json"
+        records = TuningRecords(
+            device=TunedDevice(key=f"device{device}", target={"kind": "llvm", "mcpu": f"cpu{device}"}),
+            model=TunedModel(name="net", sha256="ab" * 32),
+            layers=described,
+            trials=tuple(trials),
+        )
+        write_records(path, records)
+        # Version 1, which older versions read too: it has the same lines where each configuration has one trial.
+        path.write_text(path.read_text().replace('"version": 2', '"version": 1', 1))
+        paths.append(path)
+    return paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analyzed:
+    """A process that analyzed logs: wall seconds, those of the processor, peak bytes, and what it said."""
+
+    seconds: float
+    cpu_s: float
+    peak_bytes: float
+    said: bytes
+
+
+def analyzed(paths: list[Path], sources: Path) -> Analyzed:
+    """Analyze logs in a process of its own."""
+    options = ["overlay", "analyze", "--json", "--quiet", "--no-write"]
+    command = [sys.executable, "-c", RUN, *options, *map(str, paths)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as told:
+        began_s = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=told, env={**os.environ, "PYTHONPATH": str(sources)})
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began_s
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        told.seek(0)
+        assert process.returncode == 0, told.read()
+        peak = told.read().split()
+        return Analyzed(
+            seconds=seconds, cpu_s=used.ru_utime + used.ru_stime, peak_bytes=float(peak[-2]) * 1024, said=out.read()
+        )
+
+
+def decided(text: bytes) -> Iterator[tuple[Any, ...]]:
+    """What an analysis says of each layer."""
+    for row in json.loads(text)["layers"]:
+        yield row["name"], row["configuration"], row["M"], row["theta"], row["confidence"], row["M_low"], row["M_high"]
+
+
+def files(
+    write: Callable[[Path, int, int, int], list[Path]], size: tuple[int, int, int], runs: int, against: Path | None
+) -> dict[str, Any]:
+    """Logs written and analyzed, each run beside one of the other version, if there is one."""
+    mine = Path(__file__).resolve().parents[2] / "src"
+    with tempfile.TemporaryDirectory(prefix="gnomon-logs-") as folder:
+        paths = write(Path(folder), *size)
+        letters = sum(path.stat().st_size for path in paths)
+        found: dict[Path, list[Analyzed]] = {mine: [], **({against: []} if against else {})}
+        for _ in range(runs):
+            for sources, told in found.items():
+                told.append(analyzed(paths, sources))
+        begin = time.process_time()
+        for path in paths:
+            with path.open() as file:
+                for line in file:
+                    json.loads(line)
+        plain_s = time.process_time() - begin
+    layers = list(decided(found[mine][0].said))
+    assert all(list(decided(one.said)) == layers for told in found.values() for one in told)
+    document: dict[str, Any] = {
+        "logs": write.__name__,
+        "devices": size[0],
+        "configurations": size[1],
+        "layers": size[2],
+        "files": len(paths),
+        "trials": size[0] * size[1] * size[2],
+        "bytes": letters,
+        "decided": len(layers),
+        "json_loads_cpu_s": plain_s,
+    }
+    for name in ("seconds", "cpu_s", "peak_bytes"):
+        parts = {sources: [float(getattr(one, name)) for one in told] for sources, told in found.items()}
+        document[name] = {"here": spread(parts[mine])}
+        if against:
+            ratios = [other / own for other, own in zip(parts[against], parts[mine], strict=True)]
+            document[name] |= {"against": spread(parts[against]), "ratio": spread(ratios)}
+    return document
+
+
+def main() -> None:
+    """All figures."""
+    made = parser(__doc__)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--against", type=Path, metavar="SOURCES", help="the src folder of another version")
+    made.add_argument("--runs", type=int, default=3, help="of each version on the files")
+    made.add_argument("--only-files", action="store_true", help="leave out what is not read from files")
+    given = made.parse_args()
+    read = [
+        files(autotvm_logs, (20, 2_000, 20), given.runs, given.against),
+        files(own_records, (8, 400, 10), given.runs, given.against),
+    ]
+    if given.only_files:
+        publish({"benchmark": "overlay_scale", "files": read}, given)
+        return
+    rows = [portfolios(kind, size, given.seeds) for size in (3, 1, 2) for kind in KINDS]
+    rows += [portfolios(kind, size, min(given.seeds, 2)) for size in (4, 5) for kind in KINDS]
+    document = {
+        "benchmark": "overlay_scale",
+        "analysis": [analysis(given.seeds, missing) for missing in (0.0, 0.2)],
+        "files": read,
+        "portfolio": {"configurations": CHOICES, "devices": DEVICES, "limit_s": LIMIT_S, "runs": rows},
+    }
+    publish(document, given)
+
+
+if __name__ == "__main__":
+    main()
