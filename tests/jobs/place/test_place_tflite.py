@@ -11,7 +11,7 @@ import pytest
 from tests.agent.drivers.litertkit import tflite
 
 from gnomon.jobs.place.across import AcrossPlacer
-from gnomon.jobs.place.job import place
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
 from gnomon.session.contender import choose_clock, profile_singles
@@ -70,24 +70,27 @@ def test_a_chain_of_tflite_segments_computes_what_the_whole_does(small: Effort, 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
-@pytest.mark.parametrize("shape", [None, (2, 4, 4, 8)], ids=["nothing given", "another batch"])
-def test_an_open_batch_is_measured_on_all_that_load_the_file(
-    small: Effort, tmp_path: Path, shape: tuple[int, ...] | None
-) -> None:
+def test_an_open_batch_is_measured_on_all_that_load_the_file(small: Effort, tmp_path: Path) -> None:
     """Every Keras export leaves its batch open; OpenVINO reads TFLite too."""
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", signature=(-1, 4, 4, 8)))
-    shapes = {} if shape is None else {"input": shape}
-    found = place(Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes=shapes), tmp_path / "out")
+    found = place(Request(model=model, effort=small, runtimes=("litert", "openvino")), tmp_path / "out")
     singles = {p.contender.label: p for p in found.verdict.proved if p.contender.kind == "single"}
     assert set(singles) == KERNELS | {"openvino"}
     assert all(p.ok for p in singles.values()), [p.measured.failure for p in singles.values()]
     assert found.verified.ok, found.verified
     assert "reference kernels on the model's file, unmodified" in found.sensitivity.reference
-    assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ([] if shape else ["assumed-shape"])
+    assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ["assumed-shape"]
     assert all(row.times_s["openvino"] is not None or "openvino" in row.within for row in found.rows)
     (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
-    assert tensor == (shape or (1, 4, 4, 8))
+    assert tensor == (1, 4, 4, 8)
+    given = Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes={"input": (2, 4, 4, 8)})
+    columns = profile(given)
+    assert {column.label for column in columns.columns} == KERNELS | {"openvino"}
+    assert all(column.difference["relative"] < 1e-3 for column in columns.columns)
+    assert not [d for d in columns.doubts if d.kind == "assumed-shape"]
+    (taken,) = columns.graph.inputs
+    assert columns.graph.tensors[taken].shape == (2, 4, 4, 8)
 
 
 def _job(package: Path) -> dict[str, Any]:
