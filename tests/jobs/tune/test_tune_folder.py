@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +49,29 @@ def test_no_name_leaves_the_folder(name: str) -> None:
     assert 0 < len(made) <= 80
     assert "/" not in made and "." not in made and made.isascii() and made.isprintable()
     assert safe(made) == made or len(made) == 80
+
+
+def test_a_network_is_kept_with_the_weights_that_lie_beside_it(tmp_path: Path) -> None:
+    weights = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    value = onnx.helper.make_tensor_value_info
+    node, kind = onnx.helper.make_node("MatMul", ["x", "w"], ["y"]), onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph([node], "net", [value("x", kind, (1, 64))], [value("y", kind, (1, 64))], [weights])
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "net.onnx"
+    saved: dict[str, Any] = {"save_as_external_data": True, "location": "net.data", "size_threshold": 0}
+    onnx.save_model(onnx.helper.make_model(graph), str(path), **saved)
+    model, folder = given_model(path, "float32"), tune_folder(tmp_path / "out")
+    for _ in range(2):
+        folder.keep_model(path, model.sha256)
+    place = folder.find_model(model)
+    assert place is not None and (place.parent / "net.data").read_bytes() == (path.parent / "net.data").read_bytes()
+    assert np.array_equal(onnx.numpy_helper.to_array(onnx.load(str(place)).graph.initializer[0]), np.ones((64, 64)))
+    assert [row["path"] for row in view(folder.root)["models"]] == [str(place)]
+    # Other weights are another network, though its own file is the same.
+    (path.parent / "net.data").write_bytes(bytes(64 * 64 * 4))
+    assert given_model(path, "float32").sha256 != model.sha256
+    (place.parent / "net.data").write_bytes(bytes(64 * 64 * 4))
+    assert folder.find_model(model) is None, "a copy that is not what it was any more"
 
 
 def test_a_network_is_kept_once_and_found(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_pro
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.records import best_trial, pooled_trials
+from gnomon.models.model import Limits
 from gnomon.system.files import save_text
 
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
@@ -78,18 +79,19 @@ class TuneFolder:
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
     def keep_model(self, path: Path, digest: str) -> None:
-        """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written."""
-        place = self.models / f"{digest}{path.suffix.lower()}"
-        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written.
+
+        One with weights in files of their own has a folder, where they lie as it calls them.
+        """
         try:
+            weights = external_weights(path)
+            suffix = path.suffix.lower()
+            place = self.models / (f"{digest}/model{suffix}" if weights else f"{digest}{suffix}")
             if place.is_file() and file_digest(place) == digest:
                 return
-            self.models.mkdir(parents=True, exist_ok=True)
-            try:
-                shutil.copyfile(path, part)
-                part.replace(place)
-            finally:
-                part.unlink(missing_ok=True)
+            for name, file in weights.items():
+                _copy(file, place.parent / name)
+            _copy(path, place)
         except OSError as error:
             raise RecordError(
                 f"{path} cannot be copied to {self.models}: {error.strerror or error}",
@@ -98,8 +100,10 @@ class TuneFolder:
 
     def find_model(self, model: TunedModel) -> Path | None:
         """The copy of a model, if there is one that is still what it was."""
-        for place in sorted(self.models.glob(f"{model.sha256}.*")) if model.sha256 else []:
-            with contextlib.suppress(OSError):
+        if not model.sha256:
+            return None
+        for place in sorted([*self.models.glob(f"{model.sha256}.*"), *self.models.glob(f"{model.sha256}/model.*")]):
+            with contextlib.suppress(OSError, GnomonError):
                 if file_digest(place) == model.sha256:
                     return place
         return None
@@ -134,9 +138,40 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file. Raises OSError."""
+    """The SHA-256 of a network's file and of the files that its weights are in. Raises OSError and ModelError."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        made = hashlib.file_digest(file, "sha256")
+    for weights in dict.fromkeys(external_weights(path).values()):
+        with weights.open("rb") as file:
+            while block := file.read(1 << 20):
+                made.update(block)
+    return made.hexdigest()
+
+
+def external_weights(path: Path) -> Mapping[Path, Path]:
+    """The files of an ONNX network's weights beside it, by what it calls them; none of other kinds. Raises ModelError.
+
+    A file that cannot be read has none: who reads it says why.
+    """
+    if path.suffix.lower() != ".onnx":
+        return {}
+    from gnomon.models.onnx.file import read_onnx
+
+    try:
+        return read_onnx(path, Limits()).external
+    except GnomonError:
+        return {}
+
+
+def _copy(path: Path, place: Path) -> None:
+    """Copy a file, so that a place has all of it or nothing."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        shutil.copyfile(path, part)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def companions(library: Path) -> dict[str, Path]:
@@ -171,7 +206,10 @@ def view(out: Path | None = None) -> dict[str, Any]:
     folder = tune_folder(out)
     return {
         "folder": str(folder.root),
-        "models": [{"name": path.name, "path": str(path), "bytes": _size(path)} for path in _files(folder.models, "*")],
+        "models": [
+            {"name": str(path.relative_to(folder.models)), "path": str(path), "bytes": _size(path)}
+            for path in [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
+        ],
         "records": [_record(path) for place in (folder.records, folder.overlays) for path in _files(place, "*.json")],
         "libraries": [_library(path) for path in _files(folder.libraries, "*.so") if not path.name.endswith(_PARTS)],
     }
