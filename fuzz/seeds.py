@@ -16,8 +16,8 @@ import numpy as np
 
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.job import SpaceEstimator, described, fit_estimator
-from gnomon.jobs.space.folder import AccuracyRow, LatencyRow, ProfileFolder
-from gnomon.jobs.space.study import Study, open_study
+from gnomon.jobs.space.profiling.folder import AccuracyRow, LatencyRow, ProfileFolder
+from gnomon.jobs.space.profiling.study import Study, open_study
 from gnomon.jobs.table.folder import write_table
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.layers import layer

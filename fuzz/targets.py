@@ -83,10 +83,10 @@ from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.estimator.scores import load_scores
 from gnomon.jobs.runs.job import command_of
-from gnomon.jobs.space.folder import LatencyRow, read_accuracy, read_latency, read_question
-from gnomon.jobs.space.look import looked_files, study_of
-from gnomon.jobs.space.measuring import _row
-from gnomon.jobs.space.validate import read_selection
+from gnomon.jobs.space.choosing.validate import read_selection
+from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
+from gnomon.jobs.space.profiling.look import looked_files, study_of
+from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import _read as read_any_table
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.unattended.command import job_of

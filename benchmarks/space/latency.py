@@ -26,8 +26,8 @@ import numpy as np
 
 from benchmarks.common import own_record, parser, publish
 from gnomon.api.place import request_of
-from gnomon.jobs.space.latency import FilesMeasured, FilesRequest, measure_files
-from gnomon.jobs.space.predict import WAYS, Assignment, fit_predictor, latencies, mixed_networks, score
+from gnomon.jobs.space.profiling.latency import FilesMeasured, FilesRequest, measure_files
+from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, latencies, mixed_networks, score
 from gnomon.models.units import write_net
 from gnomon.spaces.cells.costs import Cells, Latency
 from gnomon.spaces.cells.primitives import default_of, families_of, published_primitives

@@ -23,12 +23,12 @@ from scipy.stats import bootstrap
 
 from benchmarks import common
 from gnomon.core.cost import Floats
-from gnomon.jobs.space.estimates import accuracy_effects, seen_networks
-from gnomon.jobs.space.folder import AccuracyRow, ProfileFolder
-from gnomon.jobs.space.images import open_images
-from gnomon.jobs.space.methods import Budget, plan, recipes
-from gnomon.jobs.space.study import Family, Study, open_study
-from gnomon.jobs.space.training import Trainer
+from gnomon.jobs.space.profiling.estimates import accuracy_effects, seen_networks
+from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
+from gnomon.jobs.space.profiling.images import open_images
+from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.study import Family, Study, open_study
+from gnomon.jobs.space.profiling.training import Trainer
 from gnomon.measure.progress import Progress
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.training.data.dataset import Dataset, packed

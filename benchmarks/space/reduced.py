@@ -33,14 +33,14 @@ from benchmarks.space.whole import GOAL, Whole, at_random, described, evidence, 
 from gnomon.api.place import request_of
 from gnomon.api.space import select_primitives
 from gnomon.errors import GnomonError
-from gnomon.jobs.space.folder import AccuracyRow, ProfileFolder
-from gnomon.jobs.space.images import open_images
+from gnomon.jobs.space.choosing.select import Rule
 from gnomon.jobs.space.job import MIXED, measured_networks, trained_weights
-from gnomon.jobs.space.measuring import Measurer
-from gnomon.jobs.space.methods import Budget, plan, recipes
-from gnomon.jobs.space.select import Rule
-from gnomon.jobs.space.study import Network, Study, open_study
-from gnomon.jobs.space.training import Method, Trainer, Training
+from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
+from gnomon.jobs.space.profiling.images import open_images
+from gnomon.jobs.space.profiling.measuring import Measurer
+from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.study import Network, Study, open_study
+from gnomon.jobs.space.profiling.training import Method, Trainer, Training
 from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
 from gnomon.spaces.selection.pareto import ParetoOptions

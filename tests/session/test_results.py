@@ -15,12 +15,12 @@ from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
 from tests.jobs.place.test_fleet_text import EARLY, LATE, fleet
+from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
-from tests.jobs.space.test_space_select import accuracy, latency
 
 import gnomon
 from gnomon.api.table import fit_document
-from gnomon.jobs.space.validate import Validated
+from gnomon.jobs.space.choosing.validate import Validated
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import Built
 from gnomon.session.reference import Sensitivity

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from gnomon.api.place import Options, PathLike
     from gnomon.devices.http import DpuServer
     from gnomon.formats.nets_csv import NetRow
-    from gnomon.jobs.space.believed import Believer
-    from gnomon.jobs.space.front import FoundFront
+    from gnomon.jobs.space.choosing.believed import Believer
+    from gnomon.jobs.space.choosing.front import FoundFront
+    from gnomon.jobs.space.choosing.select import Rule, Selected
+    from gnomon.jobs.space.choosing.validate import Validated
     from gnomon.jobs.space.job import Profiled
-    from gnomon.jobs.space.select import Rule, Selected
-    from gnomon.jobs.space.validate import Validated
     from gnomon.measure.progress import Watch
     from gnomon.spaces.selection.pareto import ParetoOptions
 
@@ -123,8 +123,8 @@ def select_primitives(
     With `proofs` also from what `validate_selection` and `find_front` measured. `blocks` are the files of own
     primitives that it was made with: they are Python, and are run only where given.
     """
-    from gnomon.jobs.space.select import SelectRequest
-    from gnomon.jobs.space.select import select_primitives as select_job
+    from gnomon.jobs.space.choosing.select import SelectRequest
+    from gnomon.jobs.space.choosing.select import select_primitives as select_job
     from gnomon.spaces.selection.pareto import ParetoOptions
 
     asked = SelectRequest(
@@ -161,8 +161,8 @@ def find_front(
     `validate_selection` before has a part in it. Of `training` count epochs, seeds, where is trained, and `data` where
     it is a function. `blocks` are as `select_primitives` takes them. Raises GnomonError.
     """
-    from gnomon.jobs.space.front import FrontRequest
-    from gnomon.jobs.space.front import find_front as front_job
+    from gnomon.jobs.space.choosing.front import FrontRequest
+    from gnomon.jobs.space.choosing.front import find_front as front_job
 
     hooked = hooks or Hooks()
     asked = FrontRequest(
@@ -189,7 +189,7 @@ def show_space(
     `pictures` is a folder that gets a picture of all there is to see. `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.look import look, looked_files
+    from gnomon.jobs.space.profiling.look import look, looked_files
 
     document = look(Path(profile_dir), method, tuple(map(str, blocks)))
     if pictures is not None:
@@ -256,7 +256,7 @@ def open_profile(
     `method` and `toolchain` say whose (None: the first there are); `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.believed import open_profile as open_job
+    from gnomon.jobs.space.choosing.believed import open_profile as open_job
 
     return open_job(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
 
@@ -289,8 +289,8 @@ def validate_selection(
     epochs, seeds, where is trained, and `data` where it is a function. `blocks` are as `select_primitives` takes them.
     Raises GnomonError.
     """
-    from gnomon.jobs.space.validate import ValidateRequest
-    from gnomon.jobs.space.validate import validate_selection as validate_job
+    from gnomon.jobs.space.choosing.validate import ValidateRequest
+    from gnomon.jobs.space.choosing.validate import validate_selection as validate_job
 
     hooked = hooks or Hooks()
     asked = ValidateRequest(**_proof(profile_dir, blocks, training, options), networks=networks, front=front)

@@ -16,8 +16,8 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_images
 
 from gnomon.api import space as api
 from gnomon.cli.main import run
-from gnomon.jobs.space.folder import ACCURACY, LATENCY, read_accuracy
-from gnomon.jobs.space.look import look
+from gnomon.jobs.space.profiling.folder import ACCURACY, LATENCY, read_accuracy
+from gnomon.jobs.space.profiling.look import look
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")

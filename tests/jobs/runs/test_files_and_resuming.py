@@ -23,7 +23,7 @@ from gnomon.cli.main import run
 from gnomon.errors import RecordError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.runs.job import command_of, export_files
-from gnomon.jobs.space.folder import read_latency
+from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile

@@ -15,13 +15,13 @@ from tests.jobs.space.kits.studykit import made, study, synthetic, timed, traine
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
-from gnomon.jobs.space.believed import open_profile
+from gnomon.jobs.space.choosing.believed import open_profile
+from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
+from gnomon.jobs.space.choosing.validate import ValidateRequest, validate_selection
 from gnomon.jobs.space.exchange import ImportRequest, export_networks, import_networks
-from gnomon.jobs.space.folder import read_accuracy, read_latency
-from gnomon.jobs.space.look import look
-from gnomon.jobs.space.select import SelectRequest, select_primitives
-from gnomon.jobs.space.study import Network
-from gnomon.jobs.space.validate import ValidateRequest, validate_selection
+from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
+from gnomon.jobs.space.profiling.look import look
+from gnomon.jobs.space.profiling.study import Network
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")

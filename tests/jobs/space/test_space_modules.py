@@ -16,9 +16,9 @@ from tests.jobs.space.kits.studykit import SHAPE
 import gnomon
 from gnomon.api import space as api
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.jobs.space.folder import read_accuracy, read_latency
-from gnomon.jobs.space.look import look
-from gnomon.jobs.space.study import given_as, open_study, whole_name
+from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
+from gnomon.jobs.space.profiling.look import look
+from gnomon.jobs.space.profiling.study import given_as, open_study, whole_name
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")

@@ -15,9 +15,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictur
 from tests.jobs.space.kits.space_kit import front, hostile, network, profile, published, selection, validation
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
-from gnomon.jobs.space.look import looked_files
 from gnomon.jobs.space.picture import draw_pictures, front_picture, selection_picture
 from gnomon.jobs.space.points import choice_of, pairs_of, points_of
+from gnomon.jobs.space.profiling.look import looked_files
 from gnomon.report.parts import SEVERAL
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,8 +15,8 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
 from gnomon.api import space as api
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
-from gnomon.jobs.space.folder import ACCURACY, read_accuracy, read_latency
-from gnomon.jobs.space.look import look
+from gnomon.jobs.space.profiling.folder import ACCURACY, read_accuracy, read_latency
+from gnomon.jobs.space.profiling.look import look
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")

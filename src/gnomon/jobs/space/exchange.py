@@ -18,8 +18,9 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
-from gnomon.jobs.space.estimates import latest, method_of, seconds, seen_networks, toolchains_of
-from gnomon.jobs.space.folder import (
+from gnomon.jobs.space.job import Profiled, block_files, read_config, write_tables
+from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
+from gnomon.jobs.space.profiling.folder import (
     AccuracyRow,
     LatencyRow,
     ProfileFolder,
@@ -28,11 +29,9 @@ from gnomon.jobs.space.folder import (
     is_profile,
     read_question,
 )
-from gnomon.jobs.space.job import Profiled, block_files, read_config, write_tables
-from gnomon.jobs.space.look import read_rows, study_of
-from gnomon.jobs.space.methods import IMPORTED, METHODS
-from gnomon.jobs.space.select import mixed_space
-from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS
+from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
 from gnomon.system.files import save_text

@@ -23,13 +23,20 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
-from gnomon.jobs.space.estimates import latest, method_of, milliseconds, seen_networks, swap_accuracies, toolchains_of
-from gnomon.jobs.space.folder import PROOF, AccuracyRow, ProfileFolder
-from gnomon.jobs.space.images import carried, keep_calibration, open_calibration, open_images
-from gnomon.jobs.space.measuring import Measurer
-from gnomon.jobs.space.methods import METHODS, Budget, across_families, plan, recipes
-from gnomon.jobs.space.study import Network, Study, given_as, open_study, whole_name
-from gnomon.jobs.space.training import Trainer, weights_path
+from gnomon.jobs.space.profiling.estimates import (
+    latest,
+    method_of,
+    milliseconds,
+    seen_networks,
+    swap_accuracies,
+    toolchains_of,
+)
+from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder
+from gnomon.jobs.space.profiling.images import carried, keep_calibration, open_calibration, open_images
+from gnomon.jobs.space.profiling.measuring import Measurer
+from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
+from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
+from gnomon.jobs.space.profiling.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
 from gnomon.session.request import Request
 from gnomon.spaces.cells.effects import balanced_design
@@ -163,7 +170,7 @@ class Profiled:
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""
-        from gnomon.jobs.space.look import look
+        from gnomon.jobs.space.profiling.look import look
 
         return {**look(self.out, blocks=self.blocks), "seconds": dict(self.seconds), "notes": list(self.notes)}
 

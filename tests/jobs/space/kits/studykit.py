@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.jobs.space.kits.spacekit import CONFIG
 
-from gnomon.jobs.space.folder import AccuracyRow, LatencyRow, ProfileFolder
-from gnomon.jobs.space.study import Network, Study, open_study
+from gnomon.jobs.space.profiling.folder import AccuracyRow, LatencyRow, ProfileFolder
+from gnomon.jobs.space.profiling.study import Network, Study, open_study
 
 SHAPE = (1, 8, 8)
 LAYERS = CONFIG.replace("cell_layout: [0, 1]", "cell_layout: [0, 1, 1]").replace(

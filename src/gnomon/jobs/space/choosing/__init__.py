@@ -1,0 +1,1 @@
+"""Deciding from a profile: which primitives, which networks, the lookup table, and the proof."""

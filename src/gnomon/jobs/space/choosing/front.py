@@ -1,0 +1,232 @@
+"""The job `space front`: the best networks of the full space by predicted accuracy and latency, trained and measured.
+
+What is predicted is of the effects that `select` goes by and that the lookup table adds up; what is measured goes into
+the profile as a proof, so that the same command finds the same networks again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.brief import brief
+from gnomon.core.cost import Floats
+from gnomon.core.dominance import hypervolume, nondominated
+from gnomon.devices.http import DpuServer
+from gnomon.errors import ProblemError, UsageError
+from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, proving, with_proofs
+from gnomon.jobs.space.profiling.estimates import (
+    Known,
+    accuracy_evidence,
+    evidence_of,
+    latency_evidence,
+    method_of,
+    mixed_space,
+    standard_error,
+    toolchain_of,
+)
+from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.study import Network, Study
+from gnomon.measure.progress import Watch
+from gnomon.report import units
+from gnomon.spaces.cells.costs import kendall_tau
+from gnomon.spaces.selection.front import Beliefs, FrontOptions, PredictedFront, believe, predict_front, share_of
+from gnomon.system.files import save_text
+
+FRONT = "front.json"
+MOST_NETWORKS = 1000
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontRequest(ProofRequest):
+    """Which networks: at most `networks` of a predicted latency of at most `latency_s` (None: of any).
+
+    `method` and `toolchain` say whose accuracies and latencies are gone by, None: the first there are; `proofs` whether
+    what `validate` and `front` measured before has a part in the prediction. With `measure` they are trained and
+    measured, as `ProofRequest` says.
+    """
+
+    networks: int = 50
+    latency_s: float | None = None
+    method: str | None = None
+    toolchain: str | None = None
+    proofs: bool = False
+    measure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFront:
+    """What was predicted and, if it was asked for, measured, as JSON values."""
+
+    found: Mapping[str, Any]
+
+    __repr__ = brief
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values for reports."""
+        return dict(self.found)
+
+
+def find_front(
+    asked: FrontRequest,
+    *,
+    server: DpuServer | None = None,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> FoundFront:
+    """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
+
+    UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
+    """
+    if not 1 <= asked.networks <= MOST_NETWORKS:
+        raise UsageError(f"{asked.networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")
+    study = study_of(asked.profile, asked.blocks)
+    rows = read_rows(asked.profile, study)
+    method, toolchain = method_of(rows[0], asked.method), toolchain_of(rows[1], asked.toolchain)
+    evidence = evidence_of(study, rows, method, toolchain, proofs=asked.proofs)
+    beliefs = beliefs_of(study, evidence)
+    options = FrontOptions(networks=asked.networks, most_latency=asked.latency_s, seed=asked.request.seed)
+    try:
+        front = predict_front(beliefs, options)
+    except ProblemError as error:
+        if asked.latency_s is None:
+            raise
+        raise ProblemError(f"--latency {units.time(asked.latency_s)}: {error.message}", hint=error.hint) from error
+    networks = networks_of(study, front.networks)
+    told = _predicted(networks, front)
+    found: dict[str, Any] = {
+        "profile": str(asked.profile),
+        "method": method,
+        "toolchain": toolchain,
+        "latency_bound_s": asked.latency_s,
+        "measure": asked.measure,
+        "proofs": asked.proofs,
+        "space": str(beliefs.space.size),
+        "on_front": front.size,
+        "share": list(front.share),
+        "latency_model": _held_out(study, evidence),
+        "networks": told,
+        "measured": None,
+    }
+    if asked.measure:
+        with proving(asked, server=server, watch=watch, tell=tell) as prover:
+            proofs = prover.prove(networks, toolchain)
+        for one in told:
+            one["measured"] = _measured(one["id"], proofs)
+        found["measured"] = _held(study, asked, (beliefs, evidence, proofs), told, front.networks)
+    save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / FRONT, option="--profile-dir")
+    return FoundFront(found=found)
+
+
+def beliefs_of(study: Study, known: Known) -> Beliefs:
+    """What is believed of all networks of all families. UsageError where nothing has a latency."""
+    return believe(mixed_space(study), accuracy_evidence(study, known[0]), latency_evidence(study, known[1]))
+
+
+def networks_of(study: Study, assignments: np.ndarray[Any, np.dtype[np.intp]]) -> list[Network]:
+    """The networks of these indices in the space of all primitives."""
+    names = list(study.primitives)
+    return [study.mixed([names[k] for k in row]) for row in assignments.tolist()]
+
+
+def measured_points(names: list[str], proofs: Known, beliefs: Beliefs) -> Floats:
+    """The relative latency and the error rate (N, 2) of those of these networks that have both."""
+    seen, rows = proofs
+    both = [(rows[name].call_s, seen[name].accuracy) for name in names if has_both(name, proofs)]
+    return np.array([((call_s or 0.0) / beliefs.unit, 1 - accuracy) for call_s, accuracy in both]).reshape(-1, 2)
+
+
+def has_both(name: str, known: Known) -> bool:
+    """Whether a network has an accuracy and a latency."""
+    return name in known[0] and name in known[1] and known[1][name].call_s is not None
+
+
+def _held_out(study: Study, evidence: Known) -> dict[str, Any] | None:
+    """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
+    model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
+    return None if model is None else model.document()["held_out"].get(EFFECTS)
+
+
+def _predicted(networks: list[Network], front: PredictedFront) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": network.id,
+            "primitives": list(network.primitives),
+            "on_front": bool(front.on_front[k]),
+            "chance": float(front.chance[k]),
+            "meets": float(front.meets[k]),
+            "predicted": {"accuracy": front.accuracy[k].tolist(), "latency_s": front.latency[k].tolist()},
+            "measured": None,
+            "best": False,
+        }
+        for k, network in enumerate(networks)
+    ]
+
+
+def _measured(name: str, proofs: Known) -> dict[str, Any]:
+    """What came out of a network: each with its 95 % interval, null where it is not known, and why."""
+    seen, row = proofs[0].get(name), proofs[1].get(name)
+    told: dict[str, Any] = {"accuracy": None, "latency_s": None, "reason": "" if row is None else row.reason}
+    if seen is not None:
+        half = _NORMAL_95 * seen.error
+        told["accuracy"] = [seen.accuracy, max(0.0, seen.accuracy - half), min(1.0, seen.accuracy + half)]
+    if row is not None and row.call_s is not None:
+        ends = (row.low_s, row.high_s)
+        told["latency_s"] = [row.call_s, *(row.call_s if end is None else end for end in ends)]
+    return told
+
+
+def _held(
+    study: Study,
+    asked: FrontRequest,
+    known: tuple[Beliefs, Known, Known],
+    networks: list[dict[str, Any]],
+    assignments: np.ndarray[Any, np.dtype[np.intp]],
+) -> dict[str, Any] | None:
+    """Predictions against what was measured; None where no network has both prices. Marks the best of them."""
+    beliefs, evidence, proofs = known
+    both = [k for k, one in enumerate(networks) if has_both(one["id"], proofs)]
+    if not both:
+        return None
+    points = measured_points([networks[k]["id"] for k in both], proofs, beliefs)
+    bound = np.inf if asked.latency_s is None else asked.latency_s / beliefs.unit
+    fits = np.flatnonzero(points[:, 0] <= bound)
+    for place in fits[nondominated(points[fits])].tolist() if len(fits) else ():
+        networks[both[place]]["best"] = True
+    volumes = [hypervolume(some, beliefs.reference) for some in (beliefs.points(assignments[both]), points)]
+    after = beliefs_of(study, with_proofs(evidence, proofs))
+    options = FrontOptions(most_latency=asked.latency_s, seed=asked.request.seed)
+    values = {name: np.array([networks[k]["predicted"][name] for k in both]).T for name in ("accuracy", "latency_s")}
+    seen = [proofs[0][networks[k]["id"]] for k in both]
+    took = [proofs[1][networks[k]["id"]] for k in both]
+    right = np.array([one.accuracy for one in seen])
+    call = np.array([row.call_s for row in took], np.float64)
+    off = np.abs(values["latency_s"][0] / call - 1)
+    return {
+        "networks": len(both),
+        "best": sum(one["best"] for one in networks),
+        "hypervolume": {"predicted": volumes[0], "measured": volumes[1]},
+        "share": list(share_of(after, assignments[both], options)),
+        "accuracy": {
+            "mean_error": float(np.abs(values["accuracy"][0] - right).mean()),
+            "inside": _inside(values["accuracy"], right, np.array([one.error for one in seen])),
+            "tau": kendall_tau(values["accuracy"][0], right) if len(both) > 1 else None,
+        },
+        "latency": {
+            "mean_error": float(off.mean()),
+            "worst_error": float(off.max()),
+            "inside": _inside(values["latency_s"], call, np.array([standard_error(row) for row in took])),
+            "tau": kendall_tau(values["latency_s"][0], call) if len(both) > 1 else None,
+        },
+    }
+
+
+def _inside(told: Floats, measured: Floats, errors: Floats) -> float:
+    middle, low, high = told
+    return inside(measured, (low, middle, high), errors)

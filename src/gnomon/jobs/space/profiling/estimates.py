@@ -1,0 +1,437 @@
+"""What is believed of a study's networks from the lines of its journals: accuracies, with their noise, and rankings.
+
+What is believed of a study's latencies, toolchain by toolchain, from the lines of its journal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.space import Slot, Space
+from gnomon.core.stats import student_quantile
+from gnomon.errors import UsageError
+from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
+from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
+from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
+from gnomon.jobs.space.profiling.study import Family, Network, Study
+from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
+from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
+from gnomon.spaces.features import Ints
+
+_DRAWS = 60
+_NO_NOISE_SEEN = 0.005
+"""The standard deviation of an accuracy by the seed where no network was trained twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A network's accuracy: the mean over its trainings, and its standard error by the seed and by the images."""
+
+    network: Network
+    accuracy: float
+    error: float
+    trainings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """The one-change variants of a family by accuracy, the best first, and how much of that order is noise.
+
+    `means` with `lows` to `highs` (95 %) are what is believed of each. `repeatability` is the expected Kendall's tau of
+    two such rankings from as much evidence: an order that cannot repeat itself cannot be right. `noise` is the standard
+    deviation of one training's accuracy by its seed, None where no network was trained twice.
+    """
+
+    family: str
+    method: str
+    networks: tuple[Network, ...]
+    means: Floats
+    lows: Floats
+    highs: Floats
+    repeatability: float
+    noise: float | None
+    trainings: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        rows = zip(self.networks, self.means.tolist(), self.lows.tolist(), self.highs.tolist(), strict=True)
+        return {
+            "family": self.family,
+            "method": self.method,
+            "repeatability": self.repeatability,
+            "noise": self.noise,
+            "trainings": self.trainings,
+            "networks": [
+                {"id": n.id, "primitives": list(n.primitives), "accuracy": m, "low": lo, "high": hi}
+                for n, m, lo, hi in rows
+            ],
+        }
+
+
+def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
+    """The method whose rows are used: the wanted one, or the first of METHODS that there is, or what was imported.
+
+    UsageError without any.
+    """
+    there = {row.method for row in rows if row.validation is not None and not row.reason}
+    known = [name for name in (*METHODS, IMPORTED) if name in there]
+    if wanted is None and known:
+        return known[0]
+    if wanted is None or wanted not in there:
+        raise UsageError(
+            f"no network was trained{'' if wanted is None else f' by the method {wanted}'}",
+            hint=f"Methods with trained networks: {', '.join(known) or 'none; run gnomon space profile first'}.",
+        )
+    return wanted
+
+
+def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False) -> dict[str, Seen]:
+    """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out.
+
+    With `proofs` also those that were trained to hold predictions against. UsageError for these beside a method whose
+    networks are not trained as they are, from nothing.
+    """
+    if proofs and method == PUBLISHED:
+        raise UsageError(
+            "networks of validate and front are trained from nothing, those of the method published are not",
+            hint="Leave --use-proofs out, or give --accuracy balanced or fair.",
+        )
+    every = list(rows)
+    last = _last(row for row in every if row.method == method or (proofs and row.method == PROOF))
+    noise = training_noise(last)
+    if noise is None and method == PROOF:
+        noise = training_noise(row for row in every if row.method != PUBLISHED)
+    found: dict[str, Seen] = {}
+    by_network: dict[str, list[AccuracyRow]] = {}
+    for row in last:
+        by_network.setdefault(row.network, []).append(row)
+    for name, ones in by_network.items():
+        mean = float(np.mean([row.validation for row in ones]))
+        error = _error(ones, mean, _NO_NOISE_SEEN if noise is None else noise)
+        found[name] = Seen(network=study.mixed(ones[0].primitives), accuracy=mean, error=error, trainings=len(ones))
+    return found
+
+
+def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
+    """The standard error of a network's mean accuracy, by its trainings' own where these were told with it.
+
+    How many images there were is not known of what was imported: then the noise of training alone is left.
+    """
+    told = [row.error for row in ones if row.error is not None]
+    rest = len(ones) - len(told)
+    if not rest:
+        return math.hypot(*told) / len(ones)
+    images = max(row.images for row in ones if row.error is None)
+    unknown = not images and all(row.origin for row in ones)
+    sampling = 0.0 if unknown else math.sqrt(max(mean * (1 - mean), 1e-4) / (images or 1))
+    own = math.hypot(sampling, noise / math.sqrt(rest))
+    return math.hypot(own * rest, *told) / len(ones) if told else own
+
+
+def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
+    """Of each training of a network from a seed the last stage that did not fail."""
+    last: dict[tuple[str, int], AccuracyRow] = {}
+    for row in rows:
+        if row.validation is not None and not row.reason:
+            before = last.get((row.network, row.seed))
+            if before is None or row.epochs >= before.epochs:
+                last[row.network, row.seed] = row
+    return list(last.values())
+
+
+def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
+    """The standard deviation of a training's accuracy by its seed, pooled over networks trained from several seeds.
+
+    Of rows of one method; of a training's stages only the last counts, and failed ones stay out. None where there is
+    no such network.
+    """
+    by_network: dict[str, list[float]] = {}
+    for row in _last(rows):
+        by_network.setdefault(row.network, []).append(row.validation or 0.0)
+    again = [np.array(ones) for ones in by_network.values() if len(ones) > 1]
+    if not again:
+        return None
+    squares = sum(float(((ones - ones.mean()) ** 2).sum()) for ones in again)
+    return math.sqrt(squares / sum(len(ones) - 1 for ones in again))
+
+
+def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None:
+    """What each primitive of each cell group does to the accuracy of a family's networks; None without any network."""
+    ones = [one for one in seen.values() if one.network.family == family.name]
+    if not ones:
+        return None
+    evidence = Evidence(
+        assignments=np.array([one.network.assignment for one in ones]),
+        values=np.array([one.accuracy for one in ones]),
+        errors=np.array([one.error for one in ones]),
+    )
+    return fit_effects(family.space.space, evidence, scale="logit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAccuracies:
+    """Accuracies of one-change variants by id, all of one kind: as `measured`, or what is believed of each.
+
+    `trained` of them were trained. What was measured of some does not stand beside what is believed of others: that is
+    drawn together, so that the best and the worst place would go to those that were measured.
+    """
+
+    values: Mapping[str, float]
+    measured: bool
+    trained: int
+
+
+def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]) -> SwapAccuracies:
+    """Accuracies of these one-change variants: as measured where all of them were trained, else as believed.
+
+    Variants of families of which nothing was trained are left out.
+    """
+    known = {one.network.family for one in seen.values()}
+    wanted = [one for one in networks if one.family in known]
+    trained = sum(one.id in seen for one in wanted)
+    values: dict[str, float] = {}
+    if trained == len(wanted):
+        values = {one.id: seen[one.id].accuracy for one in wanted}
+    else:
+        for name, family in study.families.items():
+            own = [one for one in wanted if one.family == name]
+            effects = accuracy_effects(family, seen) if own else None
+            if effects is not None:
+                believed = effects.predict([one.assignment for one in own])[0].tolist()
+                values |= dict(zip((one.id for one in own), believed, strict=True))
+    return SwapAccuracies(values=values, measured=trained == len(wanted), trained=trained)
+
+
+def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> Ranking | None:
+    """The one-change variants of a family by what is believed of them; None where none of it was trained."""
+    effects = accuracy_effects(family, seen)
+    if effects is None:
+        return None
+    networks = family.swaps()
+    chosen = np.array([n.assignment for n in networks])
+    means, lows, highs = effects.predict(chosen)
+    order = np.argsort(-means, kind="stable")
+    return Ranking(
+        family=family.name,
+        method=method,
+        networks=tuple(networks[k] for k in order),
+        means=means[order],
+        lows=lows[order],
+        highs=highs[order],
+        repeatability=_repeatability(effects, chosen),
+        noise=noise,
+        trainings=sum(one.trainings for one in seen.values() if one.network.family == family.name),
+    )
+
+
+def _repeatability(effects: Effects, chosen: Ints) -> float:
+    """The mean tau between what is believed and what may be true: draws of the effects."""
+    tables = effects.draw(_DRAWS, seed=0)
+    drawn = sum(table[:, chosen[:, group]] for group, table in enumerate(tables))
+    values = np.asarray(drawn, np.float64)
+    middle = effects.predict(chosen)[0]
+    if len(middle) < 2:
+        return 1.0
+    return float(np.mean([kendall_tau(middle, row) for row in values]))
+
+
+_RESAMPLES = 1000
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A quantised toolchain against its float32 twin, over networks that both measured.
+
+    `ratio` is the median of its times over the twin's, with a 95 % interval by resampling networks; `drop` the mean
+    loss of accuracy, a share of images, and the largest; None where accuracy was not measured.
+    """
+
+    toolchain: str
+    twin: str
+    networks: int
+    ratio: float
+    low: float
+    high: float
+    faster: int
+    drop: float | None
+    worst_drop: float | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) -> dict[str, LatencyRow]:
+    """The last row of each network that a toolchain made, by id; failed ones too.
+
+    With `proofs` also of those that were measured to hold predictions against.
+    """
+    return {row.network: row for row in rows if row.toolchain == toolchain and (proofs or not row.proof)}
+
+
+Known = tuple[dict[str, Seen], dict[str, LatencyRow]]
+"""Accuracies and latencies of networks by id."""
+
+
+def evidence_of(
+    study: Study,
+    rows: tuple[Iterable[AccuracyRow], Iterable[LatencyRow]],
+    method: str,
+    toolchain: str,
+    *,
+    proofs: bool = False,
+) -> Known:
+    """What the lines of both journals say of accuracies by a method and of latencies by a toolchain.
+
+    Without what was measured to hold predictions against, unless `proofs` asks for it.
+    """
+    return seen_networks(study, rows[0], method, proofs=proofs), latest(rows[1], toolchain, proofs=proofs)
+
+
+def proved_networks(accuracies: Iterable[AccuracyRow], latencies: Iterable[LatencyRow]) -> tuple[str, ...]:
+    """The networks that were trained or measured to hold predictions against, by id."""
+    found = {row.network for row in accuracies if row.method == PROOF} | {r.network for r in latencies if r.proof}
+    return tuple(sorted(found))
+
+
+def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
+    """The toolchains that measured anything, in the order of their first row."""
+    return tuple(dict.fromkeys(row.toolchain for row in rows))
+
+
+def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
+    """The wanted toolchain, or the first that measured anything. UsageError, with those that did, for another."""
+    known = tuple(dict.fromkeys(row.toolchain for row in rows if row.call_s is not None))
+    if wanted is None and known:
+        return known[0]
+    if wanted is None or wanted not in known:
+        raise UsageError(
+            f"nothing was measured{'' if wanted is None else f' by the toolchain {wanted}'}",
+            hint=f"Measured by: {', '.join(known) or 'none; run gnomon space profile first'}.",
+        )
+    return wanted
+
+
+def standard_error(row: LatencyRow) -> float:
+    """The standard error of a row's time in seconds, by its interval; 0 where it has none.
+
+    Of an interval that was imported it may not be known how many processes it is of: then it is a normal one.
+    """
+    if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
+        return 0.0
+    quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else _NORMAL_95
+    return (row.high_s - row.low_s) / 2 / quantile
+
+
+def milliseconds(seconds: float) -> float:
+    """A time of a row as tables have it: the very number that it came from, if that was one of up to 15 digits.
+
+    So that imported tables cost what they cost before, to the last digit, which ties may hang on.
+    """
+    return float(Decimal(repr(float(seconds))).scaleb(3))
+
+
+def seconds(milliseconds: float) -> float:
+    """A time of a table as rows have it."""
+    return float(Decimal(repr(float(milliseconds))).scaleb(-3))
+
+
+def mixed_space(study: Study) -> Space:
+    """The space in which each cell group chooses from the primitives of all families."""
+    names = tuple(study.primitives)
+    return Space(tuple(Slot(f"cell{g}", names) for g in range(study.layout.group_count)))
+
+
+def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
+    """Networks of any families with their accuracies, as indices in the space of all primitives."""
+    place = {name: index for index, name in enumerate(study.primitives)}
+    ones = list(seen.values())
+    return Evidence(
+        assignments=np.array([[place[name] for name in one.network.primitives] for one in ones]),
+        values=np.array([one.accuracy for one in ones]),
+        errors=np.array([one.error for one in ones]),
+    )
+
+
+def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
+    """Networks of any families with their latencies in seconds, as indices in the space of all primitives."""
+    place = {name: index for index, name in enumerate(study.primitives)}
+    ones = [row for row in rows.values() if row.call_s is not None and all(name in place for name in row.primitives)]
+    if not ones:
+        raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
+    return Evidence(
+        assignments=np.array([[place[name] for name in row.primitives] for row in ones]),
+        values=np.array([row.call_s for row in ones], np.float64),
+        errors=np.array([standard_error(row) for row in ones]),
+    )
+
+
+def family_latencies(study: Study, family: Family, rows: Mapping[str, LatencyRow]) -> dict[Assignment, Latency]:
+    """The measured latencies of a family's networks, by assignment."""
+    found = {}
+    for row in rows.values():
+        if row.call_s is None or row.reason or not all(name in study.primitives for name in row.primitives):
+            continue
+        network = study.mixed(row.primitives)
+        if network.family == family.name:
+            found[network.assignment] = Latency(call_s=row.call_s, error_s=standard_error(row))
+    return found
+
+
+def cells_of(study: Study, family: Family) -> Cells:
+    """The layers, primitives and defaults of a family, as costs are counted over them."""
+    return Cells(
+        groups=study.layout.groups,
+        choices=tuple(slot.choices for slot in family.space.space.slots),
+        defaults=family.defaults,
+    )
+
+
+def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpacePredictor]:
+    """What predicts any network's latency, by family; a family whose default network has no time is left out."""
+    found = {}
+    for name, family in study.families.items():
+        measured = family_latencies(study, family, rows)
+        if family.defaults in measured:
+            found[name] = fit_predictor(cells_of(study, family), measured)
+    return found
+
+
+def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> Compared | None:
+    """A quantised toolchain against the float32 one of the same runtime; None where there is no twin."""
+    known = list(rows)
+    names = toolchains_of(known)
+    twin = next((name for name in names if name != toolchain and toolchain.startswith(f"{name}-")), None)
+    if twin is None and toolchain.startswith("quark"):
+        twin = "onnxruntime" if "onnxruntime" in names else None
+    if twin is None:
+        return None
+    mine, other = latest(known, toolchain), latest(known, twin)
+    pairs = [(row, other[name]) for name, row in mine.items() if name in other]
+    timed = np.array([[a.call_s, b.call_s] for a, b in pairs if a.call_s and b.call_s])
+    if not len(timed):
+        return None
+    ratios = timed[:, 0] / timed[:, 1]
+    rng = np.random.default_rng(0)
+    drawn = np.median(ratios[rng.integers(0, len(ratios), (_RESAMPLES, len(ratios)))], axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    drops = [b.correct - a.correct for a, b in pairs if a.correct is not None and b.correct is not None]
+    return Compared(
+        toolchain=toolchain,
+        twin=twin,
+        networks=len(ratios),
+        ratio=float(np.median(ratios)),
+        low=float(low),
+        high=float(high),
+        faster=int((ratios < 1).sum()),
+        drop=float(np.mean(drops)) if drops else None,
+        worst_drop=float(np.max(drops)) if drops else None,
+    )

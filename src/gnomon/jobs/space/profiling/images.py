@@ -1,0 +1,253 @@
+"""The images of a study: read, split into training, validation and test parts, and those that a quantiser sees."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
+from gnomon.jobs.space.profiling.folder import writing
+from gnomon.system.files import write_whole
+from gnomon.training.data.dataset import Dataset, Packed, PackedFile, packed, split
+from gnomon.training.data.items import STREAMED, Origin
+from gnomon.training.data.pictures import load_calibration
+from gnomon.training.data.readers import LIMIT_BYTES, read_npz
+from gnomon.training.data.sources import KINDS, load_images
+from gnomon.training.data.streamed import Streamed, open_streamed
+
+CALIBRATION_IMAGES = 100
+"""As many images of the training part as a quantiser sees."""
+
+CALIBRATION = "calibration.npz"
+"""The images that the config of a profile names for calibration, as its first networks saw them."""
+
+VALIDATION_BYTES = 256 << 20
+"""What the validation images take at most that each model is checked by, once a toolchain has made it."""
+
+_SOURCES = {
+    "cifar10": "torchvision:CIFAR10, with --download DIR",
+    "cifar100": "torchvision:CIFAR100, with --download DIR",
+    "imagenet": "folder:DIR",
+    "tiny-imagenet": "folder:DIR",
+}
+"""What the words of aw_nas for images are here."""
+
+
+def _meant(dataset_type: str) -> str:
+    """Which source the config's own word for the images stands for, as a sentence; none for one that is not known."""
+    source = _SOURCES.get(dataset_type)
+    return f"The config's dataset_type {dataset_type} is {source}. " if source else ""
+
+
+def open_images(
+    own: GnomonConfig, source: str | None, *, classes: int, download: Path | None = None
+) -> Dataset | Streamed:
+    """The data set of a config, or of another source, in three parts that share no image.
+
+    An official test part stays one. What is tuned and chosen is so by the validation part. UsageError where no source
+    is named, ProblemError for images that do not fit the config, and whatever `load_images` or `open_streamed` raises.
+    """
+    name = source or own.data
+    if not name:
+        raise UsageError(
+            "neither the config nor the command says which images to train on",
+            hint=f"{_meant(own.dataset_type)}Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config.",
+        )
+    kind, _, place = name.partition(":")
+    if place and kind in STREAMED and (kind != "folder" or own.resize is not None):
+        return _streamed(own, name, classes)
+    if own.resize is not None or own.augment == "resized-crop":
+        raise UsageError(
+            f"gnomon_cfg.resize and the augmentation resized-crop are for pictures, and {name} is not read as such",
+            hint="Give folder:, huggingface: or dataset: with both; gnomon_cfg.image_size pads small images.",
+        )
+    found = load_images(name, size=own.image_size, download=download)
+    if len(found.classes) > classes:
+        raise ProblemError(
+            f"{name} has {len(found.classes)} classes, and the config's networks have {classes}",
+            hint="Correct weights_manager_cfg.num_classes.",
+        )
+    if found.test is not None:
+        shares = (1 - own.validation_share, own.validation_share)
+        (train, validation), test = split(found.images, shares, seed=own.seed), found.test
+    else:
+        left = 1 - own.validation_share - own.test_share
+        train, validation, test = split(found.images, (left, own.validation_share, own.test_share), seed=own.seed)
+    return Dataset(name=name, classes=classes, train=train, validation=validation, test=test)
+
+
+def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
+    """A data set that is read as it is needed. UsageError where it is to be padded, which is for images in memory."""
+    kind, _, place = name.partition(":")
+    if own.image_size is not None:
+        raise UsageError(
+            f"gnomon_cfg.image_size pads images that are held in memory, and those of {name} are not",
+            hint="Give gnomon_cfg.resize, or leave both out where all images have one size.",
+        )
+    function, _, attribute = place.rpartition(":")
+    if kind == "dataset" and not function:
+        raise UsageError(f"{name} names no function", hint="Give dataset:FILE.py:FUNCTION, or dataset:MODULE:FUNCTION.")
+    # Each process that trains opens it by itself, wherever it was started.
+    if kind == "dataset" and function.endswith(".py"):
+        place = f"{Path(function).absolute()}:{attribute}"
+    elif kind == "folder" or (kind == "huggingface" and Path(place).exists()):
+        place = str(Path(place).absolute())
+    origin = Origin(
+        kind=kind,
+        place=place,
+        resize=own.resize,
+        image_column=own.image_column,
+        label_column=own.label_column,
+        loaders=own.loaders,
+    )
+    shares = (own.validation_share, own.test_share)
+    return open_streamed(name, origin, classes=classes, shares=shares, seed=own.seed, augment=own.augment)
+
+
+def reopened_images(
+    own: GnomonConfig, known: Mapping[str, str], given: str | None, *, classes: int, download: Path | None = None
+) -> Dataset | Streamed:
+    """The images that a profile was made with (`known`: their name and digest).
+
+    A profile may come from anybody: a function that only it names is not run, and must be `given` again. UsageError
+    where it is not, and for other images; see also `open_images`.
+    """
+    name = str(known["name"]) or str(own.data)  # as `open_images` reads it
+    if given is not None and given != name:
+        raise UsageError(f"the profile was made with the images {name}, not {given}", hint=f"Give --data {name}.")
+    if given is None and name.startswith("dataset:"):
+        raise UsageError(
+            f"the images of the profile are what a function makes, {name}, which is run only where it is given",
+            hint=f"Give --data {name}, if that Python is yours.",
+        )
+    data = open_images(own, name, classes=classes, download=download)
+    if data.digest != known["digest"]:
+        raise UsageError(
+            f"the images of {data.name} are not those that the profile was made with any more",
+            hint="Put them back as they were, or profile again in another folder.",
+        )
+    return data
+
+
+def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float32]:
+    """Images as a network takes them: (x - mean) / std by channel, of the training part."""
+    mean, std = (np.array(values, np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
+    made: NDArray[np.float32] = ((x.astype(np.float32) - mean) / std).astype(np.float32)
+    return made
+
+
+def open_calibration(
+    given: CalibrationFiles | None, beside: Path, data: Dataset | Streamed, resize: int | None = None
+) -> NDArray[np.uint8] | None:
+    """The images that a config names for calibration, its paths being beside it; None where it names none.
+
+    Pictures of any size where they are made `resize` by `resize` pixels.
+
+    ProblemError for images of another shape than the networks take, and whatever `load_calibration` raises.
+    """
+    if given is None:
+        return None
+    if isinstance(data, Streamed) and data.floats:
+        raise UsageError(
+            f"ss_profiler_cfg.calib_data of the config names pictures, and {data.name} makes images of its own kind",
+            hint="Leave it out: a few training images do.",
+        )
+    shape = data.shape
+    try:
+        found = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0], resize=resize)
+    except (ProblemError, UsageError) as error:
+        raise type(error)(
+            f"ss_profiler_cfg.calib_data of the config: {error.message}",
+            hint=f"{error.hint} Its paths are beside the config; without it a few training images do.",
+        ) from error
+    if found.shape[1:] != shape:
+        raise ProblemError(
+            f"images for calibration are {list(found.shape[1:])}, and networks take {list(shape)}",
+            hint="Give images of that size in ss_profiler_cfg.calib_data, or leave it out.",
+        )
+    return found
+
+
+def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
+    """Keep a copy of the images that a config names in the profile: what is added later, without it, sees the same.
+
+    UsageError where a profile has others.
+    """
+    path = profile / CALIBRATION
+    if given is None:
+        return
+    known = kept_calibration(profile)
+    if known is not None and not np.array_equal(known, given):
+        raise UsageError(
+            f"the images for calibration are not those that {profile} was made with any more",
+            hint="Put them back as they were, or profile again in another folder.",
+        )
+    if known is None:
+        stream = io.BytesIO()
+        np.savez(stream, x=given, y=np.zeros(len(given), np.int64))
+        with writing(profile):
+            write_whole(stream.getvalue(), path)
+
+
+def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
+    """The images that a profile keeps for calibration; None where its config named none. Raises as `read_npz`."""
+    path = profile / CALIBRATION
+    return read_npz(path, LIMIT_BYTES)[0] if path.is_file() else None
+
+
+def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:
+    """An npz file of `x`, float32, as a network takes images; and returns its path.
+
+    Of the images that are given, else of a few of the training part, every class among them.
+    """
+    if given is None:
+        count = min(CALIBRATION_IMAGES, dataset.count("train"))
+        rows = np.linspace(0, dataset.count("train") - 1, count).round().astype(np.int64)
+        given = dataset.some("train", np.argsort(dataset.labels["train"], kind="stable")[rows])
+    np.savez(path, x=normalised(given, dataset))
+    return path
+
+
+def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
+    """An npz file of validation images, `x`, and their classes, `y`; and returns its path.
+
+    All of a data set in memory; of one that is read as it is needed as many as `VALIDATION_BYTES` hold, evenly over
+    all.
+    """
+    count, rows = dataset.count("validation"), np.arange(dataset.count("validation"), dtype=np.int64)
+    if isinstance(dataset, Streamed):
+        most = VALIDATION_BYTES // (math.prod(dataset.shape) * (4 if dataset.floats else 1))
+        rows = np.unique(np.linspace(0, count - 1, max(1, min(count, most))).round().astype(np.int64))
+    np.savez(path, x=dataset.some("validation", rows), y=dataset.labels["validation"][rows])
+    return path
+
+
+@contextmanager
+def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[Packed | PackedFile | Streamed]:
+    """The images as workers get them: in a file of this folder meanwhile, or by value for those that are `far` away.
+
+    What is read as it is needed each worker opens by itself.
+    """
+    if isinstance(dataset, Streamed):
+        yield dataset
+        return
+    whole = packed(dataset)
+    if far:
+        yield whole
+        return
+    path = folder / f"{dataset.digest[:16]}.{os.getpid()}.images"
+    try:
+        with writing(folder):
+            path.write_bytes(whole.content)
+        yield PackedFile(digest=whole.digest, path=str(path.absolute()))
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,298 @@
+"""What a profile says, as one document: rankings with their noise, latencies, how well both can be believed."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Complaints, Strict
+from gnomon.errors import ProblemError, UsageError
+from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.jobs.space.profiling.estimates import (
+    compare_with_twin,
+    latest,
+    method_of,
+    predictors,
+    ranking,
+    seen_networks,
+    toolchains_of,
+    training_noise,
+)
+from gnomon.jobs.space.profiling.folder import (
+    HINT,
+    INPUT,
+    MANIFEST,
+    AccuracyRow,
+    LatencyRow,
+    read_accuracy,
+    read_latency,
+    read_question,
+)
+from gnomon.jobs.space.profiling.study import Study, open_study, whole_name
+
+_FILES = {
+    "selection": "selection.json",  # `select.SELECTION`, whose file builds on this one
+    "validation": "validation.json",
+}
+_COMMANDS = {"selection": "select", "validation": "validate"}
+_MOST_LETTERS = 1 << 24
+_MOST_PIXELS = 1 << 16
+_MOST = 1.001
+"""All numbers that a picture takes from these files are shares, which rounding may leave a little above 1."""
+
+
+def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
+    """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one.
+
+    `blocks` are the files of own primitives that it was made with: they are Python and are run, which the word of a
+    folder alone does not make them.
+    """
+    question = _checked(read_question(path))
+    try:
+        text = (path / INPUT).read_bytes().decode("utf-8")  # its line ends as they are
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
+    if hashlib.sha256(text.encode()).hexdigest() != question["config"]:
+        raise UsageError(
+            f"{path / INPUT} is not the config that the profile was made of any more",
+            hint="Put it back as it was, or profile again in another folder.",
+        )
+    own = read_aw_nas_config(text)[0].gnomon
+    named = question["blocks"] or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
+    if named and not blocks:
+        given = " ".join(f"--blocks {shlex.quote(one)}" for one in named)
+        raise UsageError(
+            f"{path} was made with blocks of Python files, which are run only where they are given",
+            hint=f"If you know them: {given}",
+        )
+    study = open_study(
+        text,
+        tuple(question["input_shape"][1:]),
+        families=tuple(question["families"]),
+        numbering=question["numbering"],
+        blocks=tuple(map(str, blocks)),
+    )
+    if any(question.get(name) != value for name, value in study.question().items()):
+        raise UsageError(
+            f"the blocks are not those that {path} was made of any more",
+            hint="Restore the file of blocks as it was, or profile again in another folder.",
+        )
+    return study
+
+
+def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
+    """The lines of both journals, the last of each key. ProblemError for those that are malformed or of other networks.
+
+    UsageError for a file that cannot be read.
+    """
+    accuracy = list({row.key: row for row in read_accuracy(path)}.values())
+    latency = list({row.key: row for row in read_latency(path)}.values())
+    study.check([*accuracy, *latency])
+    return accuracy, latency
+
+
+def _checked(question: dict[str, Any]) -> dict[str, Any]:
+    """What a profile was asked, if it is what `gnomon space profile` writes. ProblemError with all that is wrong."""
+
+    def texts(found: Any) -> bool:
+        return isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+
+    shape, families, blocks = (question.get(name) for name in ("input_shape", "families", "blocks"))
+    fits = {
+        "config: a digest": isinstance(question.get("config"), str),
+        "numbering: a text": isinstance(question.get("numbering"), str),
+        "input_shape: [1, channels, height, width]": isinstance(shape, list)
+        and len(shape) == 4
+        and shape[0] == 1
+        and all(type(n) is int and 1 <= n <= _MOST_PIXELS for n in shape),
+        "families: digests of primitives by family": isinstance(families, dict)
+        and bool(families)
+        and all(map(texts, families.values())),
+        "defaults: a primitive by family": texts(question.get("defaults")),
+        "blocks: whole paths of files, or functions of modules": isinstance(blocks, list)
+        and all(isinstance(one, str) and one == whole_name(one, Path()) for one in blocks),
+        "data: a name and a digest": texts(question.get("data"))
+        and {"name", "digest"} <= question.get("data", {}).keys(),
+    }
+    complaints = Complaints(what="profile", hint=HINT)
+    for told, right in fits.items():
+        if not right:
+            complaints.tell(MANIFEST, f"$.question.{told} expected")
+    complaints.raise_any()
+    return question
+
+
+def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> dict[str, Any]:
+    """What a profile says, as JSON values; `blocks` as `study_of` takes them."""
+    study = study_of(path, blocks)
+    accuracy, latency = read_rows(path, study)
+    question = read_question(path)
+    return {
+        "profile": str(path),
+        "numbering": study.numbering,
+        "data": question["data"]["name"],
+        "groups": study.layout.group_count,
+        "families": {
+            name: {
+                "primitives": [{"name": one.name, "meaning": one.meaning} for one in family.primitives],
+                "default": family.primitives[family.default].name,
+                "swaps": len(family.swaps()),
+                "networks": str(family.space.space.size),
+            }
+            for name, family in study.families.items()
+        },
+        "accuracy": _accuracy(study, accuracy, method),
+        "latency": [_toolchain(study, latency, name) for name in toolchains_of(latency)],
+    }
+
+
+def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict[str, Any] | None:
+    try:
+        method = method_of(rows, wanted)
+    except UsageError:
+        if wanted is not None:
+            raise
+        return None
+    mine = [row for row in rows if row.method == method]
+    seen = seen_networks(study, mine, method)
+    noise = training_noise(mine)
+    found = [ranking(family, seen, method, noise) for family in study.families.values()]
+    return {
+        "method": method,
+        "trainings": len(mine),
+        "failed": [{"network": row.network, "reason": row.reason} for row in mine if row.reason],
+        "images": max((row.images for row in mine), default=0),
+        "noise": noise,
+        "cpu_seconds": sum(row.cpu_seconds for row in mine),
+        "imported": imported(mine),
+        "trained": [
+            {"id": one.network.id, "family": one.network.family, "accuracy": one.accuracy, "error": one.error}
+            for one in seen.values()
+        ],
+        "rankings": [one.document() for one in found if one is not None],
+    }
+
+
+def _toolchain(study: Study, rows: list[LatencyRow], name: str) -> dict[str, Any]:
+    mine = latest(rows, name)
+    compared = compare_with_twin(rows, name)
+    quantised = [row.quantised for row in mine.values() if row.quantised is not None]
+    return {
+        "toolchain": name,
+        "clock": next((row.clock for row in mine.values() if row.clock), ""),
+        "networks": [
+            {
+                "id": row.network,
+                "primitives": list(row.primitives),
+                "latency_s": row.call_s,
+                "low_s": row.low_s,
+                "high_s": row.high_s,
+                "correct": row.correct,
+                "quantised": row.quantised,
+                "reason": row.reason,
+            }
+            for row in mine.values()
+        ],
+        "failed": [{"network": row.network, "reason": row.reason} for row in mine.values() if row.reason],
+        "imported": imported(mine.values()),
+        "compared": None if compared is None else compared.document(),
+        "least_quantised": min(quantised) if quantised else None,
+        "predictors": {
+            family: {key: value for key, value in one.document().items() if key not in ("estimator", "fitted")}
+            for family, one in predictors(study, mine).items()
+        },
+    }
+
+
+def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
+    """How many of these came from elsewhere, by the file that they were imported from."""
+    return dict(Counter(row.origin for row in rows if row.origin))
+
+
+def looked_files(profile: Path) -> dict[str, Any]:
+    """What was selected and validated last in a profile, as "selection" and "validation"; None where there is no file.
+
+    ProblemError, with all that is wrong, for what is damaged or lacks what a picture shows; UsageError for a file that
+    cannot be read.
+    """
+    found = {name: _looked(profile / file, name) for name, file in _FILES.items()}
+    selection, validation = found["selection"], found["validation"]
+    wrong = _selection_faults(selection) if selection is not None else []
+    wrong += _validation_faults(validation) if validation is not None else []
+    if wrong:
+        raise ProblemError(
+            f"files of the profile {profile} are malformed: {'; '.join(wrong)}",
+            hint="Run gnomon space select and gnomon space validate again.",
+        )
+    return found
+
+
+def _looked(path: Path, name: str) -> dict[str, Any] | None:
+    strict = Strict(what=path.name, hint=f"Run gnomon space {_COMMANDS[name]} again.", most_letters=_MOST_LETTERS)
+    try:
+        return dict(strict.object(strict.parse(path.read_bytes()), "$"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=strict.hint) from error
+
+
+def _selection_faults(selection: Mapping[str, Any]) -> list[str]:
+    """What keeps a selection from being shown, with its place."""
+    wrong = [
+        f"$.{name}: a text expected"
+        for name in ("rule", "toolchain", "networks_before", "networks_after")
+        if not isinstance(selection.get(name), str)
+    ]
+    if not _lists(selection.get("groups"), lambda name: isinstance(name, str)):
+        wrong.append("$.groups: a list of lists of names expected")
+    if not _lists(selection.get("primitives", []), _is_kept):
+        wrong.append("$.primitives: a list of lists of a name and a frequency each expected")
+    if "share_kept" in selection and not _numbers(selection["share_kept"], 3):
+        wrong.append("$.share_kept: three shares expected")
+    return [f"{_FILES['selection']}: {told}" for told in wrong]
+
+
+def _validation_faults(validation: Mapping[str, Any]) -> list[str]:
+    """What keeps a validation from being drawn, with its place."""
+    spaces = validation.get("spaces")
+    if spaces is None:
+        return []
+    if not isinstance(spaces, dict):
+        return [f"{_FILES['validation']}: $.spaces: an object or null expected"]
+    wrong = [
+        f"$.spaces.{name}: three shares expected"
+        for name in ("median_full", "median_reduced")
+        if not _numbers(spaces.get(name), 3)
+    ]
+    thresholds = spaces.get("thresholds")
+    length = len(thresholds) if isinstance(thresholds, list) else 0
+    wrong += [
+        f"$.spaces.{name}: shares expected, as many as thresholds"
+        for name in ("thresholds", "full", "reduced")
+        if not length or not _numbers(spaces.get(name), length)
+    ]
+    if not _numbers([spaces.get("p_ahead")], 1):
+        wrong.append("$.spaces.p_ahead: a share expected")
+    return [f"{_FILES['validation']}: {told}" for told in wrong]
+
+
+def _is_kept(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("name"), str) and _numbers([one.get("frequency")], 1)
+
+
+def _lists(found: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(found, list) and all(isinstance(part, list) and all(map(fits, part)) for part in found)
+
+
+def _numbers(found: Any, count: int) -> bool:
+    """Whether it is a list of so many shares."""
+    return (
+        isinstance(found, list)
+        and len(found) == count
+        and all(type(one) in (int, float) and 0 <= one <= _MOST for one in found)
+    )

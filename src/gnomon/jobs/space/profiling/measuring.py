@@ -1,0 +1,439 @@
+"""Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
+
+What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
+read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin.
+
+Networks measured by a server that a compiled model is sent to, such as a board with a DPU.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.sample import Failure
+from gnomon.core.strict_json import Strict
+from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.formats.dpu_profile import read_dpu_profile
+from gnomon.jobs.space.profiling.folder import (
+    LATENCY,
+    MANIFEST,
+    LatencyRow,
+    ProfileFolder,
+    check_context,
+    file_stem,
+    measuring_context,
+    writing,
+)
+from gnomon.jobs.space.profiling.images import write_calibration, write_validation
+from gnomon.jobs.space.profiling.latency import FilesRequest, measure_files
+from gnomon.jobs.space.profiling.study import Network, Study
+from gnomon.jobs.space.profiling.training import Workers
+from gnomon.measure.progress import Steps, Watch
+from gnomon.models.exported import adopt, written_of
+from gnomon.models.onnx.quantised import Quantised, read_quantised
+from gnomon.models.units import OPSET, write_net
+from gnomon.session.baseline import Timed
+from gnomon.session.request import Request
+from gnomon.spaces.cells.space import State, model_weights, shared
+from gnomon.system.files import save_text
+from gnomon.system.process import guarded_folder
+from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready, file_digest
+from gnomon.toolchains.evaluate import EvaluationOptions, evaluate
+from gnomon.training.data.dataset import Dataset
+from gnomon.training.data.streamed import Streamed
+from gnomon.training.export import ExportJob
+from gnomon.training.worker import run_export
+
+_STRICT = Strict(what="reply", hint="The server is none of the kind that is spoken of here.", most_letters=1 << 22)
+
+_MOST_PROCESSES = 1_000_000
+
+
+def measure_over_http(
+    server: DpuServer | None, models: Mapping[str, tuple[LatencyRow, Path]], folder: Path, watch: Watch | None
+) -> Iterator[LatencyRow]:
+    """Send each model to the server and yield its row with the time that came back, or the reason why none did.
+
+    Replies are kept as they came: `vitis/<id>.latency.txt`. UsageError where no server is named, DeviceError where the
+    way to it fails: what was measured until then has been yielded.
+    """
+    if server is None:
+        raise UsageError("this toolchain measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
+    check_server(server)
+    where = folder / "vitis"
+    where.mkdir(exist_ok=True)
+    steps = Steps("networks measured over HTTP", watch)
+    steps.expect(len(models))
+    for name, (row, path) in models.items():
+        reply = measure_by_http(server, path, kernel_name_of(name))
+        if isinstance(reply, Failure):
+            yield replace(row, reason=reply.message, at_s=time.time())
+        else:
+            save_text(reply.body, where / f"{file_stem(name)}.latency.txt", option="--profile-dir")
+            yield _row(row, reply)
+        steps.step(1)
+
+
+def _row(row: LatencyRow, reply: DpuReply) -> LatencyRow:
+    """A row with the time of a reply; one that cannot be understood is the reason."""
+    try:
+        if not reply.is_json:
+            return replace(row, call_s=read_dpu_profile(reply.body) * 1e-3, processes=1, at_s=time.time())
+        told = _STRICT.object(_STRICT.parse(reply.body), "$")
+        times = [_seconds(told.get(name)) for name in ("latency_s", "low_s", "high_s")]
+    except ProblemError as error:
+        return replace(row, reason=error.message, at_s=time.time())
+    latency, low, high = times
+    if latency is None:
+        return replace(row, reason="the reply has no latency_s above 0", at_s=time.time())
+    known = low is not None and high is not None and low <= latency <= high
+    processes = told.get("processes")
+    return replace(
+        row,
+        call_s=latency,
+        low_s=low if known else None,
+        high_s=high if known else None,
+        processes=processes if type(processes) is int and 0 < processes <= _MOST_PROCESSES else 1,
+        clock=str(told.get("clock", ""))[:20],
+        at_s=time.time(),
+    )
+
+
+def _seconds(value: object) -> float | None:
+    """The time where it is finite and above 0, else None."""
+    return float(value) if type(value) in (int, float) and 0 < value < 1e6 else None  # type: ignore[operator,arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurer:
+    """Where and with what is measured. `server` is for toolchains whose result is measured over HTTP.
+
+    `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
+    ones, and its accuracy is not told. Networks with blocks of PyTorch's are written by `workers` processes.
+    `calibration` are the images that a quantiser sees, None: some of the training part of `data`. Rows of a `proof` say
+    so; what was measured for one and is asked for without is evidence from then on.
+    """
+
+    folder: ProfileFolder
+    study: Study
+    request: Request
+    weights: Callable[[Network], State | None]
+    data: Dataset | Streamed | None = None
+    calibration: NDArray[np.uint8] | None = None
+    server: DpuServer | None = None
+    proof: bool = False
+    workers: int = 1
+    watch: Watch | None = None
+    tell: Callable[[str], None] = lambda sentence: None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def check(self, toolchain: Toolchain, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The context that a toolchain with these settings measures in; nothing is done yet.
+
+        RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a server, and where its
+        networks were measured otherwise.
+        """
+        check_ready(toolchain)
+        over_http = toolchain.runtime == "http"
+        if over_http and self.server is None:
+            raise UsageError(f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
+        # A board is known by its name: the port is that of a program which may be started again.
+        host = check_server(self.server).hostname if over_http and self.server is not None else None
+        context = measuring_context(self.request, settings, host)
+        check_context(self.folder.latency.values(), toolchain.name, context)
+        return context
+
+    def run(
+        self, toolchain: Toolchain, settings: Mapping[str, Any], networks: Sequence[Network]
+    ) -> dict[str, LatencyRow]:
+        """The rows of networks by id, as this toolchain makes them; what the journal has is not done again.
+
+        Raises what `check` does, and what the device and the way to it raise.
+        """
+        context = self.check(toolchain, settings)
+        start = time.monotonic()
+        models, trained, unwritten = self._models(networks)
+        self._took("write", start)
+        keys = {
+            n.id: f"{toolchain.name}/{file_digest(models[n.id])[:12] if n.id in models else 'none'}/{n.id}"
+            for n in networks
+        }
+        known = {n.id: self.folder.latency[keys[n.id]] for n in networks if keys[n.id] in self.folder.latency}
+        for name, row in known.items():
+            if row.proof and not self.proof:
+                known[name] = replace(row, proof=False)
+                self.folder.add(known[name])
+        for n in networks:
+            if n.id in unwritten:  # who calls again may have mended its blocks
+                known[n.id] = self._unwritten(toolchain, n, keys[n.id], unwritten[n.id], context)
+                self.folder.add(known[n.id])
+        todo = [n for n in networks if n.id not in known]
+        if not todo:
+            return known
+        start = time.monotonic()
+        made = self._make(toolchain, todo, models)
+        self._took("make", start)
+        bare = {n.id: replace(self._bare(toolchain, n, keys[n.id], made[n.id]), context=context) for n in todo}
+        start = time.monotonic()
+        checked = self._checked(toolchain, bare, made, trained)
+        self._took("check", start)
+        start = time.monotonic()
+        for row in self._timed(toolchain, checked, made):
+            self._log(row, "measure", {**_outcome(row), "context": row.context})
+            self.folder.add(row)
+            known[row.network] = row
+        self._took("measure", start)
+        return {n.id: known[n.id] for n in networks}
+
+    def _log(self, row: LatencyRow, step: str, told: Mapping[str, Any]) -> Path:
+        """The log of a step of a network, begun with what is told of it, a line each."""
+        where = self.folder.path
+        path = where / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
+        lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **told}
+        if (model := where / row.artifact).is_file():
+            lines["SHA-256"] = file_digest(model)
+        with writing(where):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{name}: {_line(value)}\n" for name, value in lines.items()), encoding="utf-8")
+        return path
+
+    def _took(self, part: str, start: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
+
+    def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
+        """The ONNX file of each network, the ids of those that were trained, and why some could not be written."""
+        models, trained = dict[str, Path](), set[str]()
+        todo: dict[str, tuple[ExportJob, Path]] = {}
+        for network in networks:
+            tagged, state = self.study.tagged(network), self.weights(network)
+            if state is not None:
+                trained.add(network.id)
+                state = shared(state, tagged)
+            path = self.folder.path / "models" / f"{file_stem(network.id)}.onnx"
+            if tagged.modules:
+                job = ExportJob(
+                    tagged=tagged,
+                    state=state or {},
+                    modules=self.study.origins(tagged),
+                    seed=self.request.seed,
+                    opset=OPSET,
+                )
+                todo[network.id] = (job, path)
+                continue
+            weights = None if state is None else model_weights(tagged, state)
+            with writing(self.folder.path):
+                models[network.id] = write_net(tagged.net, path, seed=self.request.seed, weights=weights)
+        made, unwritten = self._exported(todo)
+        return models | made, trained, unwritten
+
+    def _exported(self, jobs: Mapping[str, tuple[ExportJob, Path]]) -> tuple[dict[str, Path], dict[str, Failure]]:
+        """The files of networks that PyTorch writes, in other processes; those that are there already stay."""
+        digests = {name: job.digest() for name, (job, _) in jobs.items()}
+        models = {name: path for name, (_, path) in jobs.items() if written_of(path) == digests[name]}
+        todo = {name: one for name, one in jobs.items() if name not in models}
+        failed: dict[str, Failure] = {}
+        if not todo:
+            return models, failed
+        steps = Steps("networks written by PyTorch", self.watch)
+        steps.expect(len(todo))
+        with guarded_folder("gnomon-export-") as folder, Workers(min(self.workers, len(todo)), None) as workers:
+            parts = {name: folder / f"{number}.onnx" for number, name in enumerate(todo)}
+            work = {name: (job, str(parts[name])) for name, (job, _) in todo.items()}
+            for name, failure in workers.run_all(run_export, work):
+                if failure is not None:
+                    failed[name] = failure
+                else:
+                    with writing(self.folder.path):
+                        models[name] = adopt(parts[name], jobs[name][1], digests[name])
+                steps.step(1)
+        return models, failed
+
+    def _unwritten(
+        self, toolchain: Toolchain, network: Network, key: str, failure: Failure, context: Mapping[str, str]
+    ) -> LatencyRow:
+        """The row of a network that PyTorch could not write."""
+        return LatencyRow(
+            key=key,
+            network=network.id,
+            primitives=network.primitives,
+            toolchain=toolchain.name,
+            at_s=time.time(),
+            reason=f"PyTorch cannot write it as ONNX: {failure.message}",
+            context=context,
+        )
+
+    def _make(
+        self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]
+    ) -> dict[str, Artifact]:
+        """What the toolchain makes of the models."""
+        where, logs = self.folder.path / "models", self.folder.path / "log_files"
+        calibration = where / "calibration.npz"
+        if toolchain.name != toolchain.runtime:
+            where, logs = where / toolchain.name, logs / toolchain.name
+            calibration = where / "calibration.npz"
+            with writing(self.folder.path):
+                where.mkdir(exist_ok=True)
+                logs.mkdir(exist_ok=True)
+                if self.data is not None:
+                    write_calibration(self.data, self.calibration, calibration)
+        by_key = {file_stem(n.id): n.id for n in networks}
+        jobs = [
+            ToolJob(key=key, model=models[name], folder=where, calibration=calibration, logs=logs)
+            for key, name in by_key.items()
+        ]
+        steps = Steps(f"networks made by {toolchain.name}", self.watch)
+        steps.expect(len(jobs))
+        made = {}
+        for artifact in toolchain.make(jobs, self.tell):
+            made[by_key[artifact.key]] = artifact
+            steps.step(1)
+        return made
+
+    def _bare(self, toolchain: Toolchain, network: Network, key: str, made: Artifact) -> LatencyRow:
+        """The row of a network that is not measured yet."""
+        where = self.folder.path
+        return LatencyRow(
+            key=key,
+            network=network.id,
+            primitives=network.primitives,
+            toolchain=toolchain.name,
+            artifact=str(made.path.relative_to(where)) if made.path and made.path.is_relative_to(where) else "",
+            steps=tuple(_step(step, where) for step in made.steps),
+            at_s=time.time(),
+            reason=f"{made.failure.stage}: {made.failure.message}" if made.failure else "",
+            proof=self.proof,
+        )
+
+    def _checked(
+        self,
+        toolchain: Toolchain,
+        rows: Mapping[str, LatencyRow],
+        made: Mapping[str, Artifact],
+        trained: set[str],
+    ) -> dict[str, LatencyRow]:
+        """Rows with what their models really are, and how well those that were trained classify."""
+        found = dict(rows)
+        paths = {name: one.path for name, one in made.items() if one.path is not None and one.path.suffix == ".onnx"}
+        if toolchain.name != toolchain.runtime:
+            for name, path in paths.items():
+                found[name] = _with_bits(found[name], path)
+        if self.data is None or toolchain.runtime not in ("onnxruntime", "openvino"):
+            return found
+        with writing(self.folder.path):
+            images = write_validation(self.data, self.folder.path / "models" / "validation.npz")
+        options = EvaluationOptions(
+            runtime=toolchain.runtime,  # type: ignore[arg-type]  # one of the two
+            mean=self.data.mean,
+            std=self.data.std,
+        )
+        models = {name: path for name, path in paths.items() if name in trained}
+        begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self.folder.path))}
+        logs = {name: self._log(found[name], "check", begun) for name in models}
+        steps = Steps(f"networks checked, as {toolchain.name} made them", self.watch)
+        steps.expect(len(models))
+        for one in evaluate(models, images, options, logs=logs) if models else ():
+            row = found[one.key]
+            with writing(self.folder.path), logs[one.key].open("a", encoding="utf-8") as log:
+                told = one.failure.message if one.failure else f"{int(one.correct.sum())} of {len(one.correct)} right"
+                log.write(f"outcome: {_line(told)}\n")
+            if one.failure is not None:
+                row = replace(row, notes=(*row.notes, f"its accuracy is not known: {one.failure.message}"))
+            else:
+                row = replace(row, correct=one.accuracy, images=len(one.correct))
+            found[one.key] = row
+            steps.step(1)
+        return found
+
+    def _timed(
+        self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], made: Mapping[str, Artifact]
+    ) -> Iterator[LatencyRow]:
+        """Rows with their times, each as soon as it is known."""
+        yield from (row for row in rows.values() if row.reason)
+        files = {name: made[name].path for name, row in rows.items() if not row.reason}
+        paths = {name: path for name, path in files.items() if path is not None}
+        if not paths:
+            return
+        if toolchain.runtime == "http":
+            yield from measure_over_http(
+                self.server, {n: (rows[n], p) for n, p in paths.items()}, self.folder.path, self.watch
+            )
+            return
+        request = replace(self.request, runtimes=(toolchain.runtime,))
+        # The record holds what is measured, so that who goes on finds it there, and more networks are added to it.
+        question = {"profile": self.folder.id, "toolchain": toolchain.name}
+        # Every prediction rests on the default networks, more than on any other.
+        defaults = {family.network(family.defaults).id for family in self.study.families.values()}
+        asked = FilesRequest(
+            request=request,
+            subject=self.folder.path.name,
+            question=question,
+            goes_on=True,
+            files=(self.folder.path / MANIFEST, self.folder.path / LATENCY),
+            closely=frozenset(defaults & paths.keys()),
+        )
+        found = measure_files(asked, paths, watch=self.watch, tell=self.tell)
+        for name, one in found.timed.items():
+            yield replace(_with_time(rows[name], one), clock=found.clock)
+
+
+def _outcome(row: LatencyRow) -> dict[str, Any]:
+    """What a log of measuring says of it."""
+    if row.reason:
+        return {"outcome": row.reason}
+    interval = [row.low_s, row.high_s]
+    return {
+        "call_s": row.call_s,
+        "interval": interval,
+        "processes": row.processes,
+        "drift": row.drift,
+        "clock": row.clock,
+    }
+
+
+def _line(value: Any) -> str:
+    """A value in one line: a text as it is, all else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return " ".join(text.split())
+
+
+def _step(step: Any, where: Path) -> dict[str, Any]:
+    log = step.log.relative_to(where) if step.log.is_relative_to(where) else step.log
+    return {
+        "name": step.name,
+        "argv": list(step.argv),
+        "seconds": step.seconds,
+        "log": str(log),
+        "digest_in": step.digest_in,
+        "digest_out": step.digest_out,
+    }
+
+
+def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
+    try:
+        told: Quantised = read_quantised(path)
+    except GnomonError as error:
+        return replace(row, notes=(*row.notes, f"whether it is quantised is not known: {error.message}"))
+    return replace(row, quantised=told.share_8bit)
+
+
+def _with_time(row: LatencyRow, one: Timed) -> LatencyRow:
+    if one.reason:
+        return replace(row, reason=one.reason, at_s=one.at_s)
+    return replace(
+        row,
+        call_s=one.call_s,
+        low_s=one.low_s,
+        high_s=one.high_s,
+        processes=one.processes,
+        drift=one.drift,
+        at_s=one.at_s,
+    )

@@ -1,0 +1,181 @@
+"""How accuracies are got: which networks are trained, from what, and for how long.
+
+- "published": the default network of each family is trained; every one-change variant begins with its weights and is
+  tuned. As published; swapped layers have had less training than the others, so that the default looks best.
+- "fair": every one-change variant is trained from nothing, each as long as the others, from one or several seeds.
+- "balanced": networks of a balanced design of each family, and of one over all families, are trained from nothing, and
+  effects are found from all of them together. As each says something of every cell group, it separates the variants
+  at a fraction of the cost of training them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gnomon.jobs.space.profiling.study import Family, Network, Study
+from gnomon.jobs.space.profiling.training import Method, Training
+from gnomon.spaces.cells.effects import balanced_design
+from gnomon.training.recipe import Recipe
+
+PUBLISHED = "published"
+METHODS = ("balanced", "fair", PUBLISHED)
+"""The names of all methods."""
+
+IMPORTED = "imported"
+"""What accuracies that were got elsewhere are told as, unless they are said to count as those of a method."""
+
+_NOISE_SEEDS = 3
+"""How often a network is trained from different seeds to see how much accuracy depends on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much is trained. `networks` is for each family, None as many as its variants; `seeds` are trainings each.
+
+    `recipe` is for training from nothing, `finetune` for the published method's swaps.
+    """
+
+    recipe: Recipe
+    finetune: Recipe
+    networks: int | None = None
+    seeds: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A method that is ready to be done, and about how many trainings it takes."""
+
+    method: Method
+    trainings: int
+    notes: tuple[str, ...] = field(default=())
+
+
+def plan(name: str, study: Study, budget: Budget) -> Plan:
+    """The trainings of a method, in rounds. `name` is one of METHODS."""
+    families = tuple(study.families.values())
+    swaps = sum(len(family.swaps()) for family in families)
+    if name == PUBLISHED:
+        return Plan(method=_published(families, budget), trainings=swaps)
+    if name == "fair":
+        extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
+        return Plan(method=_fair(families, budget), trainings=swaps * budget.seeds + extra)
+    across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
+    networks = sum(_networks(family, budget) for family in families) + len(across)
+    extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
+    return Plan(method=_balanced(families, across, budget), trainings=networks * budget.seeds + extra)
+
+
+def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
+    """So many networks of primitives of several families, from a balanced design over all primitives.
+
+    Networks of one family tell what that family does in all cell groups together; where a selection puts families side
+    by side, it has to know what each does in each group. None where there is one family, or one cell group.
+    """
+    names, groups = list(study.primitives), study.layout.group_count
+    alone = sum((len(family.primitives) / len(names)) ** groups for family in study.families.values())
+    if len(study.families) < 2 or groups < 2 or count < 1:
+        return []
+    drawn = balanced_design([len(names)] * groups, math.ceil(count / (1 - alone)), seed=seed)
+    networks = [study.mixed([names[k] for k in row]) for row in drawn.tolist()]
+    return list({n.id: n for n in networks if not n.family}.values())[:count]
+
+
+def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]:
+    """The config's recipes for training from nothing and for fine-tuning; `epochs` goes before those of the first."""
+    own, profiler = study.config.gnomon, study.config.profiler
+    made = []
+    for training in (profiler.first_train, profiler.finetune):
+        scheduler = None if training.scheduler is None else dict(training.scheduler)
+        made.append(
+            Recipe(
+                epochs=training.epochs,
+                optimizer=dict(training.optimizer),
+                scheduler=scheduler,
+                batch_size=own.batch_size,
+                augment=own.augment,  # type: ignore[arg-type]  # the config has checked it
+            )
+        )
+    if epochs is not None:
+        made[0] = _longer(made[0], epochs)
+    return made[0], made[1]
+
+
+def _longer(recipe: Recipe, epochs: int) -> Recipe:
+    """A recipe of other epochs, whose schedule ends with them if it is one that has an end."""
+    scheduler = recipe.scheduler
+    if scheduler is not None and "T_max" in scheduler:
+        scheduler = {**scheduler, "T_max": epochs}
+    return Recipe(
+        epochs=epochs,
+        optimizer=recipe.optimizer,
+        scheduler=scheduler,
+        batch_size=recipe.batch_size,
+        augment=recipe.augment,
+    )
+
+
+def _published(families: Sequence[Family], budget: Budget) -> Method:
+    defaults = {
+        family.name: Training(
+            method="published", stage="first", network=family.swaps()[0], recipe=budget.recipe, seed=budget.seed
+        )
+        for family in families
+    }
+    rows = yield list(defaults.values())
+    trained = [family for family in families if not rows[defaults[family.name].key].reason]
+    yield [
+        Training(
+            method="published",
+            stage="finetune",
+            network=network,
+            recipe=budget.finetune,
+            seed=budget.seed,
+            begins_with=defaults[family.name],
+        )
+        for family in trained
+        for network in family.swaps()[1:]
+    ]
+
+
+def _fair(families: Sequence[Family], budget: Budget) -> Method:
+    wanted = []
+    for family in families:
+        for number, network in enumerate(family.swaps()):
+            # How much accuracy depends on the seed is seen on the default network.
+            seeds = max(budget.seeds, _NOISE_SEEDS) if number == 0 else budget.seeds
+            wanted += [
+                Training(method="fair", stage="whole", network=network, recipe=budget.recipe, seed=budget.seed + k)
+                for k in range(seeds)
+            ]
+    yield wanted
+
+
+def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
+    wanted = []
+    for family in families:
+        counts = [len(ones) for ones in family.space.choices]
+        for number, assignment in enumerate(balanced_design(counts, _networks(family, budget), seed=budget.seed)):
+            seeds = max(budget.seeds, _NOISE_SEEDS) if number == 0 else budget.seeds
+            wanted += [
+                Training(
+                    method="balanced",
+                    stage="whole",
+                    network=family.network(assignment),
+                    recipe=budget.recipe,
+                    seed=budget.seed + k,
+                )
+                for k in range(seeds)
+            ]
+    wanted += [
+        Training(method="balanced", stage="whole", network=network, recipe=budget.recipe, seed=budget.seed + k)
+        for network in across
+        for k in range(budget.seeds)
+    ]
+    yield wanted
+
+
+def _networks(family: Family, budget: Budget) -> int:
+    return budget.networks or len(family.swaps())

@@ -1,0 +1,409 @@
+"""Trains many networks in other processes or on other machines; each is kept as soon as it is done.
+
+A method says what is trained and looks at what came out (`methods`). `Trainer` does it, writes it down, and finds it
+again when the same command is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
+`concurrent.futures.Executor`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from gnomon.core.installing import install_line
+from gnomon.core.sample import Failure
+from gnomon.errors import DeviceError, MeasurementError, RecordError, RuntimeMissingError, UsageError
+from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
+from gnomon.jobs.space.profiling.study import Network, Study
+from gnomon.measure.progress import Steps, Watch
+from gnomon.spaces.cells.space import State, TaggedNet, shared
+from gnomon.training.data.dataset import Packed, PackedFile
+from gnomon.training.data.streamed import Streamed
+from gnomon.training.job import Trained, TrainJob, read_state, write_state
+from gnomon.training.recipe import Recipe
+from gnomon.training.worker import run_training
+
+Found = TypeVar("Found")
+
+_TRIES = 2
+"""How often a piece of work may lose its worker while it is alone before it counts as what ends workers."""
+
+_GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
+_CONNECT_S = 20
+_SCHEMES = ("tcp://", "tls://")
+
+
+@contextmanager
+def open_executor(workers: int, cluster: str | None) -> Iterator[Executor]:
+    """An executor of `workers` processes on this machine, or of a Dask cluster by its scheduler's address.
+
+    What has not begun when it is closed is dropped. UsageError for another kind of address, RuntimeMissingError without
+    Dask, DeviceError for a scheduler that does not answer.
+    """
+    if cluster is None:
+        with _pool(workers) as pool:
+            yield pool
+    else:
+        with _dask(cluster) as executor:
+            yield executor
+
+
+class Workers:
+    """Processes of this machine, or those of a Dask cluster. A context manager; they are started for the first work and
+    kept for all that follows, as each has to load PyTorch."""
+
+    def __init__(self, count: int, cluster: str | None) -> None:
+        self._count = count
+        self._cluster = cluster
+        self._open = ExitStack()
+        self._executor: Executor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)
+
+    def run_all(
+        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Iterator[tuple[str, Found | Failure]]:
+        """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
+
+        `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died
+        are done again one by one, so that who ends workers is known: it is a Failure "crash" when it did so twice by
+        itself. What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
+        """
+        suspects: list[str] = []
+        todo = list(jobs)
+        while todo:
+            lost = yield from self._until_broken(work, {key: jobs[key] for key in todo})
+            suspects += lost.suspects
+            todo = lost.untouched
+        for key in suspects:
+            for _ in range(_TRIES):
+                with Workers(1, self._cluster) as alone:
+                    lost = yield from alone._until_broken(work, {key: jobs[key]})
+                if not lost.suspects:
+                    break
+            else:
+                message = f"its worker ended {_TRIES} times while it was at this alone"
+                yield key, Failure(stage="run", kind="crash", transient=False, message=message)
+
+    def _until_broken(
+        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Generator[tuple[str, Found], None, _Lost]:
+        """Results as they come, until all are done or a worker is lost; then the next work gets new workers."""
+        if self._executor is None:
+            self._executor = self._open.enter_context(open_executor(self._count, self._cluster))
+        executor, broken = self._executor, False
+        todo, running, suspects = list(jobs), dict[Future[Found], str](), list[str]()
+        room = 2 * _width(executor)
+        while running or (todo and not broken):
+            try:
+                while todo and not broken and len(running) < room:
+                    running[executor.submit(work, *jobs[todo[0]])] = todo[0]
+                    todo.pop(0)
+            except RuntimeError as failed:
+                if not _worker_lost(failed):
+                    raise
+                broken = True
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                key, error = running.pop(future), future.exception()
+                if error is None:
+                    yield key, future.result()
+                elif _worker_lost(error):
+                    if isinstance(executor, _Pool) and not executor.begun.is_set():
+                        raise UsageError("no worker could begin", hint=_GUARD) from error
+                    suspects.append(key)
+                    broken = True
+                else:
+                    raise error
+        if broken:
+            self._executor = None
+            self._open.close()
+        return _Lost(suspects, todo)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Jobs that were under way when a worker died, and those that had not begun."""
+
+    suspects: list[str]
+    untouched: list[str]
+
+
+def _worker_lost(error: BaseException) -> bool:
+    """Whether it says that a worker died: a pool's, or Dask's after its own tries."""
+    return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"}
+
+
+def _width(executor: Executor) -> int:
+    """About how many jobs run at once."""
+    found = getattr(executor, "_max_workers", None)
+    return found if isinstance(found, int) else _dask_width(executor)
+
+
+class _Pool(ProcessPoolExecutor):
+    """A pool that knows whether any of its processes ever came to take work."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.begun = context.Event()
+        super().__init__(workers, mp_context=context, initializer=_begin, initargs=(os.getpid(), self.begun))
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[_Pool]:
+    if workers < 1:
+        raise UsageError(f"{workers} workers are asked for", hint="Give at least 1.")
+    if multiprocessing.parent_process() is not None:
+        # A worker imports the script that started it; if that starts workers too, there is no end.
+        raise UsageError("workers are started while a worker imports this script", hint=_GUARD)
+    pool = _Pool(workers)
+    try:
+        yield pool
+    except BaseException:
+        # Work under way may take minutes: who interrupts does not wait for it.
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(parent: int, begun: Any) -> None:
+    """What a worker does first: it is there, and it ends when who started it is gone."""
+    begun.set()
+    _end_with(parent)
+
+
+def _end_with(parent: int) -> None:
+    """Let a worker end when who started it is gone, however that ended; an interrupt is not for it to tell of."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise RuntimeMissingError(
+            f"Dask cannot be loaded: {error}", hint=install_line("cluster", python=sys.executable)
+        ) from error
+    return distributed
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    if not address.startswith(_SCHEMES):
+        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise DeviceError(
+            f"no Dask scheduler answers at {address}: {error}",
+            hint="Start one: dask scheduler --host 127.0.0.1, and workers: dask worker ADDRESS --nthreads 1.",
+            transient=True,
+        ) from error
+    with client:
+        executor: Executor = client.get_executor(retries=_TRIES, pure=False)
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False)
+
+
+def _dask_width(executor: Executor) -> int:
+    client = getattr(executor, "_client", None)
+    return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
+
+
+_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A training that a method wants: of a network, by a recipe.
+
+    It begins with the weights of `begins_with`, another one, where tags are the same.
+    """
+
+    method: str
+    stage: str
+    network: Network
+    recipe: Recipe
+    seed: int
+    begins_with: Training | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the training in the journal: what is trained, how, for how long, and from which seed."""
+        return f"{self.method}/{self.stage}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
+
+
+Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
+"""Yields trainings that can be done side by side, and is sent their rows by key, until it has enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Where and with what is trained: the folder, the study, images, and how many workers or which cluster."""
+
+    folder: ProfileFolder
+    study: Study
+    data: Packed | PackedFile | Streamed
+    workers: int = 1
+    cluster: str | None = None
+    device: str = "cpu"
+    watch: Watch | None = None
+    tell: Callable[[str], None] = lambda sentence: None
+
+    def run(self, method: Method, expected: int) -> list[AccuracyRow]:
+        """Do all that a method wants, in its order; rows that the journal has already are not trained again.
+
+        What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
+        trainings there will be. MeasurementError where none of a round succeeds.
+        """
+        steps = Steps("networks trained", self.watch)
+        steps.expect(expected)
+        found: list[AccuracyRow] = []
+        with Workers(self.workers, self.cluster) as workers:
+            wanted = next(method, None)
+            while wanted is not None:
+                rows = self._round(wanted, workers, steps)
+                found += rows.values()
+                try:
+                    wanted = method.send(rows)
+                except StopIteration:
+                    break
+        return found
+
+    def _round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
+        by_key = {one.key: one for one in wanted}
+        known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
+        steps.step(len(known))
+        for key in known:  # whoever wrote the row may have been killed before this
+            self._clean(key)
+        todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
+        for key, done in workers.run_all(run_training, todo):
+            row = self._row(by_key[key], done)
+            if isinstance(done, Trained) and not row.reason:
+                self._keep(by_key[key], done)
+            self.folder.add(row)
+            self._clean(key)
+            known[key] = row
+            steps.step(1)
+        if by_key and all(row.reason for row in known.values()):
+            reasons = "; ".join(dict.fromkeys(row.reason for row in known.values()))
+            raise MeasurementError(
+                f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
+            )
+        return {key: known[key] for key in by_key}
+
+    def _job(self, one: Training) -> TrainJob:
+        tagged = self.study.tagged(one.network)
+        init: State | None = None
+        if one.begins_with is not None:
+            init = shared(read_state(weights_path(self.folder.path, one.begins_with)), tagged)
+        return TrainJob(
+            key=one.key,
+            tagged=tagged,
+            recipe=one.recipe,
+            data=self.data,
+            seed=one.seed,
+            init=init,
+            device=self.device,
+            modules=self.study.origins(tagged),
+        )
+
+    def _keep(self, one: Training, done: Trained) -> None:
+        """The weights and a text of the network; before the row that tells of it."""
+        path = weights_path(self.folder.path, one)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if done.state is not None:
+                write_state(path, done.state)
+                text = path.with_name(path.name.replace(".safetensors", ".repr.txt"))
+                text.write_text(network_text(self.study.tagged(one.network)), encoding="utf-8")
+        except OSError as error:
+            raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
+
+    def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
+        """What the journal keeps of it."""
+        failure = done if isinstance(done, Failure) else done.failure
+        row = AccuracyRow(
+            key=one.key,
+            network=one.network.id,
+            primitives=one.network.primitives,
+            method=one.method,
+            stage=one.stage,
+            seed=one.seed,
+            at_s=time.time(),
+            reason=f"{failure.kind}: {failure.message}" if failure else "",
+        )
+        if isinstance(done, Failure):
+            return row
+        return replace(
+            row,
+            epochs=done.epochs,
+            validation=done.accuracies[-1] if done.accuracies else None,
+            images=0 if done.correct is None else len(done.correct),
+            test=done.test_accuracy,
+            curve=done.accuracies,
+            samples=done.samples,
+            macs=done.macs,
+            seconds=done.seconds,
+            cpu_seconds=done.cpu_seconds,
+            notes=done.notes,
+        )
+
+    def _partial(self, key: str) -> str | None:
+        """Where a training leaves what it goes on from after each epoch; another machine has no such folder."""
+        name = hashlib.sha256(key.encode()).hexdigest()[:24]
+        return None if self.cluster else str((self.folder.path / "checkpoints" / "partial" / f"{name}.pt").absolute())
+
+    def _clean(self, key: str) -> None:
+        if partial := self._partial(key):
+            Path(partial).unlink(missing_ok=True)
+
+
+def done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
+    """The row of a training that need not be done any more, None without one."""
+    row = folder.accuracy.get(key)
+    return None if row is None or (row.reason and not row.reason.startswith(_FINAL)) else row
+
+
+def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
+    """Where the weights of a training are: as published for the published method, else in a folder of its own."""
+    where = folder / "checkpoints"
+    if one.method != "published":
+        where = where / one.method / f"{one.stage}-{one.seed}"
+    name = one.network if isinstance(one, AccuracyRow) else one.network.id
+    return where / f"{file_stem(name)}.safetensors"
+
+
+def network_text(tagged: TaggedNet) -> str:
+    """A network for people: a line a node, with its tag, what it is, and what it reads."""
+    lines = []
+    for index, (node, tag) in enumerate(zip(tagged.net.nodes, tagged.tags, strict=True)):
+        reads = ", ".join("the image" if ref < 0 else str(ref) for ref in node.inputs)
+        lines.append(f"{index:>4}  {tag:<28} {node.unit.label}  <- {reads}\n")
+    return "".join(lines)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnomon.devices.config import DeviceConfig
+from gnomon.errors import UsageError
+from gnomon.jobs.space.profiling.folder import LatencyRow, check_context, measuring_context, settings_in
+from gnomon.runtimes.base import Wish
+from gnomon.session.request import Request
+
+HERE = Request(model=Path("/dev/null"))
+
+
+def row(context: dict[str, str], toolchain: str = "onnxruntime", call_s: float | None = 1e-3) -> LatencyRow:
+    names = ("VGGblock_1",)
+    return LatencyRow(key="k", network="VGG_1", primitives=names, toolchain=toolchain, call_s=call_s, context=context)
+
+
+def test_settings_come_back() -> None:
+    context = measuring_context(HERE, {"arch": Path("/a.json"), "workers": 2}, None)
+    assert settings_in(context) == {"arch": "/a.json", "workers": "2"}
+    assert settings_in({}) == settings_in({"settings": "["}) == settings_in({"settings": "[1]"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        (replace(HERE, wish=Wish(threads=2)), "threads: 1 there, 2 now"),
+        (replace(HERE, wish=Wish(precisions=("bfloat16",))), "precisions: as usual there"),
+        (replace(HERE, device=replace(HERE.device, name="board")), "device: local there, board now"),
+        (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: as usual there"),
+    ],
+)
+def test_what_was_measured_otherwise_is_told(other: Request, word: str) -> None:
+    known = row(measuring_context(HERE, {}, None))
+    check_context([known], "onnxruntime", known.context)
+    check_context([known], "openvino", measuring_context(other, {}, None))
+    with pytest.raises(UsageError, match=word) as told:
+        check_context([known], "onnxruntime", measuring_context(other, {}, None))
+    assert "--profile-dir" in told.value.hint
+
+
+def test_other_settings_of_a_toolchain_are_another_context() -> None:
+    known = row(measuring_context(HERE, {"per_channel": "no"}, None))
+    with pytest.raises(UsageError, match="per_channel"):
+        check_context([known], "onnxruntime", measuring_context(HERE, {"per_channel": "yes"}, None))
+
+
+def test_a_failed_network_says_nothing_of_the_context() -> None:
+    failed = row(measuring_context(HERE, {}, "board"), call_s=None)
+    check_context([failed], "onnxruntime", measuring_context(HERE, {}, None))
+
+
+def test_over_http_the_server_is_the_device() -> None:
+    assert measuring_context(HERE, {}, "board") == {"device": "board"}
+    assert isinstance(HERE.device, DeviceConfig)

@@ -1,0 +1,187 @@
+"""Plans: which networks are trained, from what, for how long; and what goes on from what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.jobs.space.kits.spacekit import CONFIG, write_images
+from tests.jobs.space.kits.studykit import made, study
+
+from gnomon.jobs.space.profiling.folder import AccuracyRow
+from gnomon.jobs.space.profiling.methods import Budget, Plan, plan, recipes
+from gnomon.jobs.space.profiling.study import Study
+from gnomon.jobs.space.profiling.training import Trainer, Training, weights_path
+from gnomon.spaces.cells.space import state_prefix
+from gnomon.training.recipe import Recipe
+
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
+
+Judge = Callable[[Training], AccuracyRow]
+FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)
+
+
+def budget(**changes: int | Recipe | None) -> Budget:
+    return Budget(**{"recipe": FIRST, "finetune": FINETUNE, **changes})  # type: ignore[arg-type]  # by name
+
+
+def row(one: Training, *, reason: str = "", validation: float | None = None) -> AccuracyRow:
+    """A row: the larger its indices, the more accurate a network is, unless it is told."""
+    value = sum(one.network.assignment) / 100 + 0.5 if validation is None else validation
+    return AccuracyRow(
+        key=one.key,
+        network=one.network.id,
+        primitives=one.network.primitives,
+        method=one.method,
+        stage=one.stage,
+        seed=one.seed,
+        epochs=one.recipe.epochs,
+        validation=value,
+        reason=reason,
+    )
+
+
+def rounds(planned: Plan, judge: Judge = row) -> list[Sequence[Training]]:
+    """What a method wants, round by round, where trainings end as the judge says."""
+    method, found = planned.method, list[Sequence[Training]]()
+    try:
+        wanted = next(method)
+        while True:
+            found.append(wanted)
+            wanted = method.send({one.key: judge(one) for one in wanted})
+    except StopIteration:
+        return found
+
+
+def test_published_trains_defaults_then_tunes_each_swap_from_the_default_of_its_family() -> None:
+    one = study()
+    planned = plan("published", one, budget())
+    first, second = rounds(planned)
+    defaults = {family.name: family.swaps()[0] for family in one.families.values()}
+    assert [t.network for t in first] == list(defaults.values())
+    assert all((t.recipe, t.begins_with) == (FIRST, None) for t in first)
+    swaps = [n for family in one.families.values() for n in family.swaps()[1:]]
+    assert [t.network for t in second] == swaps
+    assert all(t.recipe == FINETUNE and t.begins_with is not None for t in second)
+    assert all(t.begins_with.network == defaults[t.network.family] for t in second if t.begins_with)
+    assert planned.trainings == len(first) + len(second)
+
+
+def test_published_leaves_a_family_out_whose_default_failed() -> None:
+    def judge(one: Training) -> AccuracyRow:
+        return row(one, reason="crash: it ended" if one.network.family == "VGG" else "")
+
+    _, second = rounds(plan("published", study(), budget()), judge)
+    assert {t.network.family for t in second} == {"Mobile"}
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_fair_trains_each_alike_from_the_same_seeds(seeds: int) -> None:
+    one = study()
+    planned = plan("fair", one, budget(seeds=seeds, seed=7))
+    (wanted,) = rounds(planned)
+    defaults = {family.swaps()[0].id for family in one.families.values()}
+    for network, often in Counter(t.network.id for t in wanted).items():
+        assert often == (max(3, seeds) if network in defaults else seeds)
+    for network in {t.network.id for t in wanted}:
+        mine = [t for t in wanted if t.network.id == network]
+        assert [t.seed for t in mine] == list(range(7, 7 + len(mine)))
+    assert all((t.recipe, t.begins_with) == (FIRST, None) for t in wanted)
+    assert len({t.key for t in wanted}) == len(wanted) == planned.trainings
+
+
+@pytest.mark.parametrize(("networks", "seeds"), [(None, 1), (5, 1), (7, 4)])
+def test_balanced_has_each_primitive_equally_often(networks: int | None, seeds: int) -> None:
+    one = study()
+    planned = plan("balanced", one, budget(networks=networks, seeds=seeds))
+    (wanted,) = rounds(planned)
+    for name, family in one.families.items():
+        mine = [t.network for t in wanted if t.network.family == name and t.seed == 0]
+        assert len(mine) == (networks or len(family.swaps()))
+        for group in range(2):
+            often = Counter(n.assignment[group] for n in mine)
+            assert max(often.values()) - min(often.values()) <= 1
+            assert len(often) == len(family.primitives)
+    assert len(wanted) == planned.trainings
+    again = Counter(t.network.id for t in wanted if t.network.family == "VGG")
+    assert max(again.values()) >= 3, "one network of each family tells the noise"
+
+
+@pytest.mark.parametrize("name", ["published", "fair", "balanced"])
+def test_another_number_of_epochs_is_another_training(name: str) -> None:
+    keys = []
+    for epochs in (4, 5):
+        recipe = Recipe(epochs=epochs)
+        found = rounds(plan(name, study(), budget(recipe=recipe, finetune=recipe)))
+        keys.append({t.key for wanted in found for t in wanted})
+    assert not keys[0] & keys[1]
+
+
+def test_recipes_are_the_configs_and_epochs_end_a_schedule_that_has_an_end() -> None:
+    own = CONFIG.replace(
+        "first_train_scheduler_cfg: null", "first_train_scheduler_cfg: {type: CosineAnnealingLR, T_max: 20}"
+    )
+    first, finetune = recipes(study(own))
+    assert (first.epochs, first.optimizer["lr"], first.batch_size) == (2, 0.1, 16)
+    assert (finetune.epochs, finetune.optimizer["lr"], finetune.scheduler) == (1, 0.05, None)
+    longer, same = recipes(study(own), epochs=9)
+    assert longer.epochs == 9 and longer.scheduler == {"type": "CosineAnnealingLR", "T_max": 9}
+    assert same == finetune
+    assert first.scheduler == {"type": "CosineAnnealingLR", "T_max": 20}
+
+
+def trainer(folder: Path, one: Study) -> Trainer:
+    from gnomon.jobs.space.profiling.images import open_images
+    from gnomon.training.data.dataset import Dataset, packed
+
+    data = open_images(one.config.gnomon, write_images(folder), classes=3)
+    assert isinstance(data, Dataset)
+    return Trainer(folder=made(folder / "p", one), study=one, data=packed(data))
+
+
+def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+    from gnomon.training.job import write_state
+
+    one = study()
+    works = trainer(tmp_path, one)
+    first, second = rounds(plan("published", one, budget()))
+    for default in first:
+        tags = one.tagged(default.network).tags
+        state = {f"{state_prefix(tag)}weight": np.full(3, k, np.float32) for k, tag in enumerate(tags)}
+        path = weights_path(tmp_path / "p", default)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_state(path, state)
+    for training in second:
+        assert training.begins_with is not None
+        init = works._job(training).init
+        assert init is not None
+        own, its = (set(map(state_prefix, one.tagged(t.network).tags)) for t in (training, training.begins_with))
+        assert {name.removesuffix("weight") for name in init} == own & its
+        changed = next(
+            g for g in range(2) if training.network.assignment[g] != training.begins_with.network.assignment[g]
+        )
+        assert not any(name.startswith(f"l{changed}.") for name in init)
+        assert any(name.startswith(f"l{1 - changed}.") for name in init) and any(n.startswith("head.") for n in init)
+    assert all(works._job(training).init is None for training in first)
+    works.folder.close()
+
+
+@pytest.mark.slow
+def test_what_failed_is_tried_again_unless_it_diverged(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+    one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
+    works = trainer(tmp_path, one)
+    first, finetune = recipes(one, epochs=1)
+    planned = plan("fair", one, Budget(recipe=first, finetune=finetune))
+    (wanted,) = rounds(planned)
+    for number, training in enumerate(wanted[:3]):
+        reason = "wrong-output: the loss is not finite" if number == 0 else "memory: too little"
+        works.folder.add(row(training, reason=reason))
+    found = {r.key: r for r in works.run(plan("fair", one, Budget(recipe=first, finetune=finetune)).method, 0)}
+    assert [bool(found[t.key].reason) for t in wanted[:3]] == [True, False, False]
+    assert all(not found[t.key].reason for t in wanted[1:])
+    works.folder.close()
