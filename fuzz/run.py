@@ -85,14 +85,18 @@ class Attack:
         return mutated(draw, seeds)
 
     def run(self, target: Target, *, seconds: float, count: int | None, first: int = 0) -> Tally:
-        """Attack one target for so long, or with so many inputs, from a number on."""
+        """Attack one target for so long, or with so many inputs, from a number on.
+
+        However short, all its seeds are read.
+        """
         tally = Tally(target.name)
-        ends_s, begin, end = time.monotonic() + seconds, first, None if count is None else first + count
+        begin, end = first, None if count is None else first + count
         try:
             seeds = target.made()
         except (ImportError, RuntimeMissingError) as error:
             tally.missing = str(error)
             return tally
+        ends_s = time.monotonic() + seconds  # what is needed to make the seeds is not taken from what reads them
         while True:
             with mmap.mmap(-1, _STATE.size) as state:
                 child = os.fork()
@@ -134,7 +138,8 @@ class Attack:
         before, found = _peak(), dict[str, int]()
         accepted = refused = 0
         slowest_s, slowest, number = 0.0, -1, begin
-        while (end is None or number < end) and time.monotonic() < ends_s:
+        seeds = len(target.made())
+        while (end is None or number < end) and (number < seeds or time.monotonic() < ends_s):
             state[:] = _STATE.pack(number, accepted, refused, slowest_s, slowest)
             data = self.input_of(target, number)
             _wind_up()

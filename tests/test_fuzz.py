@@ -46,6 +46,14 @@ def attacked(read: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, count: in
     return Attack(seed=0, folder=folder).run(target, seconds=600, count=count)
 
 
+def test_all_seeds_are_read_however_short_the_time_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(name="made up", seeds=lambda: [b"a", b"b", b"c"], read=lambda data: None)
+    monkeypatch.setitem(TARGETS, "made up", target)
+    monkeypatch.setattr(Target, "made", lambda self: tuple(self.seeds()))
+    tally = Attack(seed=0, folder=tmp_path).run(target, seconds=0, count=None)
+    assert (tally.accepted, tally.findings) == (3, {})
+
+
 def test_what_is_accepted_and_refused_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(data: bytes) -> None:
         if data != b"a":
