@@ -91,6 +91,27 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
     assert found.series()["conv"]["chosen"] == name_of(2)
 
 
+def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> None:
+    conv: Times = {0: (2.0, 6.0), 1: (2.6, 5.2), 2: (8.0, 4.0)}  # theta 2, 4: M .5 (worst .5), .6 (.3), 3 (3)
+    found = analysis(tmp_path, {"conv": conv, "dense": {4: (2.0, 2.0)}})
+    rows = {row["name"]: row for row in found.document["layers"]}
+    assert (rows["conv"]["configuration"], rows["conv"]["M"]) == (name_of(0), 0.5)
+    assert rows["dense"]["minimax"] is None
+    other = rows["conv"]["minimax"]
+    assert (other["configuration"], other["host"], other["worst_device"]) in [
+        (name_of(1), "d1", "d0"),
+        (name_of(1), "d1", "d1"),
+    ]
+    assert (other["M"], other["worst_regret"]) == (pytest.approx(0.6), pytest.approx(0.3))
+    total = found.document["total"]
+    share = rows["conv"]["share"]
+    assert (total["M"], total["worst_regret"]) == (pytest.approx(share * 0.5), 0.5)
+    assert (total["minimax"]["M"], total["minimax"]["worst_regret"]) == (pytest.approx(share * 0.6), pytest.approx(0.3))
+    # d1: dense is called 3 times, so that 4 + 6 s are the best there; 6 + 6 s with the choice, 5.2 + 6 with the other
+    assert total["regret"] == {"d0": 0.0, "d1": pytest.approx(0.2)}
+    assert total["minimax"]["regret"] == {"d0": pytest.approx(0.6 / 8), "d1": pytest.approx(0.12)}
+
+
 def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
     found = analysis(tmp_path, {"conv": {0: (2.0, 8.0), 1: (4.0, None)}, "bare": {2: (1.0, None)}}, portfolio=2)
     document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}

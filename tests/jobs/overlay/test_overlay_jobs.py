@@ -153,6 +153,8 @@ def test_the_proof_has_each_choice_on_each_device(flow: Flow) -> None:
         assert row["failure"] is None
         assert row["max_error"] <= 1e-3
         assert row["time"]["processes"] == 2
+        assert (row["to_own"] is None) == (row["choice"] == f"own:{row['device']}")
+        assert (row["to_overlay"] is None) == (row["choice"] == "overlay")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
 
-from tests.report.tuning_kit import HOSTILE, analyze, chosen, failure, measured, summary
+from tests.report.tuning_kit import HOSTILE, analyze, chosen, measured, proved
 
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.jobs.overlay.layer_drawing import bins_of, series_of
@@ -222,12 +222,6 @@ def test_numbers_of_axes_have_no_exponent() -> None:
     assert [plain(value) for value in (0.0, 0.25, 1.5, 10_000.0, float("inf"))] == ["0", "0.25", "1.5", "10 000", ""]
 
 
-def net(device: str, choice: str, time_s: float | None, spread: float | None = 0.02) -> dict[str, Any]:
-    time = None if time_s is None else summary(time_s, spread)
-    dead = failure("run", "hang", "slow") if time_s is None else None
-    return {"device": device, "choice": choice, "time": time, "max_error": 0.0, "failure": dead}
-
-
 def test_the_network_is_relative_to_each_devices_own_best(tmp_path: Path) -> None:
     rows = {row.device: row for row in rows_of(analyze())}
     assert rows["phone"].of("overlay") == pytest.approx(1.02)
@@ -242,8 +236,15 @@ def test_the_network_is_relative_to_each_devices_own_best(tmp_path: Path) -> Non
     assert "untuned (own scale)" in words
 
 
+def test_the_network_is_drawn_by_its_paired_ratios() -> None:
+    rows = proved("a", {"overlay": 1.2e-3, "own:a": 1e-3}, 0.3)
+    rows[0]["to_own"] = {"ratio": 1.1, "low": 1.05, "high": 1.15}
+    (row,) = rows_of(analyze(network=rows))
+    assert set(row.dots) == {("overlay", 1.1, 1.05, 1.15), ("own", 1.0, None, None)}
+
+
 def test_untuned_that_is_near_shares_the_scale(tmp_path: Path) -> None:
-    rows = [net("a", "overlay", 1.1e-3, None), net("a", "own:a", 1e-3, None), net("a", "untuned", 1.2e-3, None)]
+    rows = proved("a", {"overlay": 1.1e-3, "own:a": 1e-3, "untuned": 1.2e-3}, None)
     network_picture(analyze(network=rows), tmp_path / "n.svg")
     words = words_in(tmp_path / "n.svg")
     assert "untuned (own scale)" not in words
@@ -252,7 +253,8 @@ def test_untuned_that_is_near_shares_the_scale(tmp_path: Path) -> None:
 
 
 def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path) -> None:
-    rows = [net("a", "overlay", 2e-3), net("a", "own:b", 1e-3), net("b", "untuned", 1e-3), net("c", "overlay", None)]
+    rows = [*proved("a", {"overlay": 2e-3, "own:b": 1e-3}), *proved("b", {"untuned": 1e-3})]
+    rows += proved("c", {"overlay": None})
     found = {row.device: row for row in rows_of(analyze(network=rows))}
     assert found["a"].of("overlay") == 2
     assert not found["a"].own
@@ -265,8 +267,8 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path
 
 @pytest.mark.parametrize("count", [1, 60, 130])
 def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
-    rows = [net(f"d{k}", "own:" + f"d{k}", 1e-3) for k in range(count)]
-    rows += [net(f"d{k}", "overlay", None if k == 7 else 1e-3 * (1 + k / 1000)) for k in range(count)]
+    times = [{f"own:d{k}": 1e-3, "overlay": None if k == 7 else 1e-3 * (1 + k / 1000)} for k in range(count)]
+    rows = [row for k in range(count) for row in proved(f"d{k}", times[k])]
     network_picture(analyze(network=rows), tmp_path / "n.svg")
     words = words_in(tmp_path / "n.svg")
     assert ("d0, 1.00 ms" in words) == (count <= 120)
@@ -283,7 +285,7 @@ def test_another_suffix_or_kind_is_refused_before_anything_is_drawn(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("rows", [[], [net("a", "overlay", None)]])
+@pytest.mark.parametrize("rows", [[], proved("a", {"overlay": None})])
 def test_a_network_that_was_not_measured_is_no_picture(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     with pytest.raises(UsageError, match="measured on no device"):
         network_picture(analyze(network=rows), tmp_path / "n.svg")

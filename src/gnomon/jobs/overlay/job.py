@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.overlay.choice import LayerChoice, LayerTimes, NetworkChoice, choose, regrets_of, weigh_layers
+from gnomon.core.overlay.choice import (
+    LayerChoice,
+    LayerTimes,
+    NetworkChoice,
+    choose,
+    least_worst,
+    regrets_of,
+    weigh_layers,
+)
 from gnomon.core.overlay.confidence import choice_confidence
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
@@ -131,12 +139,14 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         layers.append(whole)
         samples.append(more)
     choices = [choose(times) for times in layers]
-    network = weigh_layers(choices)
+    others = [least_worst(times, choice) for times, choice in zip(layers, choices, strict=True)]
+    network, minimax = weigh_layers(choices), weigh_layers(others)
     meter = Meter("layers", len(layers), watch)
     rows = []
-    for times, choice, share, own in zip(layers, choices, network.shares, samples, strict=True):
+    for times, choice, other, share, own in zip(layers, choices, others, network.shares, samples, strict=True):
         if choice.chosen is not None and times.layer in wanted:
-            rows.append(_row(times, choice, share, own, pooled, request))
+            row = _row(times, choice, share, own, pooled, request)
+            rows.append({**row, "minimax": None if other is choice else _minimax(other)})
         meter.step()
     document = {
         "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
@@ -144,11 +154,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "hosts": sorted({one.host for one in records}),
         "layers": rows,
         "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
-        "total": {
-            "M": _number(network.value),
-            "mean_regret": _number(network.mean),
-            "worst_regret": max((row["worst_regret"] for row in rows if row["worst_regret"] is not None), default=None),
-        },
+        "total": {**_total(network, wanted), "minimax": _total(minimax, wanted)},
         "own": _own_totals(layers, network),
         "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
         "notes": _notes(records, pooled),
@@ -215,6 +221,30 @@ def _row(
         "configurations": choice.complete,
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
+    }
+
+
+def _minimax(other: LayerChoice) -> dict[str, Any]:
+    """The configuration that loses least on its worst device, where that is not the choice."""
+    return {
+        "configuration": other.configuration,
+        "host": ", ".join(other.hosts),
+        "M": _number(other.value),
+        "mean_regret": _number(other.mean),
+        "regret": _by_device(other.devices, other.regrets.tolist()),
+        "worst_regret": _number(other.worst),
+        "worst_device": other.devices[int(np.argmax(other.regrets))],
+    }
+
+
+def _total(network: NetworkChoice, wanted: set[str]) -> dict[str, Any]:
+    """What the network loses: by M, the largest regret of a layer that is told of, and that of each device's sum."""
+    worst = [_number(one.worst) for one in network.layers if one.chosen is not None and one.layer in wanted]
+    return {
+        "M": _number(network.value),
+        "mean_regret": _number(network.mean),
+        "worst_regret": max((one for one in worst if one is not None), default=None),
+        "regret": _by_device(network.layers[0].devices, network.regrets.tolist()),
     }
 
 
