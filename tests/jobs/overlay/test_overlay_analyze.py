@@ -112,6 +112,28 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> 
     assert total["minimax"]["regret"] == {"d0": pytest.approx(0.6 / 8), "d1": pytest.approx(0.12)}
 
 
+def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
+    for key, host in itertools.product("ab", repeat=2):
+        mine: dict[int | None, Any] = {1: (1.0, 1.2), 2: (1.1, 1.3, 1.2)} if host == "a" else {3: (2.0,)}
+        said = hand_made(key, {"conv": mine}, found_on="" if key == host else host)
+        write_records(tmp_path / f"{key}{host}.json", said)
+    found = api.overlay_analyze(sorted(tmp_path.glob("*.json")), resamples=100)
+    series = found.series()["conv"]
+    ends = series["spread"](range(3))
+    rows = [series["configurations"].index(name_of(k)) for k in (1, 2, 3)]
+    assert ends.times_s[:, rows].transpose(1, 2, 0).tolist() == [[[1.0, 1.2]] * 2, [[1.1, 1.3]] * 2, [[2.0, 2.0]] * 2]
+    (row,) = found.document["layers"]
+    chosen = series["configurations"].index(series["chosen"])
+    assert ends.metric[:, chosen].tolist() == [row["M_low"], row["M_high"]]
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+    from gnomon.jobs.overlay.picture import layer_pictures
+
+    for path in layer_pictures(found.document, found.series(), tmp_path / "pictures", ("svg",)):
+        text = Path(path).read_text(encoding="utf-8")
+        assert "bars: 95 % intervals" in text
+        assert ("without a bar: one sample, or all alike" in text) == (".times." in path)
+
+
 def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
     found = analysis(tmp_path, {"conv": {0: (2.0, 8.0), 1: (4.0, None)}, "bare": {2: (1.0, None)}}, portfolio=2)
     document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}

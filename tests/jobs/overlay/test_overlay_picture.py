@@ -17,8 +17,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictur
 
 from tests.report.tuning_kit import HOSTILE, analyze, chosen, measured, proved
 
+from gnomon.core.overlay.confidence import Spread
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.jobs.overlay.layer_drawing import bins_of, series_of
+from gnomon.jobs.overlay.layer_drawing import _asides, bins_of, series_of
 from gnomon.jobs.overlay.network_drawing import rows_of
 from gnomon.jobs.overlay.picture import layer_pictures, network_picture
 from gnomon.report.plot import LOOKS, _spread, log_ticks, plain
@@ -82,6 +83,39 @@ def test_many_configurations_are_thinned(tmp_path: Path) -> None:
     made = layer_pictures(DOCUMENT, {"conv": measured(5, 2500, 2)}, tmp_path, ("svg",))
     assert max(Path(path).stat().st_size for path in made) < 400_000
     assert "thin lines: medians of neighbouring ranks; dots: single ones" in words_in(made[0])
+
+
+@pytest.mark.parametrize(("devices", "count"), [(1, 8), (3, 30), (6, 60), (2, 90), (3, 200), (9, 40)])
+def test_points_have_their_intervals(tmp_path: Path, devices: int, count: int) -> None:
+    series = measured(devices, count)
+    times = np.asarray(series["times_s"])
+    asked = []
+
+    def ends(rows: list[int]) -> Spread:
+        asked.append(rows)
+        both, shift = times[rows], np.array([0.9, 1.1])[:, None, None]
+        lost = shift * (both / times.min(axis=0) - 1)
+        return Spread(times_s=shift * both, regrets=lost, metric=lost.sum(axis=2))
+
+    told = drawn(tmp_path, {**series, "spread": ends})
+    some = " at some ranks" if count > 60 else ""
+    assert all(f"bars: 95 % intervals{some}" in words for words in told.values())
+    assert not any("without a bar" in words for words in told.values())
+    chosen = series["configurations"].index(series["chosen"])
+    for rows in asked:
+        assert chosen in rows
+        assert len(rows) == (count if count <= 60 else len(set(rows)))
+        assert len(rows) <= 60
+    plain = drawn(tmp_path / "plain", series)
+    assert not any("bars" in words for words in plain.values())
+
+
+def test_lines_stand_side_by_side_about_their_rank() -> None:
+    for lines in range(7):
+        aside = _asides(lines, 60)
+        assert len({0.0, *aside}) == lines + 1
+        assert all(abs(by) <= 0.3 + 1e-9 for by in aside)
+        assert _asides(lines, 61) == [0.0] * lines
 
 
 def test_every_device_differs_without_colour_too() -> None:
@@ -177,7 +211,14 @@ TIMES = st.lists(st.lists(st.none() | st.floats(1e-6, 1.0), min_size=3, max_size
 @given(TIMES)
 def test_orders_are_those_of_brute_force(times: list[list[float | None]]) -> None:
     names = [str(k) for k in range(len(times))]
-    found = {"configurations": names, "hosts": names, "devices": ["a", "b", "c"], "times_s": times, "chosen": "0"}
+    found = {
+        "configurations": names,
+        "hosts": names,
+        "devices": ["a", "b", "c"],
+        "times_s": times,
+        "chosen": "0",
+        "spread": None,
+    }
     series = series_of("conv", found, None)
     first = [row[0] for row in times]
     assert [first[k] for k in series.by_time()] == sorted(time for time in first if time is not None)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from gnomon.core.overlay.choice import (
     regrets_of,
     weigh_layers,
 )
-from gnomon.core.overlay.confidence import choice_confidence
+from gnomon.core.overlay.confidence import choice_confidence, spread
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
@@ -80,15 +81,19 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 class Analysis:
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `choices` has theirs in the same order, as `times` has what each was chosen
-    from. `document` is what `gnomon overlay analyze --json` prints, but for what is written and measured.
+    `described` are the layers in order; `network` has their choices in the same order, as `times` and `samples` have
+    what each was chosen from. `resamples` and `seed` are of the confidence. `document` is what
+    `gnomon overlay analyze --json` prints, but for what is written and measured.
     """
 
     records: tuple[TuningRecords, ...]
     model: TunedModel
     described: tuple[TuningLayer, ...]
     times: tuple[LayerTimes, ...]
+    samples: tuple[SampleTable, ...]
     network: NetworkChoice
+    resamples: int
+    seed: int
     document: dict[str, Any]
 
     __repr__ = brief
@@ -109,7 +114,7 @@ class Analysis:
         return made
 
     def series(self) -> dict[str, Any]:
-        """What pictures are drawn from, by the name of each layer that is told of."""
+        """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
         told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
         return {
             times.name: {
@@ -118,8 +123,9 @@ class Analysis:
                 "devices": list(times.devices),
                 "times_s": [[_number(t) for t in row] for row in np.asarray(times.times_s).tolist()],
                 "chosen": choice.configuration or None,
+                "spread": partial(spread, times, samples, resamples=self.resamples, seed=self.seed),
             }
-            for times, choice in zip(self.times, self.network.layers, strict=True)
+            for times, samples, choice in zip(self.times, self.samples, self.network.layers, strict=True)
             if times.name in told
         }
 
@@ -164,7 +170,10 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         model=records[0].model,
         described=tuple(described[times.layer] for times in layers),
         times=tuple(layers),
+        samples=tuple(samples),
         network=network,
+        resamples=request.resamples,
+        seed=request.seed,
         document=document,
     )
 
