@@ -173,6 +173,7 @@ def chosen(name: str, weight: int, share: float, times: dict[str, float], theta:
         "M_high": 1.3 * total,
         "runner_up": {"configuration": "77aa9a7b1d2e3f40", "M": 1.5 * total + 0.01},
         "minimax": None,
+        "close": [],
         "configurations": 40,
         "incomplete": [],
         "failed": [],
@@ -198,6 +199,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
     dense = {
         **chosen("fused_dense", 1, 0.15, dict.fromkeys(("phone", "tablet"), 2.5e-5), {"phone": 2.5e-5, "tablet": 2e-5}),
         "confidence": 0.55,
+        "close": ["5f0c9a7b1d2e3f40", "77aa9a7b1d2e3f40"],
         "runner_up": None,
         "M_low": None,
         "M_high": None,
@@ -206,6 +208,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
     found = {
         "devices": ["phone", "tablet"],
         "hosts": ["phone", "tablet"],
+        "replayable": True,
         "model": MODEL,
         "layers": [dense, conv],
         "undecided": [{"name": "odd", "reason": "no configuration has a time on every device"}],

@@ -106,6 +106,17 @@ def test_the_intervals_of_rows_are_from_the_same_draws(seed: int, count: int, de
     assert part.times_s[:, 0] == pytest.approx(found.times_s[:, -1], nan_ok=True)
 
 
+@given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 3))
+def test_close_are_those_between_which_a_choice_is_not_sure(seed: int, count: int, devices: int) -> None:
+    found = confidence(noisy(seed, count, devices, 0.1), count, devices)
+    assert found is not None
+    if found.share >= 0.9 or not found.runner_up:
+        assert found.close == ()
+    else:
+        assert {found.configuration, found.runner_up} <= set(found.close)
+        assert 2 <= len(found.close) <= found.contenders
+
+
 def exact_medians(values: list[float]) -> dict[float, float]:
     """The probability of each median of as many draws, by going through all draws."""
     found: dict[float, float] = {}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import hand_made
 
 from gnomon.api import tune as api
+from gnomon.cli.main import run
 from gnomon.core.overlay.records import UNTUNED, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
@@ -110,6 +111,33 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> 
     # d1: dense is called 3 times, so that 4 + 6 s are the best there; 6 + 6 s with the choice, 5.2 + 6 with the other
     assert total["regret"] == {"d0": 0.0, "d1": pytest.approx(0.2)}
     assert total["minimax"]["regret"] == {"d0": pytest.approx(0.6 / 8), "d1": pytest.approx(0.12)}
+
+
+def test_what_the_choice_is_not_sure_between_is_close(tmp_path: Path) -> None:
+    said: dict[str, dict[int | None, Any]] = {
+        "conv": {1: (1.0, 1.2, 1.1), 2: (1.05, 1.15, 1.1), 3: (9.0,)},
+        "dense": {4: (1.0,), 5: (5.0,)},
+    }
+    write_records(tmp_path / "a.json", hand_made("a", said))
+    found = api.overlay_analyze([tmp_path / "a.json"])
+    conv, dense = found.document["layers"]
+    assert conv["confidence"] < 0.9
+    assert set(conv["close"]) == {name_of(1), name_of(2)}
+    assert (dense["confidence"], dense["close"]) == (1.0, [])
+    assert found.close() == {"70": conv["close"]}
+
+
+def test_nothing_is_measured_again_where_every_choice_is_sure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_records(tmp_path / "a.json", hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
+    command = ["overlay", "collect", str(tmp_path / "a.json"), "--close", "--device", "nowhere", "--quiet"]
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"collected": []}
+    assert run(command) == 0
+    assert "Every choice is sure" in capsys.readouterr().out
+    assert run([*command, "--best", "2"]) == 2
+    assert "leave out --best" in capsys.readouterr().err
 
 
 def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:

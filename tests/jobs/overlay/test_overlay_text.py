@@ -156,6 +156,13 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m() -> None:
     assert "No layer has a configuration that loses less on its worst device (minimax)" in told
 
 
+def test_who_cannot_measure_again_is_not_sent_to_do_it() -> None:
+    assert "gnomon overlay collect --close measures them again" in words_of(analyze_report, analyze())
+    told = words_of(analyze_report, analyze(replayable=False))
+    assert "1 choice is not sure: fused_dense." in told
+    assert "--close" not in told
+
+
 def test_layers_without_any_bound_or_confidence_have_no_empty_columns() -> None:
     document = analyze()
     for layer in document["layers"]:
@@ -207,7 +214,8 @@ def test_layers_with_nothing_to_measure_have_no_row() -> None:
 
 def test_the_next_step_names_all_files() -> None:
     documents = [collect(), collect(source="b.json", records="b_a.json"), collect(records="c d.json")]
-    told = text_of(lambda one, page: collected_next([one, *documents[1:]], page), documents[0])
+    logs = ["my phone.mobile.float32.json", "b.json"]
+    told = text_of(lambda one, page: collected_next(logs, [one, *documents[1:]], page), documents[0])
     assert told.split(maxsplit=1)[1].strip() == (
         "gnomon overlay analyze 'my phone.mobile.float32.json' b.json tablet_phone.mobile.float32.json b_a.json "
         "'c d.json'"

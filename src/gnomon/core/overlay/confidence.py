@@ -26,6 +26,8 @@ from gnomon.errors import UsageError
 
 _ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
 _TAIL = 0.025  # at either end of the interval
+_SURE = 0.9  # in so many resamplings a choice must come out again to be sure
+_CLOSE = 0.05  # in so many another one must, to be close to a choice that is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,8 @@ class ChoiceConfidence:
     `share` is the part of them in which `configuration` has the least M. `low` and `high` hold 95 % of its M: theta is
     the least of many times and so comes out low, the chosen one was picked for being lucky too, and neither is
     corrected for. `runner_up` is the other configuration that most often has the least M (of equal ones the one of
-    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. `contenders` counts
+    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. Where the choice is
+    not sure, with a share below 0.9, `close` are it, the runner-up, and what else has 0.05. `contenders` counts
     the configurations that could win at all. Of the times drawn by blocks, `one_block` had a single block, and their
     samples were drawn one by one.
     """
@@ -46,6 +49,7 @@ class ChoiceConfidence:
     high: float
     runner_up: str
     runner_up_share: float
+    close: tuple[str, ...]
     contenders: int
     resamples: int
     one_block: int
@@ -227,6 +231,8 @@ def _summary(
     share_of = dict(zip(contenders, wins.tolist(), strict=True))
     second = min(others, key=lambda k: (-share_of.get(k, 0.0), observed[k]), default=None)
     ends = _ends(metric[place]).tolist()
+    sure = wins[place] >= _SURE or second is None
+    close = [] if sure else [k for k in contenders if k in (chosen, second) or share_of[k] >= _CLOSE]
     return ChoiceConfidence(
         configuration=choice.configuration,
         share=float(wins[place]),
@@ -234,6 +240,7 @@ def _summary(
         high=ends[1],
         runner_up="" if second is None else times.configurations[second],
         runner_up_share=0.0 if second is None else float(share_of.get(second, 0.0)),
+        close=tuple(times.configurations[k] for k in close),
         contenders=len(contenders),
         resamples=metric.shape[1],
         one_block=one_block,

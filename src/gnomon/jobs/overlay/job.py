@@ -113,6 +113,10 @@ class Analysis:
                     made[times.layer] = times.configurations[min(rows, key=lambda i: column[i])]
         return made
 
+    def close(self) -> dict[str, list[str]]:
+        """The configurations, by the layer's digest, between which the choice is not sure."""
+        return {row["layer"]: row["close"] for row in self.document["layers"] if row["close"]}
+
     def series(self) -> dict[str, Any]:
         """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
         told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
@@ -158,6 +162,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
         "devices": list(pooled.devices),
         "hosts": sorted({one.host for one in records}),
+        "replayable": not _gone(records),
         "layers": rows,
         "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
         "total": {**_total(network, wanted), "minimax": _total(minimax, wanted)},
@@ -227,6 +232,7 @@ def _row(
         "M_low": _number(sure.low) if sure else None,
         "M_high": _number(sure.high) if sure else None,
         "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
+        "close": list(sure.close) if sure else [],
         "configurations": choice.complete,
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],

@@ -306,8 +306,6 @@ def _served(serves: Mapping[str, str], identity: str) -> str:
 
 _MOST_LAYERS = 40
 _MOST_ITEMS = 8
-_SURE = 0.8
-"""From which share of resamplings on a choice counts as decided."""
 
 
 def collect_report(document: Mapping[str, Any], page: Page) -> None:
@@ -329,9 +327,14 @@ def collect_report(document: Mapping[str, Any], page: Page) -> None:
     page.path("from", document["source"])
 
 
-def collected_next(documents: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """The command that takes all that was collected, and all that it was collected from."""
-    files = dict.fromkeys([*(one["source"] for one in documents), *(one["records"] for one in documents)])
+def nothing_close(page: Page) -> None:
+    """That no choice is so close that it is to be measured again."""
+    say(page, "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again.", answer=True)
+
+
+def collected_next(logs: Sequence[str], documents: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The command that takes all that was collected, and all logs that were given."""
+    files = dict.fromkeys([*logs, *(one["records"] for one in documents)])
     page.path("next", f"gnomon overlay analyze {' '.join(map(shlex.quote, files))}")
 
 
@@ -473,13 +476,12 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     told = f"M: the sum of relative regrets on {many(count, 'device')}, each against the best time there (theta); "
     told += "0 is best on all."
     page.line(told if not sure else f"{told} Sure: how often resampled times choose the same.", indent=1, style="dim")
-    doubtful = [
-        named(one["name"], 32) for one in ordered if one["confidence"] is not None and one["confidence"] < _SURE
-    ]
+    doubtful = [named(one["name"], 32) for one in ordered if one["close"]]
     if doubtful:
+        again = "; gnomon overlay collect --close measures them again, by themselves" if document["replayable"] else ""
         page.item(
             f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
-            "The next ones are about as good; more samples would show which is better.",
+            f"The next ones are about as good{again}.",
         )
 
 
