@@ -172,6 +172,8 @@ def chosen(name: str, weight: int, share: float, times: dict[str, float], theta:
         "M_low": 0.8 * total,
         "M_high": 1.3 * total,
         "runner_up": {"configuration": "77aa9a7b1d2e3f40", "M": 1.5 * total + 0.01},
+        "minimax": None,
+        "close": [],
         "configurations": 40,
         "incomplete": [],
         "failed": [],
@@ -185,9 +187,19 @@ def analyze(**changes: Any) -> dict[str, Any]:
     )
     conv["incomplete"] = [{"configuration": "c1", "host": "phone", "missing": ["tablet"]}]
     conv["failed"] = [{"configuration": "c1", "device": "tablet", **failure("run", "hang", "took longer than 20 s")}]
+    conv["minimax"] = {
+        "configuration": "77aa9a7b1d2e3f40",
+        "host": "tablet",
+        "M": 0.06,
+        "mean_regret": 0.03,
+        "regret": {"phone": 0.03, "tablet": 0.03},
+        "worst_regret": 0.03,
+        "worst_device": "phone",
+    }
     dense = {
         **chosen("fused_dense", 1, 0.15, dict.fromkeys(("phone", "tablet"), 2.5e-5), {"phone": 2.5e-5, "tablet": 2e-5}),
         "confidence": 0.55,
+        "close": ["5f0c9a7b1d2e3f40", "77aa9a7b1d2e3f40"],
         "runner_up": None,
         "M_low": None,
         "M_high": None,
@@ -196,10 +208,22 @@ def analyze(**changes: Any) -> dict[str, Any]:
     found = {
         "devices": ["phone", "tablet"],
         "hosts": ["phone", "tablet"],
+        "replayable": True,
         "model": MODEL,
         "layers": [dense, conv],
         "undecided": [{"name": "odd", "reason": "no configuration has a time on every device"}],
-        "total": {"M": 0.08, "mean_regret": 0.04, "worst_regret": 0.25},
+        "total": {
+            "M": 0.08,
+            "mean_regret": 0.04,
+            "worst_regret": 0.25,
+            "regret": {"phone": 0.038, "tablet": 0.042},
+            "minimax": {
+                "M": 0.09,
+                "mean_regret": 0.045,
+                "worst_regret": 0.25,
+                "regret": {"phone": 0.03, "tablet": 0.041},
+            },
+        },
         "own": {"phone": {"M": 0.31, "worst_regret": 0.9}, "tablet": {"M": 1.21, "worst_regret": 10.2}},
         "portfolio": {
             "size": 2,
@@ -220,21 +244,39 @@ def analyze(**changes: Any) -> dict[str, Any]:
             "libraries": {"tablet": "tablet.so", "phone": "my phone.so"},
         },
         "network": [
-            *(_proved("phone", choice, time) for choice, time in _times(6.12e-4, 6.0e-4, 1.16e-2, "own:phone")),
-            *(_proved("tablet", choice, time) for choice, time in _times(4.9e-4, 4.5e-4, 9.1e-3, "own:tablet")),
-            {**_proved("phone", "own:tablet", 0.0), "time": None, "failure": failure("build", "error", "no linker")},
+            *proved("phone", {"overlay": 6.12e-4, "own:phone": 6.0e-4, "untuned": 1.16e-2}),
+            *proved("tablet", {"overlay": 4.9e-4, "own:tablet": 4.5e-4, "untuned": 9.1e-3}),
+            *proved("phone", {"own:tablet": None}, dead=failure("build", "error", "no linker")),
         ],
         "notes": [],
     }
     return {**found, **changes}
 
 
-def _times(overlay: float, own: float, untuned: float, name: str) -> tuple[tuple[str, float], ...]:
-    return ("overlay", overlay), (name, own), ("untuned", untuned)
+def proved(
+    device: str, times_s: Mapping[str, float | None], spread: float | None = 0.02, dead: Any = None
+) -> list[dict[str, Any]]:
+    """The rows of a device whose network was measured under each choice; what has no time failed."""
+    return [
+        {
+            "device": device,
+            "choice": choice,
+            "time": None if time_s is None else summary(time_s, spread),
+            "to_own": _over(choice, f"own:{device}", times_s, spread),
+            "to_overlay": _over(choice, "overlay", times_s, spread),
+            "max_error": 1.5e-8,
+            "failure": None if time_s is not None else dead or failure("run", "hang", "slow"),
+        }
+        for choice, time_s in times_s.items()
+    ]
 
 
-def _proved(device: str, choice: str, time_s: float) -> dict[str, Any]:
-    return {"device": device, "choice": choice, "time": summary(time_s, 0.02), "max_error": 1.5e-8, "failure": None}
+def _over(choice: str, other: str, times_s: Mapping[str, float | None], spread: float | None) -> dict[str, Any] | None:
+    mine, its = times_s[choice], times_s.get(other)
+    if mine is None or its is None or other == choice:
+        return None
+    ends = (None, None) if spread is None else (mine / its * (1 - spread), mine / its * (1 + spread))
+    return {"ratio": mine / its, "low": ends[0], "high": ends[1]}
 
 
 def hostile(value: Any) -> Any:
@@ -261,6 +303,7 @@ def measured(devices: int, count: int, seed: int = 0, *, like: float = 0.6) -> d
         "devices": names,
         "times_s": times,
         "chosen": f"{lost.index(min(lost)):016x}",
+        "spread": None,
     }
 
 

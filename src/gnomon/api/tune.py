@@ -148,13 +148,15 @@ def overlay_collect(
     logs: Sequence[PathLike],
     *,
     best: int | None = None,
+    close: Mapping[str, Sequence[str]] | None = None,
     layers: Sequence[str] = (),
     fresh: bool = False,
     **options: Unpack[TuneOptions],
 ) -> list[dict[str, Any]]:
     """Measure the best (None: all) configurations of each layer of some logs on a device; a document a log.
 
-    Raises GnomonError.
+    `close` are configurations by layer, as `Analysis.close` tells them of the same logs: only these are measured, in
+    four times as many processes as `processes` says. Raises GnomonError.
     """
     from gnomon.jobs.overlay.collect import CollectRequest
     from gnomon.jobs.overlay.collect import collect as collect_job
@@ -164,6 +166,7 @@ def overlay_collect(
         logs=tuple(Path(log) for log in logs),
         device=_wish(options),
         best=best,
+        close=close,
         layers=_names(layers),
         care=_care(options),
         out=_out(options),
@@ -172,7 +175,12 @@ def overlay_collect(
     return collect_job(asked, watch=options.get("on_progress"), tell=_tell(options))
 
 
-def check_collect(logs: Sequence[PathLike], devices: Sequence[str], **options: Unpack[TuneOptions]) -> None:
+def check_collect(
+    logs: Sequence[PathLike],
+    devices: Sequence[str],
+    close: Mapping[str, Sequence[str]] | None = None,
+    **options: Unpack[TuneOptions],
+) -> None:
     """What is wrong with one of several devices of `overlay_collect`, before the first is measured.
 
     Raises GnomonError.
@@ -183,7 +191,7 @@ def check_collect(logs: Sequence[PathLike], devices: Sequence[str], **options: U
     paths = tuple(Path(log) for log in logs)
     for device in devices:
         wish = _wish({**options, "device": device})
-        check_job(CollectRequest(logs=paths, device=wish, care=_care(options), out=_out(options)))
+        check_job(CollectRequest(logs=paths, device=wish, close=close, care=_care(options), out=_out(options)))
 
 
 def overlay_analyze(

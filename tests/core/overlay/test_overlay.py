@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gnomon.core.cost import Floats
-from gnomon.core.overlay.choice import LayerChoice, LayerTimes, choose, choose_network
+from gnomon.core.overlay.choice import LayerChoice, LayerTimes, choose, choose_network, least_worst
 from gnomon.errors import UsageError
 
 TIMES = st.one_of(
@@ -85,6 +85,37 @@ def test_equals_the_published_formula(times_s: Floats) -> None:
     assert choice.value >= 0 and choice.mean == choice.value / times_s.shape[1]
     assert choice.regrets.sum() == pytest.approx(choice.value) and choice.worst == choice.regrets.max()
     assert ((choice.estimates >= 0) & (choice.estimates <= 1)).all()
+
+
+@given(TABLES)
+def test_the_least_worst_is_that_of_trying_all(times_s: Floats) -> None:
+    times = layer(times_s)
+    choice = choose(times)
+    other = least_worst(times, choice)
+    theta, metric = published(times_s)
+    if choice.chosen is None:
+        assert other is choice
+        return
+    rows = [c for c in range(len(metric)) if not math.isnan(metric[c])]
+    worst = {c: max((t - best) / best for t, best in zip(times_s[c].tolist(), theta, strict=True)) for c in rows}
+    least = min(worst.values())
+    assert other.chosen is not None and other.configuration == f"c{other.chosen}"
+    assert worst[other.chosen] <= least + 1e-11 * (1 + least) if math.isfinite(least) else other is choice
+    assert other.worst == pytest.approx(worst[other.chosen], rel=1e-11, abs=1e-11)
+    assert other is choice or other.worst < choice.worst
+    assert other.value == choice.metric[other.chosen] >= choice.value - tied(choice)
+    assert other.theta_s is choice.theta_s and other.regrets.sum() == pytest.approx(other.value)
+
+
+def test_the_least_worst_by_hand() -> None:
+    # theta = (1, 1, 1): M .5 with a worst of .5, M .6 with .2, and M .9 with .3
+    rows = [[1.0, 1.0, 1.5], [1.2, 1.2, 1.2], [1.3, 1.3, 1.3], [9.0, 9.0, 1.0]]
+    times = layer(np.array(rows))
+    choice = choose(times)
+    other = least_worst(times, choice)
+    assert (choice.chosen, other.chosen) == (0, 1)
+    assert (other.worst, other.value) == pytest.approx((0.2, 0.6))
+    assert least_worst(times, other) is other
 
 
 def test_a_published_example() -> None:

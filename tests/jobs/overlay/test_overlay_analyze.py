@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import hand_made
 
 from gnomon.api import tune as api
+from gnomon.cli.main import run
 from gnomon.core.overlay.records import UNTUNED, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError, UsageError
@@ -89,6 +90,76 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
     assert found.chosen() == {"70": name_of(2), "71": UNTUNED}
     assert found.own("d0") == {"70": name_of(0), "71": UNTUNED}
     assert found.series()["conv"]["chosen"] == name_of(2)
+
+
+def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> None:
+    conv: Times = {0: (2.0, 6.0), 1: (2.6, 5.2), 2: (8.0, 4.0)}  # theta 2, 4: M .5 (worst .5), .6 (.3), 3 (3)
+    found = analysis(tmp_path, {"conv": conv, "dense": {4: (2.0, 2.0)}})
+    rows = {row["name"]: row for row in found.document["layers"]}
+    assert (rows["conv"]["configuration"], rows["conv"]["M"]) == (name_of(0), 0.5)
+    assert rows["dense"]["minimax"] is None
+    other = rows["conv"]["minimax"]
+    assert (other["configuration"], other["host"], other["worst_device"]) in [
+        (name_of(1), "d1", "d0"),
+        (name_of(1), "d1", "d1"),
+    ]
+    assert (other["M"], other["worst_regret"]) == (pytest.approx(0.6), pytest.approx(0.3))
+    total = found.document["total"]
+    share = rows["conv"]["share"]
+    assert (total["M"], total["worst_regret"]) == (pytest.approx(share * 0.5), 0.5)
+    assert (total["minimax"]["M"], total["minimax"]["worst_regret"]) == (pytest.approx(share * 0.6), pytest.approx(0.3))
+    # d1: dense is called 3 times, so that 4 + 6 s are the best there; 6 + 6 s with the choice, 5.2 + 6 with the other
+    assert total["regret"] == {"d0": 0.0, "d1": pytest.approx(0.2)}
+    assert total["minimax"]["regret"] == {"d0": pytest.approx(0.6 / 8), "d1": pytest.approx(0.12)}
+
+
+def test_what_the_choice_is_not_sure_between_is_close(tmp_path: Path) -> None:
+    said: dict[str, dict[int | None, Any]] = {
+        "conv": {1: (1.0, 1.2, 1.1), 2: (1.05, 1.15, 1.1), 3: (9.0,)},
+        "dense": {4: (1.0,), 5: (5.0,)},
+    }
+    write_records(tmp_path / "a.json", hand_made("a", said))
+    found = api.overlay_analyze([tmp_path / "a.json"])
+    conv, dense = found.document["layers"]
+    assert conv["confidence"] < 0.9
+    assert set(conv["close"]) == {name_of(1), name_of(2)}
+    assert (dense["confidence"], dense["close"]) == (1.0, [])
+    assert found.close() == {"70": conv["close"]}
+
+
+def test_nothing_is_measured_again_where_every_choice_is_sure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_records(tmp_path / "a.json", hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
+    command = ["overlay", "collect", str(tmp_path / "a.json"), "--close", "--device", "nowhere", "--quiet"]
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"collected": []}
+    assert run(command) == 0
+    assert "Every choice is sure" in capsys.readouterr().out
+    assert run([*command, "--best", "2"]) == 2
+    assert "leave out --best" in capsys.readouterr().err
+
+
+def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
+    for key, host in itertools.product("ab", repeat=2):
+        mine: dict[int | None, Any] = {1: (1.0, 1.2), 2: (1.1, 1.3, 1.2)} if host == "a" else {3: (2.0,)}
+        said = hand_made(key, {"conv": mine}, found_on="" if key == host else host)
+        write_records(tmp_path / f"{key}{host}.json", said)
+    found = api.overlay_analyze(sorted(tmp_path.glob("*.json")), resamples=100)
+    series = found.series()["conv"]
+    ends = series["spread"](range(3))
+    rows = [series["configurations"].index(name_of(k)) for k in (1, 2, 3)]
+    assert ends.times_s[:, rows].transpose(1, 2, 0).tolist() == [[[1.0, 1.2]] * 2, [[1.1, 1.3]] * 2, [[2.0, 2.0]] * 2]
+    (row,) = found.document["layers"]
+    chosen = series["configurations"].index(series["chosen"])
+    assert ends.metric[:, chosen].tolist() == [row["M_low"], row["M_high"]]
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
+    from gnomon.jobs.overlay.picture import layer_pictures
+
+    for path in layer_pictures(found.document, found.series(), tmp_path / "pictures", ("svg",)):
+        text = Path(path).read_text(encoding="utf-8")
+        assert "bars: 95 % intervals" in text
+        assert ("without a bar: one sample, or all alike" in text) == (".times." in path)
 
 
 def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:

@@ -153,6 +153,8 @@ def test_the_proof_has_each_choice_on_each_device(flow: Flow) -> None:
         assert row["failure"] is None
         assert row["max_error"] <= 1e-3
         assert row["time"]["processes"] == 2
+        assert (row["to_own"] is None) == (row["choice"] == f"own:{row['device']}")
+        assert (row["to_overlay"] is None) == (row["choice"] == "overlay")
 
 
 @pytest.mark.slow
@@ -230,6 +232,33 @@ def test_only_the_best_of_some_layers_are_carried_over(flow: Flow, tmp_path: Pat
     if tried:
         best = min(tried, key=lambda trial: trial.time_s or 0.0)
         assert {line["trial"] for line in trials_of(Path(found["records"]))} == {best.configuration}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pooled")
+def test_what_is_close_is_measured_again_by_itself(flow: Flow, tmp_path: Path) -> None:
+    """From all logs at once, as many times as is asked for, and never more."""
+    analysis = api.overlay_analyze(flow.logs, resamples=10)
+    layer = next(times for times in analysis.times if len(times.configurations) > 2)
+    one, other = [name for name in layer.configurations if name != UNTUNED][:2]
+    asked = {"device": "narrow", "out": tmp_path, "close": {layer.layer: [one, other]}, **QUICK, "processes": 2}
+    found = api.overlay_collect(flow.logs, **asked)
+    assert [document["host"] for document in found] == sorted(KEYS, key=KEYS.index)
+    assert {document["source"] for document in found} == {flow.tuned[key]["records"] for key in KEYS}
+    counts: dict[str, int] = {}
+    for document in found:
+        for line in trials_of(Path(document["records"])):
+            assert line["layer"] == layer.layer
+            counts[line["trial"]] = counts.get(line["trial"], 0) + 1
+        assert sum(row["measured"] for row in document["layers"]) <= 2
+    assert counts == {one: 8, other: 8}
+    api.overlay_collect(flow.logs, **asked)
+    assert sum(len(trials_of(Path(document["records"]))) for document in found) == 16
+    records = [document["records"] for document in found]
+    after = api.overlay_analyze([*flow.logs, *records], resamples=10)
+    (now,) = [samples for times, samples in zip(after.times, after.samples, strict=True) if times.layer == layer.layer]
+    place = (layer.configurations.index(one), layer.devices.index("narrow"))
+    assert len(now[place]) == 2 + 8
 
 
 @pytest.mark.slow

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
 
-from tests.report.tuning_kit import HOSTILE, analyze, chosen, failure, measured, summary
+from tests.report.tuning_kit import HOSTILE, analyze, chosen, measured, proved
 
+from gnomon.core.overlay.confidence import Spread
 from gnomon.errors import RuntimeMissingError, UsageError
-from gnomon.jobs.overlay.layer_drawing import bins_of, series_of
+from gnomon.jobs.overlay.layer_drawing import _asides, bins_of, series_of
 from gnomon.jobs.overlay.network_drawing import rows_of
 from gnomon.jobs.overlay.picture import layer_pictures, network_picture
 from gnomon.report.plot import LOOKS, _spread, log_ticks, plain
@@ -82,6 +83,39 @@ def test_many_configurations_are_thinned(tmp_path: Path) -> None:
     made = layer_pictures(DOCUMENT, {"conv": measured(5, 2500, 2)}, tmp_path, ("svg",))
     assert max(Path(path).stat().st_size for path in made) < 400_000
     assert "thin lines: medians of neighbouring ranks; dots: single ones" in words_in(made[0])
+
+
+@pytest.mark.parametrize(("devices", "count"), [(1, 8), (3, 30), (6, 60), (2, 90), (3, 200), (9, 40)])
+def test_points_have_their_intervals(tmp_path: Path, devices: int, count: int) -> None:
+    series = measured(devices, count)
+    times = np.asarray(series["times_s"])
+    asked = []
+
+    def ends(rows: list[int]) -> Spread:
+        asked.append(rows)
+        both, shift = times[rows], np.array([0.9, 1.1])[:, None, None]
+        lost = shift * (both / times.min(axis=0) - 1)
+        return Spread(times_s=shift * both, regrets=lost, metric=lost.sum(axis=2))
+
+    told = drawn(tmp_path, {**series, "spread": ends})
+    some = " at some ranks" if count > 60 else ""
+    assert all(f"bars: 95 % intervals{some}" in words for words in told.values())
+    assert not any("without a bar" in words for words in told.values())
+    chosen = series["configurations"].index(series["chosen"])
+    for rows in asked:
+        assert chosen in rows
+        assert len(rows) == (count if count <= 60 else len(set(rows)))
+        assert len(rows) <= 60
+    plain = drawn(tmp_path / "plain", series)
+    assert not any("bars" in words for words in plain.values())
+
+
+def test_lines_stand_side_by_side_about_their_rank() -> None:
+    for lines in range(7):
+        aside = _asides(lines, 60)
+        assert len({0.0, *aside}) == lines + 1
+        assert all(abs(by) <= 0.3 + 1e-9 for by in aside)
+        assert _asides(lines, 61) == [0.0] * lines
 
 
 def test_every_device_differs_without_colour_too() -> None:
@@ -177,7 +211,14 @@ TIMES = st.lists(st.lists(st.none() | st.floats(1e-6, 1.0), min_size=3, max_size
 @given(TIMES)
 def test_orders_are_those_of_brute_force(times: list[list[float | None]]) -> None:
     names = [str(k) for k in range(len(times))]
-    found = {"configurations": names, "hosts": names, "devices": ["a", "b", "c"], "times_s": times, "chosen": "0"}
+    found = {
+        "configurations": names,
+        "hosts": names,
+        "devices": ["a", "b", "c"],
+        "times_s": times,
+        "chosen": "0",
+        "spread": None,
+    }
     series = series_of("conv", found, None)
     first = [row[0] for row in times]
     assert [first[k] for k in series.by_time()] == sorted(time for time in first if time is not None)
@@ -222,12 +263,6 @@ def test_numbers_of_axes_have_no_exponent() -> None:
     assert [plain(value) for value in (0.0, 0.25, 1.5, 10_000.0, float("inf"))] == ["0", "0.25", "1.5", "10 000", ""]
 
 
-def net(device: str, choice: str, time_s: float | None, spread: float | None = 0.02) -> dict[str, Any]:
-    time = None if time_s is None else summary(time_s, spread)
-    dead = failure("run", "hang", "slow") if time_s is None else None
-    return {"device": device, "choice": choice, "time": time, "max_error": 0.0, "failure": dead}
-
-
 def test_the_network_is_relative_to_each_devices_own_best(tmp_path: Path) -> None:
     rows = {row.device: row for row in rows_of(analyze())}
     assert rows["phone"].of("overlay") == pytest.approx(1.02)
@@ -242,8 +277,15 @@ def test_the_network_is_relative_to_each_devices_own_best(tmp_path: Path) -> Non
     assert "untuned (own scale)" in words
 
 
+def test_the_network_is_drawn_by_its_paired_ratios() -> None:
+    rows = proved("a", {"overlay": 1.2e-3, "own:a": 1e-3}, 0.3)
+    rows[0]["to_own"] = {"ratio": 1.1, "low": 1.05, "high": 1.15}
+    (row,) = rows_of(analyze(network=rows))
+    assert set(row.dots) == {("overlay", 1.1, 1.05, 1.15), ("own", 1.0, None, None)}
+
+
 def test_untuned_that_is_near_shares_the_scale(tmp_path: Path) -> None:
-    rows = [net("a", "overlay", 1.1e-3, None), net("a", "own:a", 1e-3, None), net("a", "untuned", 1.2e-3, None)]
+    rows = proved("a", {"overlay": 1.1e-3, "own:a": 1e-3, "untuned": 1.2e-3}, None)
     network_picture(analyze(network=rows), tmp_path / "n.svg")
     words = words_in(tmp_path / "n.svg")
     assert "untuned (own scale)" not in words
@@ -252,7 +294,8 @@ def test_untuned_that_is_near_shares_the_scale(tmp_path: Path) -> None:
 
 
 def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path) -> None:
-    rows = [net("a", "overlay", 2e-3), net("a", "own:b", 1e-3), net("b", "untuned", 1e-3), net("c", "overlay", None)]
+    rows = [*proved("a", {"overlay": 2e-3, "own:b": 1e-3}), *proved("b", {"untuned": 1e-3})]
+    rows += proved("c", {"overlay": None})
     found = {row.device: row for row in rows_of(analyze(network=rows))}
     assert found["a"].of("overlay") == 2
     assert not found["a"].own
@@ -265,8 +308,8 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path
 
 @pytest.mark.parametrize("count", [1, 60, 130])
 def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
-    rows = [net(f"d{k}", "own:" + f"d{k}", 1e-3) for k in range(count)]
-    rows += [net(f"d{k}", "overlay", None if k == 7 else 1e-3 * (1 + k / 1000)) for k in range(count)]
+    times = [{f"own:d{k}": 1e-3, "overlay": None if k == 7 else 1e-3 * (1 + k / 1000)} for k in range(count)]
+    rows = [row for k in range(count) for row in proved(f"d{k}", times[k])]
     network_picture(analyze(network=rows), tmp_path / "n.svg")
     words = words_in(tmp_path / "n.svg")
     assert ("d0, 1.00 ms" in words) == (count <= 120)
@@ -283,7 +326,7 @@ def test_another_suffix_or_kind_is_refused_before_anything_is_drawn(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("rows", [[], [net("a", "overlay", None)]])
+@pytest.mark.parametrize("rows", [[], proved("a", {"overlay": None})])
 def test_a_network_that_was_not_measured_is_no_picture(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     with pytest.raises(UsageError, match="measured on no device"):
         network_picture(analyze(network=rows), tmp_path / "n.svg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, summary, text_of, words_of
+from tests.report.tuning_kit import HOSTILE, analyze, chosen, collect, failure, proved, summary, text_of, words_of
 
 from gnomon.jobs.overlay.report import analyze_report, collect_report, collected_next
 
@@ -56,32 +56,30 @@ def test_nothing_decided_says_so_and_why() -> None:
     assert "The choice of each layer" not in told
 
 
-def proof(overlay: tuple[float, float | None], own: tuple[float, float | None], **changes: Any) -> dict[str, Any]:
-    rows = [("overlay", *overlay), ("own:phone", *own)]
-    found = [
-        {"device": "phone", "choice": choice, "time": summary(time, spread), "max_error": 0.0, "failure": None}
-        for choice, time, spread in rows
-    ]
-    return {**analyze(), "network": found, **changes}
+def proof(overlay_s: float, own_s: float, spread: float | None, **changes: Any) -> dict[str, Any]:
+    return {**analyze(), "network": proved("phone", {"overlay": overlay_s, "own:phone": own_s}, spread), **changes}
 
 
 @pytest.mark.parametrize(
-    ("overlay", "own", "told"),
+    ("overlay_s", "spread", "told"),
     [
-        ((1.05e-3, 0.01), (1e-3, 0.01), "Measured on phone, the whole network takes 5.0 % longer than its own best."),
-        (
-            (1.01e-3, 0.02),
-            (1e-3, 0.02),
-            "takes 1.0 % longer than its own best; all intervals overlap, so no difference is proved.",
-        ),
-        ((0.9e-3, 0.01), (1e-3, 0.01), "the whole network takes 10.0 % less than its own best."),
-        ((1.2e-3, None), (1e-3, 0.01), "takes 20.0 % longer than its own best; how surely is unknown."),
+        (1.05e-3, 0.01, "Measured on phone, the whole network takes 5.0 % longer than its own best."),
+        (1.01e-3, 0.02, "takes 1.0 % longer than its own best; paired by process no difference is proved."),
+        (0.9e-3, 0.01, "the whole network takes 10.0 % less than its own best."),
+        (1.2e-3, None, "takes 20.0 % longer than its own best; how surely is unknown."),
     ],
 )
-def test_the_proof_follows_the_intervals(
-    overlay: tuple[float, float | None], own: tuple[float, float | None], told: str
-) -> None:
-    assert told in words_of(analyze_report, proof(overlay, own))
+def test_the_proof_follows_the_interval_of_the_ratio(overlay_s: float, spread: float | None, told: str) -> None:
+    assert told in words_of(analyze_report, proof(overlay_s, 1e-3, spread))
+
+
+def test_what_is_paired_decides_and_not_the_times_by_themselves() -> None:
+    document = proof(1.02e-3, 1e-3, 0.005)
+    for row in document["network"]:
+        row["time"] = summary(row["time"]["median_s"], 0.3)
+    told = words_of(analyze_report, document)
+    assert "the whole network takes 2.0 % longer than its own best." in told
+    assert "2.0 % [1.5, 2.5]" in told
 
 
 def test_the_proof_of_several_devices_is_the_mean_and_the_worst() -> None:
@@ -92,8 +90,8 @@ def test_the_proof_of_several_devices_is_the_mean_and_the_worst() -> None:
 
 
 def test_a_network_without_its_own_best_and_wrong_outputs() -> None:
-    document = proof((1e-3, 0.01), (1e-3, 0.01))
-    document["network"] = [{**document["network"][0], "max_error": 0.4}]
+    document = proof(1e-3, 1e-3, 0.01)
+    document["network"] = [{**document["network"][0], "max_error": 0.4, "to_own": None}]
     told = words_of(analyze_report, document)
     assert "without any device's own best beside the choice." in told
     assert "phone, the overlay: measured, but its outputs are off by up to 4.0e-01" in told
@@ -101,8 +99,7 @@ def test_a_network_without_its_own_best_and_wrong_outputs() -> None:
 
 
 def test_everything_failed_on_the_devices() -> None:
-    dead = {"time": None, "max_error": None, "failure": failure("run", "crash", "")}
-    rows = [{"device": "phone", "choice": choice, **dead} for choice in ("overlay", "own:phone", "untuned")]
+    rows = proved("phone", dict.fromkeys(("overlay", "own:phone", "untuned")), dead=failure("run", "crash", ""))
     told = words_of(analyze_report, analyze(network=rows))
     assert "phone, its own best: it failed, crash at run." in told
 
@@ -111,11 +108,7 @@ def test_many_devices_and_layers_are_cut() -> None:
     devices = [f"device{k}" for k in range(100)]
     times = {device: 1.0 + k / 100 for k, device in enumerate(devices)}
     layers = [chosen(f"conv{k}", 1, 0.01, times, dict.fromkeys(devices, 1.0)) for k in range(60)]
-    rows = [
-        {"device": device, "choice": choice, "time": summary(time), "max_error": 0.0, "failure": None}
-        for device in devices
-        for choice, time in (("overlay", times[device]), (f"own:{device}", 1.0))
-    ]
+    rows = [row for d in devices for row in proved(d, {"overlay": times[d], f"own:{d}": 1.0})]
     own = {device: {"M": 1.0, "worst_regret": 1.0} for device in devices}
     told = words_of(analyze_report, analyze(devices=devices, hosts=devices, layers=layers, network=rows, own=own))
     assert "and 20 more layers with 20 % of the time" in told
@@ -150,6 +143,24 @@ def test_what_was_left_out_is_counted() -> None:
     assert "4 configurations are not ranked, without a time on phone (3), tv (3) and tablet (1)." in told
     assert "On tv: 4 times hang at run: slow." in told
     assert "4 more layers have no choice." in told
+
+
+def test_the_least_worst_loss_is_told_beside_that_of_least_m() -> None:
+    document = analyze()
+    told = words_of(analyze_report, document)
+    assert "fused_conv2d 3.0 % 4.5 % 3.0 % 2.5 % phone" in told
+    assert "loses 4.5 % on average in place of 4.0 %, and at worst 4.1 % (tablet) in place of at worst 4.2 %" in told
+    for layer in document["layers"]:
+        layer["minimax"] = None
+    told = words_of(analyze_report, document)
+    assert "No layer has a configuration that loses less on its worst device (minimax)" in told
+
+
+def test_who_cannot_measure_again_is_not_sent_to_do_it() -> None:
+    assert "gnomon overlay collect --close measures them again" in words_of(analyze_report, analyze())
+    told = words_of(analyze_report, analyze(replayable=False))
+    assert "1 choice is not sure: fused_dense." in told
+    assert "--close" not in told
 
 
 def test_layers_without_any_bound_or_confidence_have_no_empty_columns() -> None:
@@ -203,7 +214,8 @@ def test_layers_with_nothing_to_measure_have_no_row() -> None:
 
 def test_the_next_step_names_all_files() -> None:
     documents = [collect(), collect(source="b.json", records="b_a.json"), collect(records="c d.json")]
-    told = text_of(lambda one, page: collected_next([one, *documents[1:]], page), documents[0])
+    logs = ["my phone.mobile.float32.json", "b.json"]
+    told = text_of(lambda one, page: collected_next(logs, [one, *documents[1:]], page), documents[0])
     assert told.split(maxsplit=1)[1].strip() == (
         "gnomon overlay analyze 'my phone.mobile.float32.json' b.json tablet_phone.mobile.float32.json b_a.json "
         "'c d.json'"

@@ -28,6 +28,11 @@ def overlay() -> None:
 @click.argument("logs", type=_PATH, nargs=-1, required=True, metavar="LOG...")
 @click.option("--best", type=click.IntRange(1), metavar="N", help="Only the N best of each layer.  [default: all]")
 @_LAYERS
+@click.option(
+    "--close",
+    is_flag=True,
+    help="Only what the choice is not sure between, by itself, in 4 times as many processes; give all LOGs.",
+)
 @click.option("--fresh", is_flag=True, help="Measure again; records that are there are put aside.")
 @device_options
 @ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)
@@ -41,25 +46,33 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     rest = {name: values.pop(name) for name in ("best", "layers", "fresh")}
-    devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
+    if (again := values.pop("close")) and (rest["best"] is not None or rest["fresh"]):
+        raise click.UsageError("--close says what is measured: leave out --best and --fresh")
+    devices: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
     with Show(quiet=quiet) as show:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
-        documents = []
+        documents: list[dict[str, Any]] = []
+        if again:
+            rest["close"] = api.overlay_analyze(logs, layers=rest.pop("layers"), seed=options["seed"]).close()
+            devices = devices if rest["close"] else ()
         if len(devices) > 1:
-            api.check_collect(logs, devices, **options)
+            api.check_collect(logs, devices, rest.get("close"), **options)
         for device in devices:
             options["device"] = device
             documents += api.overlay_collect(logs, **rest, **options)
     if as_json:
         write_json({"collected": documents})
         return
-    from gnomon.jobs.overlay.report import collect_report, collected_next
+    from gnomon.jobs.overlay.report import collect_report, collected_next, nothing_close
     from gnomon.report.page import Page
 
     for document in documents:
         collect_report(document, Page())
-    collected_next(documents, Page())
+    if documents:
+        collected_next([str(log) for log in logs], documents, Page())
+    else:
+        nothing_close(Page())
 
 
 @overlay.command(short_help="Choose one configuration a layer, and write what can be deployed.")

@@ -104,9 +104,33 @@ def choose(times: LayerTimes) -> LayerChoice:
     cleaned, lies = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
     metric = _metric(cleaned, theta)
-    complete = int(np.count_nonzero(~np.isnan(metric)))
-    count = len(times.devices)
-    chosen = _chosen(cleaned, theta, metric) if complete else None
+    chosen = None if np.isnan(metric).all() else _chosen(cleaned, theta, metric)
+    return _choice(times, cleaned, theta, metric, chosen, lies)
+
+
+def least_worst(times: LayerTimes, choice: LayerChoice) -> LayerChoice:
+    """The configuration of least worst regret (minimax), of equal ones the first of least M; `choice` itself where that
+    is none better.
+    """
+    if choice.chosen is None or choice.worst <= 0:
+        return choice
+    # What is better on the worst device has an M of at most as many times what the choice loses there.
+    most = len(times.devices) * choice.worst
+    rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + len(times.devices)))
+    cleaned, _ = _cleaned(np.asarray(times.times_s, dtype=np.float64))
+    worst = regrets_of(cleaned[rows], choice.theta_s).max(axis=1)
+    least = float(worst.min())
+    if least >= choice.worst * (1 - _ROUNDING) - _ROUNDING:
+        return choice
+    tied = rows[worst <= least + _ROUNDING * (least + 1)]
+    found = int(tied[np.argmin(choice.metric[tied])])
+    return _choice(times, cleaned, choice.theta_s, choice.metric, found, choice.lies)
+
+
+def _choice(
+    times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None, lies: int
+) -> LayerChoice:
+    complete, count = int(np.count_nonzero(~np.isnan(metric))), len(times.devices)
     nothing = np.full(count, np.nan)
     regrets = nothing if chosen is None else regrets_of(cleaned[chosen], theta)
     value = np.nan if chosen is None else float(metric[chosen])

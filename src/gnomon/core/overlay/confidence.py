@@ -14,18 +14,20 @@ changes no other draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gnomon.core.cost import Floats
-from gnomon.core.overlay.choice import LayerChoice, LayerTimes
+from gnomon.core.overlay.choice import LayerChoice, LayerTimes, regrets_of
 from gnomon.core.overlay.samples import Blocks, Samples, table
 from gnomon.errors import UsageError
 
 _ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
 _TAIL = 0.025  # at either end of the interval
+_SURE = 0.9  # in so many resamplings a choice must come out again to be sure
+_CLOSE = 0.05  # in so many another one must, to be close to a choice that is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,8 @@ class ChoiceConfidence:
     `share` is the part of them in which `configuration` has the least M. `low` and `high` hold 95 % of its M: theta is
     the least of many times and so comes out low, the chosen one was picked for being lucky too, and neither is
     corrected for. `runner_up` is the other configuration that most often has the least M (of equal ones the one of
-    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. `contenders` counts
+    less M as measured), in `runner_up_share` of the resamplings; empty where no other is complete. Where the choice is
+    not sure, with a share below 0.9, `close` are it, the runner-up, and what else has 0.05. `contenders` counts
     the configurations that could win at all. Of the times drawn by blocks, `one_block` had a single block, and their
     samples were drawn one by one.
     """
@@ -46,9 +49,22 @@ class ChoiceConfidence:
     high: float
     runner_up: str
     runner_up_share: float
+    close: tuple[str, ...]
     contenders: int
     resamples: int
     one_block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """Ends of the intervals that hold 95 % of what resamplings give, the lower ones first.
+
+    `times_s` and `regrets` (2, configurations, devices), `metric` (2, configurations); NaN where a time is missing.
+    """
+
+    times_s: Floats
+    regrets: Floats
+    metric: Floats
 
 
 def choice_confidence(
@@ -72,22 +88,69 @@ def choice_confidence(
     low, high = _ranges(times, samples)
     contenders = _contenders(low, high, choice.chosen)
     metric, one_block = np.zeros((len(contenders), resamples)), 0
+    draw = _Draw(samples=samples, by_block=by_block, resamples=resamples, seed=seed)
     for device in range(len(times.devices)):
-        may_be_theta = low[:, device] <= np.fmin.reduce(high[:, device])
-        drawn: dict[int, Floats] = {}
-        for row in sorted({*contenders, *np.flatnonzero(may_be_theta).tolist()}):
-            blocks = samples[row, device]
-            whole = by_block and len(blocks) > 1
-            one_block += by_block and not whole
-            generator = np.random.default_rng([seed, row, device])
-            drawn[row] = (
-                _medians_by_block(blocks, resamples, generator) if whole else _medians(blocks, resamples, generator)
-            )
+        drawn = draw.medians({*contenders, *_may_be_theta(low, high, device)}, device)
+        one_block += sum(1 for row in drawn if by_block and len(samples[row, device]) == 1)
         theta = np.min(list(drawn.values()), axis=0)
-        with np.errstate(over="ignore"):
-            for place, row in enumerate(contenders):
-                metric[place] += (drawn[row] - theta) / theta
+        for place, row in enumerate(contenders):
+            metric[place] += regrets_of(drawn[row], theta)
     return _summary(times, choice, choice.chosen, contenders, metric, one_block)
+
+
+def spread(times: LayerTimes, samples: Samples, rows: Sequence[int], *, resamples: int = 1000, seed: int = 0) -> Spread:
+    """The intervals of some configurations' times, regrets and M, from the same draws as `choice_confidence`.
+
+    A time of a single sample has an interval without width, since nothing is known of its spread. Raises UsageError
+    where a time has no samples or they are not finite and above 0.
+    """
+    low, high = _ranges(times, samples)
+    count = len(times.devices)
+    times_s, regrets = (np.full((2, len(rows), count), np.nan) for _ in range(2))
+    metric = np.zeros((len(rows), resamples))
+    draw = _Draw(samples=samples, by_block=True, resamples=resamples, seed=seed)
+    for device in range(count):
+        timed = [row for row in rows if not np.isnan(low[row, device])]
+        drawn = draw.medians({*timed, *_may_be_theta(low, high, device)}, device)
+        theta = np.min(list(drawn.values()), axis=0, initial=np.inf)
+        for place, row in enumerate(rows):
+            if row not in drawn:
+                metric[place] = np.nan
+                continue
+            lost = regrets_of(drawn[row], theta)
+            times_s[:, place, device], regrets[:, place, device] = _ends(drawn[row]), _ends(lost)
+            metric[place] += lost
+    return Spread(times_s=times_s, regrets=regrets, metric=_ends(metric))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draw:
+    """How medians are drawn: each time's draws have a seed of their own."""
+
+    samples: Samples
+    by_block: bool
+    resamples: int
+    seed: int
+
+    def medians(self, rows: Collection[int], device: int) -> dict[int, Floats]:
+        made = {}
+        for row in sorted(rows):
+            blocks = self.samples[row, device]
+            draw = _medians_by_block if self.by_block and len(blocks) > 1 else _medians
+            made[row] = draw(blocks, self.resamples, np.random.default_rng([self.seed, row, device]))
+        return made
+
+
+def _may_be_theta(low: Floats, high: Floats, device: int) -> list[int]:
+    """The configurations that can be the fastest on a device in some resampling."""
+    return np.flatnonzero(low[:, device] <= np.fmin.reduce(high[:, device])).tolist()
+
+
+def _ends(values: Floats) -> Floats:
+    """The ends of the middle 95 % along the last axis, the lower ones first."""
+    ordered = np.sort(values, axis=-1)  # no interpolation: M may be infinite
+    tail = int(_TAIL * (ordered.shape[-1] - 1))
+    return np.stack([ordered[..., tail], ordered[..., -1 - tail]])
 
 
 def _ranges(times: LayerTimes, samples: Samples) -> tuple[Floats, Floats]:
@@ -167,15 +230,17 @@ def _summary(
     others = [k for k in range(len(observed)) if k != chosen and observed[k] == observed[k]]
     share_of = dict(zip(contenders, wins.tolist(), strict=True))
     second = min(others, key=lambda k: (-share_of.get(k, 0.0), observed[k]), default=None)
-    ordered = np.sort(metric[place])  # no interpolation: M may be infinite
-    tail = int(_TAIL * (len(ordered) - 1))
+    ends = _ends(metric[place]).tolist()
+    sure = wins[place] >= _SURE or second is None
+    close = [] if sure else [k for k in contenders if k in (chosen, second) or share_of[k] >= _CLOSE]
     return ChoiceConfidence(
         configuration=choice.configuration,
         share=float(wins[place]),
-        low=float(ordered[tail]),
-        high=float(ordered[-1 - tail]),
+        low=ends[0],
+        high=ends[1],
         runner_up="" if second is None else times.configurations[second],
         runner_up_share=0.0 if second is None else float(share_of.get(second, 0.0)),
+        close=tuple(times.configurations[k] for k in close),
         contenders=len(contenders),
         resamples=metric.shape[1],
         one_block=one_block,

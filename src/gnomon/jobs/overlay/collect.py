@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
+from gnomon.core.overlay.records import (
+    UNTUNED,
+    TunedDevice,
+    TunedModel,
+    TuningLayer,
+    TuningRecords,
+    TuningTrial,
+)
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
@@ -32,6 +39,8 @@ from gnomon.tuning.bench import Bench, Builders, Built, LayerCall, Order, Timed,
 from gnomon.tuning.tvm import Workshop
 
 _AT_ONCE = 128
+_AGAIN = 4
+"""In how many times as many processes what is close is measured."""
 
 Tell = Callable[[str], None]
 
@@ -40,12 +49,14 @@ Tell = Callable[[str], None]
 class CollectRequest:
     """Records whose `best` configurations of each layer (None: all) are to be measured on a device.
 
-    `layers` are names or numbers (none: all).
+    `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): only these are
+    measured then, by themselves, in four times as many processes as the care says; the logs may be of the same host.
     """
 
     logs: tuple[Path, ...]
     device: DeviceWish
     best: int | None = None
+    close: Mapping[str, Collection[str]] | None = None
     layers: tuple[str, ...] = ()
     care: Care = field(default_factory=Care)
     out: Path | None = None
@@ -54,11 +65,12 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A configuration of a layer and the files that it goes into."""
+    """A configuration of a layer, in how many processes it is wanted, and the files that it goes into."""
 
     layer: TuningLayer
     configuration: str
     trace: Any
+    processes: int
     files: tuple[RecordFile, ...]
 
 
@@ -77,40 +89,42 @@ def collect(
         device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
         versions = tuner_versions()
         files = {}
-        for log in logs:
+        for log in logs.values():
             empty = TuningRecords(
                 device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions
             )
             path = folder.collected(device, log.host, model)
             files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
             files[log.host].add_layers(log.layers)
-        candidates = list(_candidates(request, logs, files))
+        candidates = list(_candidates(request, list(logs.values()), files))
         run = _Run(shop.folder, bench, Builders(shop, device, timeout_s=request.care.build_timeout_s), request.care)
         run.measure(candidates, model.dtype, watch)
         seconds = time.monotonic() - began_s
-        return [
-            _document(request, device, log, path, files[log.host], seconds)
-            for log, path in zip(logs, request.logs, strict=True)
-        ]
+        return [_document(request, device, log, path, files[log.host], seconds) for path, log in logs.items()]
 
 
-def check_collect(request: CollectRequest) -> tuple[list[TuningRecords], TunedModel, TunedDevice | None]:
-    """All that can be refused without TVM; the records of the layers that are meant, their model, and the device as
-    records describe it. Raises GnomonError.
+def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:
+    """All that can be refused without TVM; the records of the layers that are meant by their files, their model, and
+    the device as records describe it. Raises GnomonError.
     """
     request.care.check()
-    logs = read_logs(request.logs)
+    logs = every = read_logs(request.logs)
     replayable(request.logs, logs)
     model, folder = one_model(logs), tune_folder(request.out)
+    paths = list(request.logs)
+    if request.close is not None:
+        # Of what a host found its own log says all; what was collected stands for it where that is not given.
+        first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda one: not one[1].found_on)}
+        logs, paths = [logs[k] for k in first.values()], [paths[k] for k in first.values()]
     hosts = [log.host for log in logs]
     if len(set(hosts)) < len(hosts):
         raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
     logs = only_layers(logs, request.layers)
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
-    known = _known(request, logs, folder, model)
+    known = _known(request, every, folder, model)
     check_device(request.device, known)
-    return logs, model, known
+    return dict(zip(paths, logs, strict=True)), model, known
 
 
 def _known(
@@ -134,6 +148,10 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
+    close, processes = request.close, request.care.processes
+    if close is not None:
+        layers = {name: layer for name, layer in layers.items() if name in close}
+        processes *= _AGAIN
     found = {log.host: by_layer(log.trials) for log in logs}
     for layer in layers.values():
         traces: dict[str, Any] = {UNTUNED: None}
@@ -141,11 +159,23 @@ def _candidates(
         for log in logs:
             if layer.layer in {one.layer for one in log.layers}:
                 holders[UNTUNED].append(files[log.host])
-                for trial in best_of(found[log.host].get(layer.layer, ()), request.best):
+                for trial in _meant(request, layer, found[log.host]):
                     traces[trial.configuration] = trial.trace
                     holders.setdefault(trial.configuration, []).append(files[log.host])
         for name, trace in traces.items():
-            yield _Candidate(layer=layer, configuration=name, trace=trace, files=tuple(holders[name]))
+            # The untuned layer's outputs are what others are compared with, even where its time is not asked for.
+            wanted = processes if close is None or name in close[layer.layer] else 0
+            yield _Candidate(layer=layer, configuration=name, trace=trace, processes=wanted, files=tuple(holders[name]))
+
+
+def _meant(
+    request: CollectRequest, layer: TuningLayer, trials: Mapping[str, Sequence[TuningTrial]]
+) -> list[TuningTrial]:
+    """The configurations of a layer that are to be measured, of a log's trials by layer."""
+    timed = best_of(trials.get(layer.layer, ()), request.best)
+    if request.close is None:
+        return timed
+    return [trial for trial in timed if trial.configuration in request.close.get(layer.layer, ())]
 
 
 class _Run:
@@ -172,7 +202,7 @@ class _Run:
             failed = any(
                 t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
             )
-            counts.append(0 if failed else self._care.processes - sum(1 for t in trials if t.failure is None))
+            counts.append(0 if failed else one.processes - sum(1 for t in trials if t.failure is None))
         return max(0, *counts, 0)
 
     def _part(self, part: list[_Candidate], dtype: str, meter: Meter) -> None:
@@ -225,7 +255,7 @@ class _Run:
     def _rounds(self, wanted: list[_Candidate], calls: dict[int, LayerCall], dtype: str, meter: Meter) -> None:
         rng = random.Random(self._care.seed)  # noqa: S311 - an order, no secret
         loop = self._care.loop(dtype)
-        for _ in range(self._care.processes):
+        for _ in range(max((one.processes for one in wanted), default=0)):
             numbers = [number for number in calls if self._missing(wanted[number])]
             if not numbers:
                 return
@@ -261,20 +291,22 @@ def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
 def _document(
     request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
 ) -> dict[str, Any]:
-    rows, failures, trials = [], [], by_layer(log.trials)
+    rows, failures, trials, asked = [], [], by_layer(log.trials), request.close
     for layer in log.layers:
         pooled = {n: t for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED}
         times = {name: t.time_s for name, t in pooled.items() if t.time_s is not None}
-        mine = trials.get(layer.layer, ())
-        first = best_of(mine, 1)
+        meant = {trial.configuration for trial in _meant(request, layer, trials)}
+        first = best_of(trials.get(layer.layer, ()), 1)
         failures += [t.failure for t in file.trials(layer.layer)]
         rows.append(
             {
                 "name": layer.name,
                 "layer": layer.layer,
-                "configurations": len(best_of(mine, request.best)),
-                "measured": len(times),
-                "failed": sum(1 for t in pooled.values() if t.failure is not None),
+                "configurations": len(meant),
+                "measured": sum(1 for name in times if asked is None or name in meant),
+                "failed": sum(
+                    1 for name, t in pooled.items() if t.failure is not None and (asked is None or name in meant)
+                ),
                 "best_s": min(times.values(), default=None),
                 "host_best_here_s": times.get(first[0].configuration) if first else None,
             }

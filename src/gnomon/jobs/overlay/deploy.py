@@ -17,7 +17,7 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
 from gnomon.jobs.overlay.job import Analysis
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
-from gnomon.jobs.tune.networks import Choice, compile_network, failure_document, measure_calls
+from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, failure_document, measure_calls, ratio_of
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
@@ -177,7 +177,7 @@ def _proved(
         library = shop.folder / f"{safe(known.key)}-{number}.so"
         made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=request.care.seed)
         if isinstance(made, Failure):
-            rows[name] = _network_row(known.key, name, None, None, made)
+            rows[name] = _network_row(known.key, name, {name: CallTimes(failure=made)})
         else:
             calls[name] = library
     outputs.unlink(missing_ok=True)
@@ -196,20 +196,25 @@ def _proved(
         seed=care.seed,
         meter=meter,
     )
-    for name, times in found.items():
-        rows[name] = _network_row(known.key, name, times.summary(), times.error, times.failure)
+    rows |= {name: _network_row(known.key, name, found) for name in found}
     return [rows[name] for name in choices]
 
 
-def _network_row(
-    device: str, choice: str, time: dict[str, Any] | None, error: float | None, failure: Failure | None
-) -> dict[str, Any]:
+def _network_row(device: str, choice: str, found: Mapping[str, CallTimes]) -> dict[str, Any]:
+    """What was measured of a choice: its time, and that over the times of the device's own best and of the overlay,
+    paired by process; None for itself and where one of the two has no time.
+    """
+    mine = found[choice]
+    ratios = {}
+    for name, other in (("to_own", f"own:{device}"), ("to_overlay", _OVERLAY)):
+        ratios[name] = ratio_of(mine, found[other]) if other in found and other != choice else None
     return {
         "device": device,
         "choice": choice,
-        "time": time,
-        "max_error": error,
-        "failure": None if failure is None else failure_document(failure),
+        "time": mine.summary(),
+        **ratios,
+        "max_error": mine.error,
+        "failure": None if mine.failure is None else failure_document(mine.failure),
     }
 
 

@@ -6,14 +6,23 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.overlay.choice import LayerChoice, LayerTimes, NetworkChoice, choose, regrets_of, weigh_layers
-from gnomon.core.overlay.confidence import choice_confidence
+from gnomon.core.overlay.choice import (
+    LayerChoice,
+    LayerTimes,
+    NetworkChoice,
+    choose,
+    least_worst,
+    regrets_of,
+    weigh_layers,
+)
+from gnomon.core.overlay.confidence import choice_confidence, spread
 from gnomon.core.overlay.pool import FailedTrial, Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TunedModel, TuningLayer, TuningRecords
@@ -72,15 +81,19 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 class Analysis:
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `choices` has theirs in the same order, as `times` has what each was chosen
-    from. `document` is what `gnomon overlay analyze --json` prints, but for what is written and measured.
+    `described` are the layers in order; `network` has their choices in the same order, as `times` and `samples` have
+    what each was chosen from. `resamples` and `seed` are of the confidence. `document` is what
+    `gnomon overlay analyze --json` prints, but for what is written and measured.
     """
 
     records: tuple[TuningRecords, ...]
     model: TunedModel
     described: tuple[TuningLayer, ...]
     times: tuple[LayerTimes, ...]
+    samples: tuple[SampleTable, ...]
     network: NetworkChoice
+    resamples: int
+    seed: int
     document: dict[str, Any]
 
     __repr__ = brief
@@ -100,8 +113,12 @@ class Analysis:
                     made[times.layer] = times.configurations[min(rows, key=lambda i: column[i])]
         return made
 
+    def close(self) -> dict[str, list[str]]:
+        """The configurations, by the layer's digest, between which the choice is not sure."""
+        return {row["layer"]: row["close"] for row in self.document["layers"] if row["close"]}
+
     def series(self) -> dict[str, Any]:
-        """What pictures are drawn from, by the name of each layer that is told of."""
+        """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
         told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
         return {
             times.name: {
@@ -110,8 +127,9 @@ class Analysis:
                 "devices": list(times.devices),
                 "times_s": [[_number(t) for t in row] for row in np.asarray(times.times_s).tolist()],
                 "chosen": choice.configuration or None,
+                "spread": partial(spread, times, samples, resamples=self.resamples, seed=self.seed),
             }
-            for times, choice in zip(self.times, self.network.layers, strict=True)
+            for times, samples, choice in zip(self.times, self.samples, self.network.layers, strict=True)
             if times.name in told
         }
 
@@ -131,24 +149,23 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         layers.append(whole)
         samples.append(more)
     choices = [choose(times) for times in layers]
-    network = weigh_layers(choices)
+    others = [least_worst(times, choice) for times, choice in zip(layers, choices, strict=True)]
+    network, minimax = weigh_layers(choices), weigh_layers(others)
     meter = Meter("layers", len(layers), watch)
     rows = []
-    for times, choice, share, own in zip(layers, choices, network.shares, samples, strict=True):
+    for times, choice, other, share, own in zip(layers, choices, others, network.shares, samples, strict=True):
         if choice.chosen is not None and times.layer in wanted:
-            rows.append(_row(times, choice, share, own, pooled, request))
+            row = _row(times, choice, share, own, pooled, request)
+            rows.append({**row, "minimax": None if other is choice else _minimax(other)})
         meter.step()
     document = {
         "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
         "devices": list(pooled.devices),
         "hosts": sorted({one.host for one in records}),
+        "replayable": not _gone(records),
         "layers": rows,
         "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
-        "total": {
-            "M": _number(network.value),
-            "mean_regret": _number(network.mean),
-            "worst_regret": max((row["worst_regret"] for row in rows if row["worst_regret"] is not None), default=None),
-        },
+        "total": {**_total(network, wanted), "minimax": _total(minimax, wanted)},
         "own": _own_totals(layers, network),
         "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
         "notes": _notes(records, pooled),
@@ -158,7 +175,10 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         model=records[0].model,
         described=tuple(described[times.layer] for times in layers),
         times=tuple(layers),
+        samples=tuple(samples),
         network=network,
+        resamples=request.resamples,
+        seed=request.seed,
         document=document,
     )
 
@@ -212,9 +232,34 @@ def _row(
         "M_low": _number(sure.low) if sure else None,
         "M_high": _number(sure.high) if sure else None,
         "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
+        "close": list(sure.close) if sure else [],
         "configurations": choice.complete,
         "incomplete": _incomplete(times, choice),
         "failed": [_failed(one) for one in pooled.failures if one.layer == times.layer],
+    }
+
+
+def _minimax(other: LayerChoice) -> dict[str, Any]:
+    """The configuration that loses least on its worst device, where that is not the choice."""
+    return {
+        "configuration": other.configuration,
+        "host": ", ".join(other.hosts),
+        "M": _number(other.value),
+        "mean_regret": _number(other.mean),
+        "regret": _by_device(other.devices, other.regrets.tolist()),
+        "worst_regret": _number(other.worst),
+        "worst_device": other.devices[int(np.argmax(other.regrets))],
+    }
+
+
+def _total(network: NetworkChoice, wanted: set[str]) -> dict[str, Any]:
+    """What the network loses: by M, the largest regret of a layer that is told of, and that of each device's sum."""
+    worst = [_number(one.worst) for one in network.layers if one.chosen is not None and one.layer in wanted]
+    return {
+        "M": _number(network.value),
+        "mean_regret": _number(network.mean),
+        "worst_regret": max((one for one in worst if one is not None), default=None),
+        "regret": _by_device(network.layers[0].devices, network.regrets.tolist()),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gnomon.core.overlay.confidence import Spread
 from gnomon.jobs.tune.report import loss, many
 from gnomon.report.plain import shorten
 from gnomon.report.plot import (
@@ -39,7 +41,8 @@ Array = NDArray[np.float64]
 class LayerSeries:
     """The configurations of a layer: `relative` are their times over each device's `theta_s`, a row each.
 
-    NaN where there is no time. `chosen` is the row of the choice, -1 where there is none.
+    NaN where there is no time. `chosen` is the row of the choice, -1 where there is none. `spread` tells the intervals
+    of some rows; None where nothing is known of them.
     """
 
     name: str
@@ -49,6 +52,7 @@ class LayerSeries:
     relative: Array
     theta_s: Array
     chosen: int
+    spread: Callable[[Sequence[int]], Spread] | None = None
 
     @property
     def complete(self) -> NDArray[np.bool_]:
@@ -125,6 +129,7 @@ def series_of(name: str, series: Mapping[str, Any], layer: Mapping[str, Any] | N
         relative=times / theta,
         theta_s=theta,
         chosen=configurations.index(chosen) if chosen in configurations else -1,
+        spread=series["spread"],
     )
 
 
@@ -225,6 +230,18 @@ _OF_STRETCH = 20
 """Of how many values a quantile of the band is drawn at least."""
 
 
+_BARS = 40
+
+
+"""At how many ranks an interval is drawn, where there is not room for that of every one."""
+
+
+_ASIDE = 0.3
+
+
+"""How far from its rank a device's line is drawn at most, so that intervals stand side by side."""
+
+
 _LARGE = 30
 
 
@@ -260,21 +277,29 @@ def times_figure(series: LayerSeries) -> Figure | None:
     names = [device_label(device_name(series, k), series.theta_s[k]) for k in range(len(series.devices))]
     logarithmic = count > _LOGARITHMIC
     rank_axis(axes, count, logarithmic=logarithmic)
+    aside = _asides(len(names) - 1, count)
     if _few(series):
-        labels = _lines(axes, values, range(1, len(names)), names, logarithmic)
+        labels = _lines(axes, values, range(1, len(names)), names, aside)
     else:
         labels = _band(axes, values[:, 1:], logarithmic)
     labels.append(_first_line(axes, values[:, 0], LOOKS[0], names[0]))
     rank = rank_of(series, order)
+    ranks = _bar_ranks(count, rank)
+    found = None if series.spread is None else series.spread(order[ranks].tolist())
+    if found is not None:
+        drawn = range(len(names) if _few(series) and count <= _EACH else 1)
+        ends = found.times_s / series.theta_s
+        alone = [_bars(axes, ranks + 1 + (0, *aside)[k], ends[:, :, k], LOOKS[k]) for k in drawn]
     if rank:
         mark_choice(axes, rank, choice_words(series, "chosen"))
-        _rings(axes, rank, values[rank - 1] if _few(series) else values[rank - 1, :1], LOOKS)
+        _rings(axes, rank, values[rank - 1] if _few(series) else values[rank - 1, :1], LOOKS, (0, *aside))
     ratio_scale(axes)
     axes.set_ylabel("time, each device's own best = 1")
     end_labels(axes, labels)
     factor, unit = millis(float(series.theta_s[0] * values[-1, 0]))
     second_scale(axes, series.theta_s[0] * factor, f"on {first}, {unit}")
-    _ranks_label(axes, f"configurations, the fastest on {first} first", "there", series, count)
+    bars = None if found is None else any(alone)
+    _ranks_label(axes, f"configurations, the fastest on {first} first", "there", series, count, bars)
     titled(figure, times_title(series, order))
     return figure
 
@@ -290,24 +315,32 @@ def metric_figure(series: LayerSeries) -> Figure | None:
     values = 100 * (series.relative[order] - 1)
     logarithmic = count > _LOGARITHMIC
     rank_axis(axes, count, logarithmic=logarithmic)
-    labels = []
-    if devices > 1 and _few(series):
+    labels, lines = [], devices > 1 and _few(series)
+    aside = _asides(devices, count)
+    if lines:
         names = [device_name(series, k) for k in range(devices)]
-        labels = _lines(axes, values, range(devices), names, logarithmic)
+        labels = _lines(axes, values, range(devices), names, aside)
     elif devices > 1:
         labels = _band(axes, values, logarithmic)
     mean = values.mean(axis=1)
     labels.append(_first_line(axes, mean, MEAN, "M" if devices == 1 else "mean loss\n(M: far left)"))
     rank = rank_of(series, order)
+    ranks = _bar_ranks(count, rank)
+    found = None if series.spread is None else series.spread(order[ranks].tolist())
+    if found is not None:
+        alone = [_bars(axes, ranks + 1.0, 100 * found.metric / devices, MEAN)]
+        for k in range(devices if lines and count <= _EACH else 0):
+            alone.append(_bars(axes, ranks + 1 + aside[k], 100 * found.regrets[:, :, k], LOOKS[k]))
     if rank:
         mark_choice(axes, rank, choice_words(series, "chosen"))
-        there = [*(values[rank - 1] if _few(series) and devices > 1 else []), mean[rank - 1]]
-        _rings(axes, rank, there, [*LOOKS[: len(there) - 1], MEAN])
+        there = [*(values[rank - 1] if lines else []), mean[rank - 1]]
+        _rings(axes, rank, there, [*LOOKS[: len(there) - 1], MEAN], [*aside[: len(there) - 1], 0])
     loss_scale(axes)
     axes.set_ylabel("lost against the device's own best, %")
     end_labels(axes, labels)
     second_scale(axes, devices / 100, "M, the sum of the losses")
-    _ranks_label(axes, "configurations, the least M first", "on every device", series, count)
+    bars = None if found is None else any(alone)
+    _ranks_label(axes, "configurations, the least M first", "on every device", series, count, bars)
     titled(figure, metric_title(series, order))
     return figure
 
@@ -317,23 +350,52 @@ def _few(series: LayerSeries) -> bool:
     return len(series.devices) <= len(LOOKS)
 
 
-def _lines(axes: Any, values: Array, devices: Sequence[int], names: Sequence[str], logarithmic: bool) -> list[EndLabel]:
-    """A line for each of some devices; returns their labels."""
-    made = [_device_line(axes, values[:, k], LOOKS[k], logarithmic, names[k]) for k in devices]
+def _lines(
+    axes: Any, values: Array, devices: Sequence[int], names: Sequence[str], aside: Sequence[float]
+) -> list[EndLabel]:
+    """A line for each of some devices, each a bit aside; returns their labels."""
+    made = [_device_line(axes, values[:, k], LOOKS[k], names[k], by) for k, by in zip(devices, aside, strict=False)]
     return [label for label in made if label is not None]
 
 
-def _device_line(axes: Any, values: Array, look: Look, logarithmic: bool, name: str) -> EndLabel | None:
+def _asides(lines: int, count: int) -> list[float]:
+    """How far from a rank each of some lines is drawn, where a line in the middle has the rank itself."""
+    if count > _EACH:
+        return [0.0] * lines
+    steps = (lines + 1) // 2
+    return [(1 if k % 2 == 0 else -1) * _ASIDE * (k // 2 + 1) / steps for k in range(lines)]
+
+
+def _bar_ranks(count: int, rank: int) -> NDArray[np.intp]:
+    """The ranks, from 0 on, whose intervals are drawn: all, or some and that of the choice."""
+    if count <= _EACH:
+        return np.arange(count)
+    return np.union1d(_sampled(count, count > _LOGARITHMIC, _BARS), [rank - 1] if rank else []).astype(np.intp)
+
+
+def _bars(axes: Any, places: NDArray[np.floating[Any]], ends: Array, look: Look) -> bool:
+    """Intervals as bars with caps; returns whether some have no width elsewhere than at 0, where one is sure."""
+    known = np.isfinite(ends).all(axis=0)
+    wide = known & (ends[1] > ends[0])
+    low, high = ends[:, wide]
+    axes.vlines(places[wide], low, high, color=look.colour, linewidth=1.0, zorder=3.5)
+    for end in (low, high):
+        axes.plot(places[wide], end, linestyle="none", marker="_", markersize=4, color=look.colour, zorder=3.5)
+    return bool((known & ~wide & (ends[1] > 0)).any())
+
+
+def _device_line(axes: Any, values: Array, look: Look, name: str, aside: float) -> EndLabel | None:
     """A device's values by rank; of many the medians of stretches, before dots of single ones."""
     count = len(values)
+    logarithmic = count > _LOGARITHMIC
     style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "linewidth": 1.4}
     if count <= _EACH:
-        places, heights = np.arange(1.0, count + 1), values
+        places, heights = np.arange(1.0, count + 1) + aside, values
         axes.plot(places, heights, markersize=4, zorder=3, **style)
     else:
         bins = bins_of(count, _BINS, logarithmic=logarithmic, least=_LEAST)
         places, heights = bins.places, bins.of(values, (0.5,))[0]
-        dots = _sampled(count, logarithmic)
+        dots = _sampled(count, logarithmic, _DOTS)
         dot: dict[str, Any] = {"linestyle": "none", "marker": look.marker, "color": look.colour, "mew": 0, "zorder": 1}
         for some, size, alpha in ((dots[dots < _LARGE], 3.5, 0.6), (dots[dots >= _LARGE], 2.2, 0.35)):
             axes.plot(some + 1, values[some], markersize=size, alpha=alpha, **dot)
@@ -345,11 +407,11 @@ def _device_line(axes: Any, values: Array, look: Look, logarithmic: bool, name: 
     return EndLabel(at=(float(places[last]), float(heights[last])), text=name, colour=look.colour)
 
 
-def _sampled(count: int, logarithmic: bool) -> NDArray[np.intp]:
+def _sampled(count: int, logarithmic: bool, most: int) -> NDArray[np.intp]:
     """Ranks, from 0 on, that are about equally far apart on the axis."""
-    if count <= _DOTS:
+    if count <= most:
         return np.arange(count)
-    places = np.geomspace(1, count, _DOTS) - 1 if logarithmic else np.linspace(0, count - 1, _DOTS)
+    places = np.geomspace(1, count, most) - 1 if logarithmic else np.linspace(0, count - 1, most)
     return np.unique(np.round(places).astype(np.intp))
 
 
@@ -389,17 +451,26 @@ def _thinned(count: int) -> NDArray[np.intp]:
     return np.unique(np.round(both).astype(np.intp))
 
 
-def _rings(axes: Any, rank: int, values: Sequence[float] | Array, looks: Sequence[Look]) -> None:
+def _rings(
+    axes: Any, rank: int, values: Sequence[float] | Array, looks: Sequence[Look], aside: Sequence[float]
+) -> None:
     """Rings where the line of the choice meets the others, with each one's mark inside."""
     ring: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.5}
-    for value, look in zip(values, looks, strict=False):
-        axes.plot([rank], [value], color=CHOSEN, zorder=5, **ring)
-        axes.plot([rank], [value], marker=look.marker, markersize=5, color=look.colour, zorder=6)
+    for value, look, by in zip(values, looks, aside, strict=False):
+        axes.plot([rank + by], [value], color=CHOSEN, zorder=5, **ring)
+        axes.plot([rank + by], [value], marker=look.marker, markersize=5, color=look.colour, zorder=6)
 
 
-def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: int) -> None:
-    """The x axis's label, with what the eye must know of how lines were drawn and what was left out."""
+def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: int, bars: bool | None) -> None:
+    """The x axis's label, with what the eye must know of how lines were drawn and what was left out.
+
+    `bars` is None where no intervals are drawn, else whether some have no width.
+    """
     told = []
+    if bars is not None:
+        told.append(f"bars: 95 % intervals{' at some ranks' if count > _EACH else ''}")
+    if bars:
+        told.append("without a bar: one sample, or all alike")
     if not _few(series):
         told.append("band and dashes: of all devices and neighbouring ranks")
     elif count > _EACH and len(series.devices) > 1:
@@ -407,5 +478,5 @@ def _ranks_label(axes: Any, text: str, where: str, series: LayerSeries, count: i
     left = len(series.configurations) - count
     if left:
         told.append(f"{left} without a time {where} skipped")
-    note = f"\n{'; '.join(told)}" if told else ""
+    note = f"\n{textwrap.fill('; '.join(told), 96)}" if told else ""
     axes.set_xlabel(f"{text}{' (logarithmic)' if count > _LOGARITHMIC else ''}{note}")

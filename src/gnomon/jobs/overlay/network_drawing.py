@@ -77,9 +77,16 @@ def _row(device: str, choices: Choices) -> Row:
     one = own or min(times.values(), default=1.0)
     dots = []
     for choice in sorted(times):
-        summary = choices[choice]["time"]
-        ends = [None if summary[name] is None else summary[name] / one for name in ("low_s", "high_s")]
-        dots.append((_kind(device, choice), times[choice] / one, ends[0], ends[1]))
+        summary, ratio = choices[choice]["time"], choices[choice]["to_own"]
+        value, ends = (
+            times[choice] / one,
+            [None if summary[n] is None else summary[n] / one for n in ("low_s", "high_s")],
+        )
+        if ratio is not None:  # paired by process, which is surer than two times by themselves
+            value, ends = ratio["ratio"], [ratio["low"], ratio["high"]]
+        elif own is not None:
+            ends = [None, None]  # what the others' intervals are relative to has none
+        dots.append((_kind(device, choice), value, ends[0], ends[1]))
     dead = [_KINDS[_kind(device, choice)].name for choice in sorted(choices) if choices[choice]["failure"] is not None]
     return Row(device=device, one_s=one, own=own is not None, dots=tuple(dots), failed=tuple(dead))
 

@@ -26,7 +26,8 @@ def layer_pictures(
     """Draw each layer's configurations into a folder; returns the paths of the pictures.
 
     `document` is that of an analysis; `series` holds for the name of each layer its "configurations", "hosts" and
-    "devices", "times_s" (a row a configuration, a column a device, None where there is no time), and "chosen".
+    "devices", "times_s" (a row a configuration, a column a device, None where there is no time), "chosen", and
+    "spread", which tells the intervals of rows (`gnomon.core.overlay.confidence.spread`); None without any.
     <layer>.times has them by time on the first device, <layer>.metric by M with what each device loses; a picture of
     nothing, or of a single configuration, is left out. The same document gives the same bytes. RuntimeMissingError
     without matplotlib, UsageError for another kind than svg and png and where the folder cannot be written.

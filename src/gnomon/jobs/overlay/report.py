@@ -74,11 +74,12 @@ def network_section(document: Mapping[str, Any], page: Page) -> None:
         Column(title="its own best"),
         Column(title="", number=False, least=14),
         Column(title="longer by"),
+        Column(title="", number=False, least=12),
         Column(title="untuned"),
         Column(title="max error"),
     ]
     ordered = sorted(found, key=lambda device: -(_longer(device, found[device]) or -2.0))
-    page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=6)
+    page.table(columns, [_network_row(d, found[d]) for d in ordered[:_MOST_DEVICES]], split=7)
     if len(ordered) > _MOST_DEVICES:
         page.line(f"and {len(ordered) - _MOST_DEVICES} more devices, where it loses less: --json has all", indent=1)
     rows = [row for row in document["network"] if row["failure"] is not None]
@@ -103,9 +104,19 @@ def _choice_words(row: Mapping[str, Any]) -> str:
 
 
 def _longer(device: str, choices: Choices) -> float | None:
-    """By what share the choice takes longer than the device's own best; None where not both were measured."""
-    chosen, own = time_of(choices, "overlay"), time_of(choices, f"own:{device}")
-    return None if chosen is None or not own else chosen / own - 1
+    """By what share the choice takes longer than the device's own best, paired; None where not both were measured."""
+    ratio = choices["overlay"]["to_own"] if "overlay" in choices else None
+    return None if ratio is None else float(ratio["ratio"]) - 1
+
+
+def _longer_interval(choices: Choices) -> str:
+    """The interval of that in percent: "[1.2, 3.4]"; "-" where it is unknown."""
+    ratio = choices["overlay"]["to_own"] if "overlay" in choices else None
+    if ratio is None or ratio["low"] is None or ratio["high"] is None:
+        return "-"
+    ends = [100 * (ratio[end] - 1) for end in ("low", "high")]
+    digits = 1 if ends[1] < 100 else 0
+    return f"[{', '.join(f'{round(end, digits) + 0.0:.{digits}f}' for end in ends)}]"
 
 
 def _proof(found: Mapping[str, Choices]) -> str:
@@ -119,17 +130,17 @@ def _proof(found: Mapping[str, Choices]) -> str:
         else:
             told = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own best "
             told += f"on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
-        apart = [_apart(device, found[device]) for device in longer]
+        apart = [_apart(found[device]) for device in longer]
         if None in apart and True not in apart:
             told += "; how surely is unknown"
         elif True not in apart:
-            told += "; all intervals overlap, so no difference is proved"
+            told += "; paired by process no difference is proved"
     else:
         told = "The whole network was measured, without any device's own best beside the choice"
     untuned = [
-        before / chosen
+        float(ratio["ratio"])
         for c in found.values()
-        if (before := time_of(c, "untuned")) is not None and (chosen := time_of(c, "overlay"))
+        if (ratio := c["untuned"]["to_overlay"] if "untuned" in c else None) is not None
     ]
     if untuned:
         low, high = units.digits(min(untuned)), units.digits(max(untuned))
@@ -141,12 +152,12 @@ def _against(longer: float) -> str:
     return f"takes {loss(longer)} longer than" if longer >= 0 else f"takes {loss(-longer)} less than"
 
 
-def _apart(device: str, choices: Choices) -> bool | None:
-    """Whether the intervals of the choice and of the device's own best do not overlap; None where one is unknown."""
-    one, other = choices["overlay"]["time"], choices[f"own:{device}"]["time"]
-    if None in (one["low_s"], one["high_s"], other["low_s"], other["high_s"]):
+def _apart(choices: Choices) -> bool | None:
+    """Whether the choice and the device's own best surely differ; None where the interval is unknown."""
+    ratio = choices["overlay"]["to_own"]
+    if ratio["low"] is None or ratio["high"] is None:
         return None
-    return bool(one["low_s"] > other["high_s"] or other["low_s"] > one["high_s"])
+    return bool(ratio["low"] > 1 or ratio["high"] < 1)
 
 
 def _network_row(device: str, choices: Choices) -> list[str]:
@@ -159,6 +170,7 @@ def _network_row(device: str, choices: Choices) -> list[str]:
         time = None if one is None or dead else one["time"]
         row += ["failed" if dead else units.time(median_of(time)), interval_of(time)]
     row.append("-" if longer is None else f"{100 * longer + 0.0:.1f} %" if abs(longer) < 1 else loss(longer))
+    row.append(_longer_interval(choices))
     return [*row, like(time_of(choices, "untuned"), time_of(choices, "overlay")), units.small(error)]
 
 
@@ -222,6 +234,39 @@ def others_section(document: Mapping[str, Any], page: Page) -> None:
         page.item(f"Not known for {listed(lacking)}: its best was not measured on all devices.")
 
 
+def minimax_section(document: Mapping[str, Any], page: Page) -> None:
+    """Where another configuration than that of least M loses less on its worst device, and what both lose."""
+    rows = [layer for layer in document["layers"] if layer["minimax"] is not None]
+    if len(document["devices"]) < 2 or not any(layer["worst_regret"] for layer in document["layers"]):
+        return
+    if not rows:
+        page.item("No layer has a configuration that loses less on its worst device (minimax) than that of least M.")
+        return
+    page.heading("Least loss on the worst device (minimax), where that is another configuration")
+    columns = [Column(title="layer", number=False, least=16, most=40)]
+    columns += [Column(title=title) for title in ("worst", "least M's", "mean", "least M's")]
+    columns += [Column(title="on", number=False, least=8, most=24)]
+    columns += [Column(title="configuration", number=False, least=16), Column(title="found on", number=False, least=8)]
+    ordered, made = largest_first(rows), []
+    for layer in ordered[:_MOST_ITEMS]:
+        one = layer["minimax"]
+        losses = [loss(of[name]) for name in ("worst_regret", "mean_regret") for of in (one, layer)]
+        made.append([layer["name"], *losses, one["worst_device"], one["configuration"], one["host"]])
+    page.table(columns, made, split=6)
+    rest(ordered[_MOST_ITEMS:], page)
+    total, other = document["total"], document["total"]["minimax"]
+    told = f"The network with all of these loses {loss(other['mean_regret'])} on average in place of "
+    told += f"{loss(total['mean_regret'])}, and {_most(other['regret'])} in place of {_most(total['regret'])}."
+    say(page, told, indent=1)
+
+
+def _most(regret: Mapping[str, float | None]) -> str:
+    """The device on which the sum of all layers loses most, and how much."""
+    known = {device: value for device, value in regret.items() if value is not None}
+    worst = max(known, key=lambda device: known[device], default="")
+    return f"at worst {loss(known[worst])} ({named(worst, 24)})" if known else "an unknown part at worst"
+
+
 def portfolio_section(document: Mapping[str, Any], page: Page) -> None:
     """What several configurations a layer would bring, and which devices each serves."""
     portfolio = document["portfolio"]
@@ -261,8 +306,6 @@ def _served(serves: Mapping[str, str], identity: str) -> str:
 
 _MOST_LAYERS = 40
 _MOST_ITEMS = 8
-_SURE = 0.8
-"""From which share of resamplings on a choice counts as decided."""
 
 
 def collect_report(document: Mapping[str, Any], page: Page) -> None:
@@ -284,9 +327,14 @@ def collect_report(document: Mapping[str, Any], page: Page) -> None:
     page.path("from", document["source"])
 
 
-def collected_next(documents: Sequence[Mapping[str, Any]], page: Page) -> None:
-    """The command that takes all that was collected, and all that it was collected from."""
-    files = dict.fromkeys([*(one["source"] for one in documents), *(one["records"] for one in documents)])
+def nothing_close(page: Page) -> None:
+    """That no choice is so close that it is to be measured again."""
+    say(page, "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again.", answer=True)
+
+
+def collected_next(logs: Sequence[str], documents: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The command that takes all that was collected, and all logs that were given."""
+    files = dict.fromkeys([*logs, *(one["records"] for one in documents)])
     page.path("next", f"gnomon overlay analyze {' '.join(map(shlex.quote, files))}")
 
 
@@ -344,6 +392,7 @@ def analyze_report(document: Mapping[str, Any], page: Page) -> None:
     _layers(document, page)
     devices_section(document, page)
     others_section(document, page)
+    minimax_section(document, page)
     portfolio_section(document, page)
     _skipped(document, page)
     notes(document["notes"], page)
@@ -427,13 +476,12 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     told = f"M: the sum of relative regrets on {many(count, 'device')}, each against the best time there (theta); "
     told += "0 is best on all."
     page.line(told if not sure else f"{told} Sure: how often resampled times choose the same.", indent=1, style="dim")
-    doubtful = [
-        named(one["name"], 32) for one in ordered if one["confidence"] is not None and one["confidence"] < _SURE
-    ]
+    doubtful = [named(one["name"], 32) for one in ordered if one["close"]]
     if doubtful:
+        again = "; gnomon overlay collect --close measures them again, by themselves" if document["replayable"] else ""
         page.item(
             f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
-            "The next ones are about as good; more samples would show which is better.",
+            f"The next ones are about as good{again}.",
         )
 
 
