@@ -197,6 +197,7 @@ def ask(*words: str) -> None:
 def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     ask(
         *("tune", "m.onnx", "--trials", "7", "--search", "random", "--per-round", "3", "--plateau", "0"),
+        *("--first-round", "2", "--no-compare", "--from", "a.json", "--from", "folder"),
         *("--budget", "90", "--layer", "conv", "--layer", "dense", "--dtype", "float16", "--shape", "x=1,3,8,8"),
         *(
             "--fresh",
@@ -220,6 +221,7 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     assert asked.pop("search") == {
         "strategy": "random",
         "per_round": 3,
+        "first_round": 2,
         "plateau": 0,
         "budget_s": 90.0,
         "layers": ("conv", "dense"),
@@ -227,6 +229,8 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     assert asked == {
         "trials": 7,
         "dtype": "float16",
+        "compare": False,
+        "logs": (Path("a.json"), Path("folder")),
         "shapes": {"x": (1, 3, 8, 8)},
         "fresh": True,
         "device": "k",
