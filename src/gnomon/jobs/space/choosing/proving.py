@@ -89,6 +89,7 @@ class Prover:
             calibration=self._calibration(chain),
             server=self.server,
             proof=True,
+            workers=workers_of(self.asked.workers, "cpu"),
             watch=self.watch,
             tell=self.tell,
         )
