@@ -179,7 +179,7 @@ def reported(found: Analysis) -> str:
 
 
 def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
-    network = {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}, "dense": {2: (2.0, 5.0), 3: (3.0, 4.0)}}
+    network: dict[str, Times] = {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}, "dense": {2: (2.0, 5.0), 3: (3.0, 4.0)}}
     whole, part = (analysis(tmp_path, network, layers=asked) for asked in ((), ("dense",)))
     assert [row["name"] for row in part.document["layers"]] == ["dense"]
     assert part.document["total"] == whole.document["total"]
