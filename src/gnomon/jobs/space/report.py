@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnomon.jobs.space.methods import IMPORTED
+from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import (
