@@ -65,6 +65,13 @@ def test_what_a_program_says_comes_back(server: Server, sent: bytes, status: int
     assert str(server.folder) not in reply.body
 
 
+def test_a_program_that_says_nothing_is_told_to_have_said_nothing(tmp_path: Path) -> None:
+    what = ("--command", "sh -c 'exec sleep 60' {model}", "--read", RATE)
+    with served(tmp_path, "--job-timeout", "1", what=what) as quiet:
+        reply = quiet.post(b"any")
+        assert reply.status == 504 and "that a job may take here\n" in reply.body
+
+
 def test_nothing_is_left_and_the_times_are_in_the_record(server: Server) -> None:
     assert server.post(b"leave 70").status == 200
     server.until(lambda health: health["present"] == 0)

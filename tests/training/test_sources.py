@@ -321,6 +321,7 @@ def test_everything_wrong_in_a_folder_is_told_at_once(tmp_path: Path) -> None:
     told = str(refused.value)
     assert "large.png: 9x9 pixels, and the first image has 5x4" in told and "clear.png: a picture of mode RGBA" in told
     assert "bitmap.png: no image" in told and "broken.png: no image" in told
+    assert "<" not in told, "Pillow's names of Python objects mean nothing to anybody"
 
 
 def test_picture_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def _run(device: Device, command: Command, path: str, timeout_s: float) -> list[
     said = last_lines(done, path)
     if done.timed_out:
         raise TookTooLong(said)
+    said = said or "it said nothing"
     if not done.ok:
         how = f"was ended by signal {done.signal}" if done.signal else f"ended with status {done.returncode}"
         raise ModelError(f"{command.name} {how}: {said}", hint="See what the program wants of a model.")
@@ -95,7 +96,7 @@ def last_lines(done: Completed, path: str) -> str:
     """
     printed = (done.stderr.strip() or done.stdout.strip()).replace(path, "the model")
     lines = [line.strip()[:_LAST_LETTERS] for line in printed.splitlines()[-_LAST_LINES:]]
-    return " | ".join(filter(None, lines)) or "it said nothing"
+    return " | ".join(filter(None, lines))
 
 
 def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]]) -> dict[str, Any]:

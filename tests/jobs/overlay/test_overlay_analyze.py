@@ -171,6 +171,38 @@ def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
     assert "bare" in file.getvalue()
 
 
+def reported(found: Analysis) -> str:
+    file = io.StringIO()
+    document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
+    analyze_report(document, Page(file, width=100))
+    return " ".join(file.getvalue().split())
+
+
+def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
+    network: dict[str, Times] = {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}, "dense": {2: (2.0, 5.0), 3: (3.0, 4.0)}}
+    whole, part = (analysis(tmp_path, network, layers=asked) for asked in ((), ("dense",)))
+    assert [row["name"] for row in part.document["layers"]] == ["dense"]
+    assert part.document["total"] == whole.document["total"]
+    assert (part.document["total"]["worst_regret"], part.document["total"]["layers"]) == (1.0, 2)
+    told = reported(part)
+    assert "at worst 100 %, in a layer that is not told of here." in told and "1 of 2 layers of" in told
+    assert "Each device, by the sum of the layers told of here" in told
+    assert "at worst 100 % (layer conv on " in reported(whole) and "by the sum of its layers" in reported(whole)
+
+
+def test_single_samples_are_sure_of_nothing(tmp_path: Path) -> None:
+    """Resampled they would always choose the same, in an interval of no width."""
+    found = analysis(tmp_path, {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}})
+    (row,) = found.document["layers"]
+    assert (row["confidence"], row["M_low"], row["M_high"]) == (None, None, None)
+    assert row["runner_up"]["M"] == 1.0
+    assert "How sure is not known: each time is a single sample." in reported(found)
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    write_records(one, hand_made("a", {"conv": {1: (1.0, 1.1, 1.2), 2: (5.0,)}}))
+    write_records(other, hand_made("b", {"conv": {1: (1.0,), 2: (5.0,)}}, found_on="a"))
+    assert api.overlay_analyze([one, other]).document["layers"][0]["confidence"] == 1.0
+
+
 def test_what_is_incomplete_is_told_and_not_ranked(tmp_path: Path) -> None:
     found = analysis(tmp_path, {"conv": {0: (9.0, 9.0), 1: (1.0, None)}, "dense": {2: (1.0, None), 3: (None, 2.0)}})
     (row,) = found.document["layers"]

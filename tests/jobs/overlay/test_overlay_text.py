@@ -14,6 +14,7 @@ def test_devices_with_hostile_keys_have_their_rows() -> None:
     times = {HOSTILE: 2e-5, "b": 3e-5}
     layer = chosen("conv", 1, 1.0, times, {HOSTILE: 1e-5, "b": 3e-5})
     document = analyze(devices=list(times), hosts=[HOSTILE], layers=[layer], own={HOSTILE: {"M": 1, "worst_regret": 1}})
+    document["total"]["worst_regret"] = layer["worst_regret"]
     told = text_of(analyze_report, document)
     assert all(c == "\n" or c.isprintable() for c in told)
     assert "at worst 100 % (layer conv on a\\x1b[31m" in " ".join(told.split())

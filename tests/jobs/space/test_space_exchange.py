@@ -305,7 +305,7 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
 
 def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
-    with pytest.raises(UsageError, match="do not tell of which space they are") as refused:
+    with pytest.raises(UsageError, match="of which space is not told") as refused:
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")

@@ -231,3 +231,12 @@ def test_counts_of_any_size() -> None:
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed([str(k) for k in range(9)]) == "0, 1, 2, 3, 4 and 4 more"
+
+
+def test_what_was_imported_is_no_toolchain_and_no_tau_is_minus_nothing() -> None:
+    document = profile()
+    document["latency"] = [{**document["latency"][0], "toolchain": "imported"}]
+    document["accuracy"]["rankings"][0]["repeatability"] = -0.001
+    told = words_of(profile_report, document)
+    assert "As imported networks take" in told and "By imported" not in told
+    assert "tau 0.00 is expected" in told and "-0.00" not in told

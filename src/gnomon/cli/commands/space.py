@@ -215,7 +215,7 @@ _PROOF_TRAINING = ("data", "epochs", "seeds", "workers", "cluster", "training_de
 @click.option("--accuracy", "method", type=click.Choice(KNOWN), help="Whose accuracies.  [default: the first]")
 @click.option("--toolchain", metavar="NAME", help="Whose latencies.  [default: the first]")
 @_PROOFS
-@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
+@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: the profile's own]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
 @_OWN_DATA
 @_OWN_BLOCKS
@@ -273,7 +273,7 @@ def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
     show_default=True,
     help="Networks of the predicted front of each space; 0: none.",
 )
-@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: as the config says]")
+@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Epochs.  [default: the profile's own]")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Trainings of each.")
 @_OWN_DATA
 @_OWN_BLOCKS

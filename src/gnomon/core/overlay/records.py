@@ -229,7 +229,7 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
 
 
 def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
-    """How many trials each layer gets before any gets a second round: as many as let all that matter have one.
+    """How many trials a layer's first round has: as many as let all layers that matter have one.
 
     Any schedule at all is several times as fast as none, so that breadth goes first where trials are few.
     """

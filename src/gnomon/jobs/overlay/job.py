@@ -158,6 +158,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
             row = _row(times, choice, share, own, pooled, request)
             rows.append({**row, "minimax": None if other is choice else _minimax(other)})
         meter.step()
+    decided = [choice for choice in choices if choice.chosen is not None]
     document = {
         "model": {"name": records[0].model.name, "sha256": records[0].model.sha256, "dtype": records[0].model.dtype},
         "devices": list(pooled.devices),
@@ -165,7 +166,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         "replayable": not _gone(records),
         "layers": rows,
         "undecided": [row for row in _undecided(layers, choices, pooled, records) if row["layer"] in wanted],
-        "total": {**_total(network, wanted), "minimax": _total(minimax, wanted)},
+        "total": {**_total(network), "minimax": _total(minimax), "layers": len(decided)},
         "own": _own_totals(layers, network),
         "portfolio": _portfolio(layers, choices, network.shares, request) if request.portfolio else None,
         "notes": _notes(records, pooled),
@@ -209,6 +210,8 @@ def _row(
 ) -> dict[str, Any]:
     sure = choice_confidence(times, choice, samples, resamples=request.resamples, seed=request.seed)
     chosen, devices = choice.chosen, times.devices
+    # A single sample has no spread: resampled it would be sure of anything.
+    spread = sure if len(samples.samples_s) > len(samples) else None
     own = np.asarray(times.times_s)[chosen].tolist()
     metric = dict(zip(times.configurations, choice.metric.tolist(), strict=True))
     second = sure.runner_up if sure is not None else ""
@@ -228,9 +231,9 @@ def _row(
         "estimate": _by_device(devices, choice.estimates.tolist()),
         "worst_regret": _number(choice.worst),
         "worst_device": devices[int(np.argmax(regrets))],
-        "confidence": sure.share if sure else None,
-        "M_low": _number(sure.low) if sure else None,
-        "M_high": _number(sure.high) if sure else None,
+        "confidence": spread.share if spread else None,
+        "M_low": _number(spread.low) if spread else None,
+        "M_high": _number(spread.high) if spread else None,
         "runner_up": {"configuration": second, "M": _number(metric[second])} if second else None,
         "close": list(sure.close) if sure else [],
         "configurations": choice.complete,
@@ -252,9 +255,9 @@ def _minimax(other: LayerChoice) -> dict[str, Any]:
     }
 
 
-def _total(network: NetworkChoice, wanted: set[str]) -> dict[str, Any]:
-    """What the network loses: by M, the largest regret of a layer that is told of, and that of each device's sum."""
-    worst = [_number(one.worst) for one in network.layers if one.chosen is not None and one.layer in wanted]
+def _total(network: NetworkChoice) -> dict[str, Any]:
+    """What the network loses: by M, the largest regret of a layer, and that of each device's sum."""
+    worst = [_number(one.worst) for one in network.layers if one.chosen is not None]
     return {
         "M": _number(network.value),
         "mean_regret": _number(network.mean),

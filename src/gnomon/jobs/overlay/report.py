@@ -181,7 +181,8 @@ def devices_section(document: Mapping[str, Any], page: Page) -> None:
         return
     sums = {device: _sums(layers, device) for device in devices}
     ordered = sorted(devices, key=lambda device: -(sums[device][1] / sums[device][0] if sums[device][0] else 0.0))
-    page.heading("Each device, by the sum of its layers")
+    few = len(layers) < _decided(document)
+    page.heading(f"Each device, by the sum of {'the layers told of here' if few else 'its layers'}")
     columns = [
         Column(title="device", number=False, least=12, most=32),
         Column(title="its own best"),
@@ -406,17 +407,25 @@ def _answer(document: Mapping[str, Any]) -> str:
         return f"No layer could be decided for {many(len(devices), 'device')}."
     told = f"One configuration a layer for {many(len(devices), 'device')}: "
     worst = max(layers, key=lambda one: one["worst_regret"])
-    if worst["worst_regret"] <= 0:
+    most = total["worst_regret"]
+    if most <= 0:
         what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
         return f"{told}{what}."
     ends = [total.get(name) for name in ("M_low", "M_high")]
     known = None not in ends
     interval = f" [{', '.join(f'{100 * end / len(devices):.1f}' for end in ends)}]" if known else ""
+    # With --layer the network's worst layer may be none of those that are told of.
+    where = f" (layer {named(worst['name'], 32)} on {named(worst['worst_device'], 32)})"
+    where = where if worst["worst_regret"] >= most else ", in a layer that is not told of here"
     return (
         f"{told}the network loses {loss(total['mean_regret'])}{interval} on average against each device's own best, "
-        f"at worst {loss(worst['worst_regret'])} (layer {named(worst['name'], 32)} on "
-        f"{named(worst['worst_device'], 32)}){_undiluted(layers)}."
+        f"at worst {loss(most)}{where}{_undiluted(layers)}."
     )
+
+
+def _decided(document: Mapping[str, Any]) -> int:
+    """How many layers have a choice, told of or not."""
+    return int(document["total"].get("layers", len(document["layers"])))
 
 
 def _open_to_choice(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -439,7 +448,9 @@ def _about(document: Mapping[str, Any], page: Page) -> None:
     layers, model = document["layers"], document["model"]
     tried = sum(layer["configurations"] for layer in layers)
     hosts = [named(host, 24) for host in document["hosts"]]
-    told = f"{many(len(layers), 'layer')} of {named(model['name'])} in {named(model['dtype'])}, "
+    decided = _decided(document)
+    few = f"{len(layers)} of " if len(layers) < decided else ""
+    told = f"{few}{many(decided, 'layer')} of {named(model['name'])} in {named(model['dtype'])}, "
     told += f"{many(tried, 'configuration')} ranked"
     say(page, f"{told}{f', found on {listed(hosts)}' if hosts else ''}.")
 
@@ -475,7 +486,9 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
     count = len(document["devices"])
     told = f"M: the sum of relative regrets on {many(count, 'device')}, each against the best time there (theta); "
     told += "0 is best on all."
-    page.line(told if not sure else f"{told} Sure: how often resampled times choose the same.", indent=1, style="dim")
+    known = "Sure: how often resampled times choose the same."
+    told += f" {known if sure else 'How sure is not known: each time is a single sample.'}"
+    page.line(told, indent=1, style="dim")
     doubtful = [named(one["name"], 32) for one in ordered if one["close"]]
     if doubtful:
         again = "; gnomon overlay collect --close measures them again, by themselves" if document["replayable"] else ""

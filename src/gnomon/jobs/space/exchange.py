@@ -215,7 +215,7 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     """A config of the networks of tables: their families, each with all places up to the last that is there."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
-        raise UsageError(f"{_names(files)} do not tell of which space they are", hint="Give its config: --config FILE.")
+        raise UsageError(f"{_names(files)}: of which space is not told", hint="Give its config: --config FILE.")
     # A family's name may end in numbers, a network's in no fewer than it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
     found: dict[str, list[tuple[int, ...]]] = {}

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnomon.jobs.space.profiling.methods import IMPORTED
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import (
@@ -341,7 +342,8 @@ def toolchain_sentence(one: Mapping[str, Any]) -> str:
     times = _times(one["networks"])
     if not times:
         return f"Nothing could be measured by {one['toolchain']}."
-    told = f"By {one['toolchain']} networks take {spread(times)}"
+    by = "As imported" if one["toolchain"] == IMPORTED else f"By {one['toolchain']}"
+    told = f"{by} networks take {spread(times)}"
     compared = one["compared"]
     if compared is not None:
         told += f", {units.digits(compared['ratio'])} times as long as by {compared['twin']}"
@@ -589,7 +591,7 @@ def _ranking(document: Mapping[str, Any], ranking: Mapping[str, Any], page: Page
     )
     tau = ranking["repeatability"]
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
-    say(page, f"Of two such rankings tau {tau:.2f} is expected: {words}.", indent=1)
+    say(page, f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
     like = sum(one["high"] >= networks[0]["low"] for one in networks[1:])
     if like:
         those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"

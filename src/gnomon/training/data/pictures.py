@@ -272,6 +272,7 @@ def _decoded(files: Sequence[Path], most: int, complaints: Complaints, resize: i
     found: list[NDArray[np.uint8]] = []
     taken = 0
     first: tuple[int, int] | None = None
+    others: list[tuple[Path, tuple[int, int]]] = []
     for path in files:
         try:
             pixels = _image(path, most - taken, resize)
@@ -280,10 +281,14 @@ def _decoded(files: Sequence[Path], most: int, complaints: Complaints, resize: i
             continue
         first = first or pixels.shape[:2]
         if pixels.shape[:2] != first:
-            complaints.tell(str(path), f"{_size(pixels.shape[:2])} pixels, and the first image has {_size(first)}")
+            others.append((path, pixels.shape[:2]))
             continue
         taken += pixels.nbytes
         found.append(pixels)
+    if first and others:
+        path, size = others[0]
+        more = f"; so it is with {len(others) - 1} more" if len(others) > 1 else ""
+        complaints.tell(str(path), f"{_size(size)} pixels, and the first image has {_size(first)}{more}")
     complaints.raise_any()
     grey = all(pixels.ndim == 2 for pixels in found)
     height, width = first or (0, 0)
@@ -320,9 +325,9 @@ def _picture(file: BinaryIO, most: int) -> Iterator[Any]:
     except ProblemError:
         raise
     except Exception as error:  # a broken or hostile picture finds many ways to fail
-        raise ProblemError(
-            f"no image that can be read: {str(error)[:100] or type(error).__name__}", hint=_HINT
-        ) from error
+        # What Pillow cannot identify it calls by the Python object that it read from.
+        told = str(error).partition(" <")[0][:100] or type(error).__name__
+        raise ProblemError(f"no image that can be read: {told}", hint=_HINT) from error
 
 
 def _pillow() -> Any:

@@ -6,7 +6,8 @@ marked there as a proof, and is no evidence of a choice, a front or a lookup tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
 from gnomon.jobs.space.job import trained_weights, workers_of
 from gnomon.jobs.space.profiling.estimates import Known, seen_networks
-from gnomon.jobs.space.profiling.folder import PROOF, ProfileFolder, read_question, settings_in
+from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder, read_question, settings_in
 from gnomon.jobs.space.profiling.images import carried, kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.look import study_of
 from gnomon.jobs.space.profiling.measuring import Measurer
@@ -33,6 +34,7 @@ from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.loop import check_device
 
+_FROM_NOTHING = ("whole", "first")
 _FIRST_SEED = 1000
 """Seeds that no method of a profile uses: what was trained for it is not trained the same way again."""
 
@@ -41,9 +43,9 @@ _FIRST_SEED = 1000
 class ProofRequest:
     """How networks of a profile are trained and measured to hold predictions against.
 
-    For `epochs` (None: as the config says) from `seeds` seeds each, by `workers` processes or on a Dask `cluster`, on a
-    `training_device`; `download` is where torchvision may fetch images to. `blocks` are the files of own primitives of
-    the profile, `data` its source of images where that is a function.
+    For `epochs` (None: as most networks of the profile were, else as the config says) from `seeds` seeds each, by
+    `workers` processes or on a Dask `cluster`, on a `training_device`; `download` is where torchvision may fetch images
+    to. `blocks` are the files of own primitives of the profile, `data` its source of images where that is a function.
     """
 
     profile: Path
@@ -116,7 +118,8 @@ class Prover:
             trainer.run(self._trainings(networks), len(networks) * asked.seeds)
 
     def _trainings(self, networks: Sequence[Network]) -> Method:
-        first, _ = recipes(self.study, epochs=self.asked.epochs)
+        epochs = self.asked.epochs or epochs_of(self.folder.accuracy.values())
+        first, _ = recipes(self.study, epochs=epochs)
         seed = self.study.config.gnomon.seed + _FIRST_SEED
         yield [
             Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
@@ -164,6 +167,21 @@ def proving(
         yield Prover(asked=asked, study=study, folder=folder, data=data, server=server, watch=watch, tell=tell)
     finally:
         folder.close()
+
+
+def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
+    """How long most networks of a profile were trained from nothing here, of each its longest training; None: none was.
+
+    Networks of another length would be held against a promise that nobody made.
+    """
+    longest: dict[tuple[str, str, int], int] = {}
+    for row in rows:
+        failed = row.validation is None or bool(row.reason)
+        if row.method != PROOF and row.stage in _FROM_NOTHING and row.epochs and not failed and not row.origin:
+            training = row.method, row.network, row.seed
+            longest[training] = max(longest.get(training, 0), row.epochs)
+    most = Counter(longest.values()).most_common(1)
+    return most[0][0] if most else None
 
 
 def inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Floats) -> float:
