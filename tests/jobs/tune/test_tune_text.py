@@ -152,16 +152,6 @@ def test_paths_are_whole_at_any_width() -> None:
     ]
 
 
-def test_few_trials_are_told_of_without_saying_who_had_them() -> None:
-    few = {"asked": 8, "measured": 8, "failed": 0, "before": 0, "relevant": 3}
-    told = words_of(tune_report, tune(trials=few))
-    assert (
-        "8 trials for the 3 layers that take 99 % of the untuned time are few: --trials 48 would be 16 for each."
-        in told
-    )
-    assert "are few" not in words_of(tune_report, tune(trials={**few, "asked": 48, "measured": 48}))
-
-
 def test_layers_that_were_not_tried_have_no_row() -> None:
     document = tune()
     document["layers"][0]["trials"] = 0

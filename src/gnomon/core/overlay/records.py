@@ -223,13 +223,19 @@ class LayerProgress:
 
 
 def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
-    """The layer to tune next; None where all have ended."""
+    """The layer to tune next; None where all have ended.
+
+    As long as one that matters (see `relevant`) was not tried, of these the one that takes most of the time; then that
+    of which another round may save most.
+    """
+    matter = {id(one) for one in relevant(layers.values()) if one.untuned_s is not None}
     waiting = {name: one.gain_s() for name, one in layers.items() if not one.ended}
-    return max(waiting, key=waiting.__getitem__, default=None)
+    untried = [name for name in waiting if not layers[name].best_s and id(layers[name]) in matter]
+    return max(untried or waiting, key=waiting.__getitem__, default=None)
 
 
 def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
-    """How many trials a layer's first round has: as many as let all layers that matter have one.
+    """How many trials each layer gets before any gets a second round: as many as let all that matter have one.
 
     Any schedule at all is several times as fast as none, so that breadth goes first where trials are few.
     """

@@ -300,8 +300,9 @@ def _enough(trials: Mapping[str, Any]) -> str:
     relevant, asked = trials.get("relevant") or 0, trials["asked"]
     if not relevant or asked >= _PROPER * relevant or trials["measured"] < asked:
         return ""
-    told = f"{many(asked, 'trial')} for the {many(relevant, 'layer')} that take 99 % of the untuned time are few"
-    return f"{told}: --trials {_PROPER * relevant} would be {_PROPER} for each."
+    each = f"{asked / relevant:.0f}" if asked >= relevant else "less than 1"
+    told = f"{asked} trials are {each} for each of the {many(relevant, 'layer')} that take 99 % of the untuned time"
+    return f"{told}; --trials {_PROPER * relevant} would be {_PROPER}."
 
 
 def _trials(document: Mapping[str, Any]) -> str:
