@@ -52,6 +52,10 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
         """How many cells there are."""
         return len(self.cells)
 
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"<{len(self.samples_s)} samples of {len(self)} cells>"
+
     def ranges(self, rows: int) -> tuple[Floats, Floats]:
         """The least and the largest sample (configurations, devices); NaN where there is none, or one that is NaN."""
         low, high = np.full((2, rows * self.width), np.nan)

@@ -33,5 +33,5 @@ def test_a_cluster_trains_what_processes_here_do(tmp_path: Path) -> None:
     here = trained("here", None)
     assert far.keys() == here.keys() and len(far) == 5
     assert all(far[key].curve == here[key].curve and not far[key].reason for key in far)
-    weights = [sorted(p.name for p in (tmp_path / n / "checkpoints").rglob("*.pth")) for n in ("far", "here")]
+    weights = [sorted(p.name for p in (tmp_path / n / "checkpoints").rglob("*.safetensors")) for n in ("far", "here")]
     assert weights[0] == weights[1] and len(weights[0]) == 5
