@@ -235,7 +235,8 @@ def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
     wins = sorted(found["wins"], key=lambda row: row["tuned_s"] - row["other_s"])
     if tuned is not fastest and wins:
         shown = [
-            f"{named(row['operator'], 32)} ({units.time(row['tuned_s'])}, {units.time(row['other_s'])})" for row in wins
+            f"{named(row['operator'], 32)} ({units.time(row['tuned_s'])} against {units.time(row['other_s'])})"
+            for row in wins
         ]
         page.item(
             f"{many(len(wins), 'operator')} that it computes faster than all others: {listed(shown[:_MOST_WINS])}."
@@ -307,9 +308,11 @@ def _enough(trials: Mapping[str, Any]) -> str:
 
 def _trials(document: Mapping[str, Any]) -> str:
     trials = document["trials"]
-    told = f"{trials['measured']} of {many(trials['asked'], 'trial')} measured in {units.duration(document['seconds'])}"
-    told += f", {trials['failed']} failed" if trials["failed"] else ", none failed"
-    return told + (f", {trials['before']} known before" if trials["before"] else "")
+    there, took = f"{trials['measured']} of {many(trials['asked'], 'trial')}", units.duration(document["seconds"])
+    failed = f"{trials['failed']} failed" if trials["failed"] else "none failed"
+    if not trials["before"]:
+        return f"{there} measured in {took}, {failed}"
+    return f"{there} are there, {trials['measured'] - trials['before']} of them measured now, in {took}; {failed}"
 
 
 def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
