@@ -148,6 +148,24 @@ def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path)
     searches._door.close()
 
 
+def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, tmp_path: Path) -> None:
+    model = tmp_path / "two.onnx"
+    model.write_bytes(tiny_net())
+    small, large = sorted(kit.network(Source(path=model)).layers(TARGET), key=lambda layer: layer.flops or 0)
+    found = []
+    for failed in (True, False):
+        searches = Searches(kit.shop, SearchSettings(target=TARGET, strategy="random", trials=64, per_round=4, seed=1))
+        if failed:
+            assert searches.begin(small, []) is None
+            known = searches.ask(small.layer, 4)
+            assert isinstance(known, tuple)
+            assert searches.tell(small.layer, [(trace, ()) for trace in known]) is None
+        assert searches.begin(large, []) is None
+        found.append(searches.ask(large.layer, 1))
+        searches._door.close()
+    assert found[0] == found[1], "the search's own first candidate, as if nothing were known"
+
+
 def kinds(trace: Any) -> list[str]:
     """What is done to the loops, in order."""
     named = [kind for kind, *_ in trace[0]]

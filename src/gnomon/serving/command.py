@@ -11,12 +11,8 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from gnomon.errors import ModelError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 MODEL = "model"
 PLACEHOLDERS = (MODEL,)

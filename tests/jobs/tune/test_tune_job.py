@@ -261,6 +261,8 @@ def test_float16(model: Path, tmp_path: Path) -> None:
     assert found["network"]["failure"] is None
     assert 0 < found["network"]["max_error"] <= 2e-2
     assert Path(found["records"]).name == "local.tiny.float16.json"
+    again = tune(model, tmp_path, 2, dtype="float16", compare=True)["beside"]
+    assert again is None or "float16" in again["failure"], "what other runtimes compute is another thing"
 
 
 @pytest.mark.usefixtures("pooled")

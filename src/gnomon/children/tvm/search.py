@@ -134,7 +134,7 @@ class _Search:
 
     def _commit(self, trace: Any, result: Any, arguments: Any) -> None:
         seconds = [float(t) for t in result.run_secs or [_FAILED_S]]
-        if self.best is None or statistics.median(seconds) < self.best[0]:
+        if result.run_secs and (self.best is None or statistics.median(seconds) < self.best[0]):
             self.best = (statistics.median(seconds), trace)
         self._database.commit_tuning_record(
             ms.database.TuningRecord(trace, self._own, seconds, self._target, arguments)

@@ -1,7 +1,8 @@
 """The tuned network beside other runtimes on the same device: what tuning is worth to who has a choice.
 
 `gnomon profile` measures all, interleaved in fresh processes: TVM with the records, and each runtime that reads the
-network. That job knows how; this file says what is asked of it, and what is told.
+network. That job knows how; this file says what is asked of it, and what is told. TVM compiles the records for the
+device's own processor there, whatever target they were tuned for.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def beside(
     nothing: dict[str, Any] = {"clock": None, "columns": [], "wins": [], "failure": ""}
     if request.device.config.address.kind == TVM:
         return {**nothing, "failure": "behind a tracker there is TVM alone"}
+    if request.dtype != "float32":
+        return {
+            **nothing,
+            "failure": f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}",
+        }
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = Request(

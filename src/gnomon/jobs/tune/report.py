@@ -222,7 +222,8 @@ def _beside(found: Mapping[str, Any] | None, page: Page) -> None:
         told += f"[{units.digits(over['low'])}, {units.digits(over['high'])}] as long"
     else:
         told = f"{named(fastest['label'])} is the fastest"
-    say(page, f"Of the runtimes here, interleaved in fresh processes, {told}.")
+    where = "interleaved in fresh processes, TVM compiling for the device's own processor"
+    say(page, f"Of the runtimes here, {where}: {told}.")
     rows = [
         [
             "tuned" if row["tuned"] else row["label"],

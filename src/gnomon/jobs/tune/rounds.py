@@ -139,7 +139,7 @@ def tune_layers(
         layer, one = by_digest[digest], progress[digest]
         if digest not in begun:
             begun.add(digest)
-            if traces := tools.elsewhere.get(digest, ())[: min(first, left)]:
+            if traces := () if one.best_s else tools.elsewhere.get(digest, ())[: min(first, left)]:
                 left -= _measure(tools, layer, traces, limits, meter.step)
                 _add_round(one, tools.file.trials(digest), limits)
             if isinstance(said := tools.searches.begin(layer, _told(tools, layer)), Failure):
