@@ -65,7 +65,7 @@ $(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
 	@touch $(VENV)/stamp-all $@
 
 $(VENV)/stamp-all: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet -e '.[all]'
+	$(PIP) install --quiet -e '.[all]' 'circle-schema>=0.10' 'flatbuffers>=24' # which write the demo's small network
 	$(PIP) install --quiet --no-deps pnnx
 	@touch $@
 
