@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -420,6 +421,19 @@ def test_long_quiet_times_are_no_silence(server: SshServer) -> None:
         assert device.run(["sleep", "2.2"], env={}, timeout_s=60).ok
         time.sleep(2.2)  # the host has something else to do
         assert device.run(["true"], env={}, timeout_s=60).ok
+
+
+def test_a_host_that_slept_takes_its_own_absence_for_no_silence(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept_s = 0.0
+    clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + slept_s)
+    monkeypatch.setattr("gnomon.devices.shell.ssh.time", clock)
+    with SshDevice(server.settings(silence_s=6.0)) as device:
+        assert device.run(["true"], env={}, timeout_s=600).ok
+        slept_s = 100.0
+        time.sleep(2.2)  # the connection is looked at, and pinged, every second
+        assert device.run(["true"], env={}, timeout_s=600).ok
 
 
 GNOMON = f"""

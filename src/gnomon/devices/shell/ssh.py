@@ -311,16 +311,18 @@ class SshLink(ShellLink):
         silence_s = self._settings.silence_s
         every_s = min(5.0, silence_s / 6)
         received = bytearray()
-        met, heard_s, pinged_s = False, time.monotonic(), time.monotonic()
+        met, silent_s, seen_s, pinged_s = False, 0.0, time.monotonic(), time.monotonic()
         while True:
             ready, _, _ = select.select([process.stdout], [], [], every_s)
             now_s = time.monotonic()
+            # A host that slept, or was held up, did not listen for so long.
+            silent_s, seen_s = silent_s + min(now_s - seen_s, 2 * every_s), now_s
             if ready:
                 chunk = os.read(process.stdout.fileno(), _NOISE_BYTES)
                 received += chunk
                 if not chunk or len(received) > _NOISE_BYTES:
                     break
-                heard_s = now_s
+                silent_s = 0.0
                 while (parts := bytes(received).split(b"\x1e", 2)) and len(parts) == 3:
                     received[:] = parts[2]
                     answer = parts[1].decode(errors="replace")
@@ -328,7 +330,7 @@ class SshLink(ShellLink):
                     if answer != "pong":
                         self._answers.put(answer)
                 self._noise = bytes(received)
-            elif met and now_s - heard_s > silence_s and not self._ending:
+            elif met and silent_s > silence_s and not self._ending:
                 self._silent = True
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
