@@ -78,6 +78,12 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]) == 9
     assert "exists already" in capsys.readouterr().err
 
+    assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--no-profile", "--no-package"]) == 0
+    assert "Proved" in (shown := capsys.readouterr().out) or "not run" in shown
+    assert "not kept: --no-package" in shown
+    assert not list((folder / "tmp").glob("gnomon-package-*"))
+    assert run(["place", "model.onnx", "--no-package", "--out", "there"]) == 2
+
     def told(*args: str) -> str:
         assert run(["runs", *args]) == 0
         return capsys.readouterr().out

@@ -16,9 +16,11 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.errors import ProblemError, UsageError
@@ -168,6 +170,7 @@ def place(
     *,
     out: PathLike | None = None,
     overwrite: bool = False,
+    package: bool = True,
     measure: bool = True,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
@@ -175,14 +178,20 @@ def place(
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
-    Without `measure` it decides again from what the record holds, and nothing is proven that was not before. Raises
+    Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the record holds, and nothing is proven that was not before. Raises
     GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import place as place_job
 
     destination = package_path(model) if out is None else Path(out)
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
-    return place_job(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
+    with ExitStack() as stack:
+        if not package:
+            if out is not None:
+                raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
+            destination = Path(stack.enter_context(TemporaryDirectory(prefix="gnomon-package-"))) / destination.name
+        found = place_job(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
+    return found if package else replace(found, package=None)
 
 
 def place_on(

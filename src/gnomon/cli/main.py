@@ -11,19 +11,23 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import gnomon
+from gnomon.cli.help import VERBOSE, Group, command
 from gnomon.errors import GnomonError, UsageError
 from gnomon.report.plain import clean, json_text
 
+if TYPE_CHECKING:
+    from gnomon.report.page import Page
 
-class LazyGroup(click.Group):
+
+class LazyGroup(Group):
     """Finds its commands by "module:attribute". Their modules import the jobs inside the functions only."""
 
     def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
@@ -33,6 +37,17 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order in which they were given, which is that of their use."""
         return list(self._places)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section, each with one line."""
+        found = {name: self.get_command(ctx, name) for name in self._places}
+        width = max(map(len, found))
+        for section, places in _SECTIONS.items():
+            with formatter.section(section):
+                limit = formatter.width - 6 - width
+                formatter.write_dl(
+                    [(f"{name:<{width}}", one.get_short_help_str(limit)) for name in places if (one := found.get(name))]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
@@ -64,6 +79,22 @@ def write_json(document: dict[str, Any] | list[Any]) -> None:
     sys.stdout.flush()
 
 
+def report_page() -> Page:
+    """The page that a report is written on: a short one, but where -v asks for the whole."""
+    from gnomon.report.page import Page
+
+    context = click.get_current_context(silent=True)
+    return Page(brief=context is not None and not context.meta.get(VERBOSE))
+
+
+def write_report(report: Callable[..., object], *what: object, **settings: object) -> None:
+    """Write a report of `what`, which takes its page last."""
+    page = report_page()
+    report(*what, page, **settings)
+    if page.omitted:
+        page.line(f"With -v also: {', '.join(page.omitted)}.", indent=2, style="dim")
+
+
 def write_lines(lines: Iterable[str]) -> None:
     """Lines on the standard output, one at a time, as UTF-8 whatever the locale."""
     out = sys.stdout.buffer
@@ -72,28 +103,40 @@ def write_lines(lines: Iterable[str]) -> None:
     out.flush()
 
 
-_COMMANDS = {
-    "place": "gnomon.cli.commands.place:place",
-    "profile": "gnomon.cli.commands.place:profile",
-    "pareto": "gnomon.cli.commands.pareto:pareto",
-    "unattended": "gnomon.cli.commands.unattended:unattended",
-    "runs": "gnomon.cli.commands.runs:runs",
-    "solve": "gnomon.cli.commands.solve:solve",
-    "runtimes": "gnomon.cli.commands.runtimes:runtimes",
-    "devices": "gnomon.cli.commands.devices:devices",
-    "stab": "gnomon.cli.commands.stab:stab",
-    "front": "gnomon.cli.commands.solve:front",
-    "oplist": "gnomon.cli.commands.pareto:oplist",
-    "space": "gnomon.cli.commands.space:space",
-    "table": "gnomon.cli.commands.table:table",
-    "estimator": "gnomon.cli.commands.estimator:estimator",
-    "tune": "gnomon.cli.commands.tune:tune",
-    "tune list": "gnomon.cli.commands.tune:list_",
-    "exec": "gnomon.cli.commands.tune:exec_",
-    "overlay": "gnomon.cli.commands.overlay:overlay",
-    "serve": "gnomon.cli.commands.serve:serve",
-    "completion": "gnomon.cli.main:completion",
+_SECTIONS = {
+    "What should run where": {
+        "place": "gnomon.cli.commands.place:place",
+        "profile": "gnomon.cli.commands.place:profile",
+        "pareto": "gnomon.cli.commands.pareto:pareto",
+        "unattended": "gnomon.cli.commands.unattended:unattended",
+        "stab": "gnomon.cli.commands.stab:stab",
+        "oplist": "gnomon.cli.commands.pareto:oplist",
+        "solve": "gnomon.cli.commands.solve:solve",
+        "front": "gnomon.cli.commands.solve:front",
+    },
+    "Networks that were never measured": {
+        "table": "gnomon.cli.commands.table:table",
+        "estimator": "gnomon.cli.commands.estimator:estimator",
+        "space": "gnomon.cli.commands.space:space",
+    },
+    "Tuned kernels": {
+        "tune": "gnomon.cli.commands.tune:tune",
+        "tune list": "gnomon.cli.commands.tune:list_",
+        "exec": "gnomon.cli.commands.tune:exec_",
+        "overlay": "gnomon.cli.commands.overlay:overlay",
+    },
+    "Results, runtimes and machines": {
+        "runs": "gnomon.cli.commands.runs:runs",
+        "runtimes": "gnomon.cli.commands.runtimes:runtimes",
+        "devices": "gnomon.cli.commands.devices:devices",
+        "serve": "gnomon.cli.commands.serve:serve",
+    },
+    "Help": {
+        "help": "gnomon.cli.main:help_",
+        "completion": "gnomon.cli.main:completion",
+    },
 }
+_COMMANDS = {name: place for places in _SECTIONS.values() for name, place in places.items()}
 
 _ALIASES = {"view": "tune list"}
 """Former names of commands."""
@@ -204,7 +247,24 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
     return code
 
 
-@click.command(short_help="Print the completion script of a shell.")
+@command(short_help="Show the help of a command.")
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.pass_context
+def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of COMMAND, such as place, or space profile."""
+    at, one = ctx.find_root(), ctx.find_root().command
+    left = list(words)
+    while left:
+        if not isinstance(one, click.Group):
+            raise click.UsageError(f"{at.command_path} has no commands", ctx)
+        name, found, left = one.resolve_command(at, left)
+        if found is None:
+            raise click.UsageError(f"no command is named {' '.join(words)!r}", ctx)
+        at, one = click.Context(found, info_name=name, parent=at), found
+    click.echo(one.get_help(at))
+
+
+@command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

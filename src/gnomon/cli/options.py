@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gnomon.cli.values import Cores, EnvironmentValue, InputValue, Seconds, ShapeValue, Threads, complete_device
+from gnomon.cli.values import (
+    Cores,
+    EnvironmentValue,
+    InputValue,
+    Seconds,
+    ShapeValue,
+    Threads,
+    complete_device,
+    complete_runtime,
+)
 from gnomon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +38,14 @@ def _option(name: str, *more: str, **settings: Any) -> tuple[str, Decorator]:
 
 _OPTIONS: tuple[tuple[str, Decorator], ...] = (
     ("model", click.argument("model", type=click.Path(path_type=Path))),
-    _option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Only this runtime. May be repeated."),
+    _option(
+        "--runtime",
+        "runtimes",
+        multiple=True,
+        shell_complete=complete_runtime,
+        metavar="NAME",
+        help="Only this runtime. May be repeated.",
+    ),
     _option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend. May be repeated."),
     _option(
         "--threads",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from gnomon.errors import ProblemError
 
@@ -195,6 +196,37 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
         return []
 
 
+def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of runtimes that begin so, installed or not."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry.name for entry in entry_points(group="gnomon.runtimes") if entry.name.startswith(incomplete))
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
+    from gnomon.api.place import runs
+    from gnomon.errors import GnomonError
+
+    try:
+        found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS)]
+    except GnomonError:
+        return []
+    told = [(one.id[:8], f"{one.kind} of {one.context.model_name}") for one in found]
+    return [
+        CompletionItem(name, help=what) for name, what in [("last", "the newest"), *told] if name.startswith(incomplete)
+    ]
+
+
+def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of search spaces that begin so, and files."""
+    from gnomon.spaces.loading import known_spaces
+
+    found = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
+
+
+_MOST_RUNS = 50
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
 _SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -34,15 +36,37 @@ class Column:
 class Page:
     """Writes to a file, by default the standard output; every text is cleaned of control characters.
 
-    `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal.
+    `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal. A `brief` page
+    leaves out the details, and what of a table does not fit beside its main columns; `omitted` names what that was.
     """
 
-    def __init__(self, file: IO[str] | None = None, *, width: int | None = None) -> None:
+    def __init__(self, file: IO[str] | None = None, *, width: int | None = None, brief: bool = False) -> None:
         target = file or sys.stdout
-        self._console = Console(file=target, width=width, highlight=False, markup=False, emoji=False)
+        # With NO_COLOR (https://no-color.org) rich would still print bold and dim.
+        colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self._console = Console(
+            file=target, width=width, highlight=False, markup=False, emoji=False, color_system=colours
+        )
         if width is None:
             width = self._console.width if target.isatty() else 100
         self.width = max(40, min(width, _WIDEST))
+        self.brief = brief
+        self.omitted: list[str] = []
+        self._muted = self._lost = False
+
+    @contextlib.contextmanager
+    def details(self, what: str) -> Iterator[None]:
+        """What is written inside is left out of a brief page, which then tells that `what` is missing."""
+        if not self.brief or self._muted:
+            yield
+            return
+        self._muted, self._lost = True, False
+        try:
+            yield
+        finally:
+            self._muted = False
+        if self._lost and what not in self.omitted:
+            self.omitted.append(what)
 
     def headline(self, sentence: str) -> None:
         """The answer."""
@@ -84,6 +108,10 @@ class Page:
             self._table(columns, cells, bold)
             return
         self._table(columns[:split], [row[:split] for row in cells], bold)
+        if self.brief:
+            titles = ", ".join(one.title for one in columns[split:] if one.title)
+            self.omitted += [titles] if titles not in self.omitted and not self._muted else []
+            return
         self._print("")
         self._table([columns[0], *columns[split:]], [[row[0], *row[split:]] for row in cells], bold)
 
@@ -113,7 +141,10 @@ class Page:
             self._print(line.rstrip(), style=style)
 
     def _print(self, line: str, *, style: str = "") -> None:
-        self._console.print(Text(line, style=style), soft_wrap=True)
+        if self._muted:
+            self._lost = True
+        else:
+            self._console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:

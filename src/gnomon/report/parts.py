@@ -25,13 +25,15 @@ _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 
 
-def model_line(document: dict[str, Any]) -> str:
-    """The model, the machine and the runtimes in one sentence."""
+def model_line(document: dict[str, Any], *, brief: bool = False) -> str:
+    """The model, the machine and, unless `brief`, the runtimes in one sentence."""
     model = document["model"]
     macs = "" if model["macs"] is None else f", {units.count(model['macs'])} multiply-accumulates"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
     operators = "1 operator" if model["operators"] == 1 else f"{model['operators']} operators"
     name = Path(model["path"]).name
+    if brief:
+        return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}."
     return f"{name} ({model['format']}, {operators}{macs}) on {document['device']}, with {versions}."
 
 
@@ -46,6 +48,9 @@ def missing(rows: list[dict[str, str]], page: Page, *, known: Collection[str] = 
     """What was left out, and why; `known` names were told already."""
     told = [row for row in rows if row["name"] not in known]
     if not told:
+        return
+    if page.brief:
+        page.line(f"Skipped: {', '.join(dict.fromkeys(row['name'] for row in told))} (why: -v).")
         return
     page.heading("Skipped")
     for row in told:
@@ -112,6 +117,12 @@ def doubts(rows: list[dict[str, str]], page: Page) -> None:
     rows = [row for row in rows if row["kind"] not in _FIRST]
     if not rows:
         return
+    if page.brief:
+        for row in rows:
+            page.item(f"Warning: {row['message']}.")
+        with page.details("what to do about the warnings"):
+            page.line("")
+        return
     page.heading("Warnings")
     for row in rows:
         message = row["message"]
@@ -120,7 +131,8 @@ def doubts(rows: list[dict[str, str]], page: Page) -> None:
 
 def closing(document: dict[str, Any], page: Page, *, own_record: bool) -> None:
     """Where everything is kept, and how long it took. `own_record`: the record was named by an option."""
-    page.path("record", document["record"])
+    with page.details("the results database"):
+        page.path("record", document["record"])
     where = f" --record {shlex.quote(document['record'])}" if own_record else ""
     page.path("show it", f"gnomon runs show {document['campaign'][:8]}{where}")
     known = "what the results database held" if document["format"] == "gnomon-pareto" else "an interrupted run"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnomon.cli.main import write_json
-from gnomon.cli.values import Cores, EnvironmentValue, Seconds, complete_device
+from gnomon.cli.help import group
+from gnomon.cli.main import report_page, write_json, write_report
+from gnomon.cli.values import Cores, EnvironmentValue, Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
     from gnomon.api.place import DeviceRow
@@ -19,7 +20,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document 
 _NAME = click.argument("name", metavar="NAME", shell_complete=complete_device)
 
 
-@click.group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
+@group(invoke_without_command=True, short_help="List, check and name the machines to measure on.")
 @_JSON
 @click.pass_context
 def devices(ctx: click.Context, as_json: bool) -> None:
@@ -74,7 +75,14 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> int:
 )
 @click.option("--ssh-option", "ssh_options", multiple=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
 @click.option("--connect-timeout", "connect_timeout_s", type=Seconds(), help="Seconds to wait for it.  [default: 10]")
-@click.option("--runtime", "runtimes", multiple=True, metavar="NAME", help="Use this runtime there. May be repeated.")
+@click.option(
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    shell_complete=complete_runtime,
+    metavar="NAME",
+    help="Use this runtime there. May be repeated.",
+)
 @click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of a runtime there.")
 @click.option("--pin", type=Cores(), metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
 @click.option("--governor", metavar="NAME", help="Set this frequency governor while measuring.")
@@ -100,9 +108,8 @@ def add(
         write_json({"file": str(devices_path()), "added": name, "device": row.document() if row else None})
         return
     from gnomon.jobs.devices.report import device_report
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     page.headline(f"Added {name}. To measure there: gnomon place MODEL --device {name}")
     if row is not None:
         device_report(row.document(), page)
@@ -122,9 +129,8 @@ def remove(above: dict[str, Any], name: str, as_json: bool) -> None:
     if as_json or above["json"]:
         write_json({"file": str(path), "removed": name})
         return
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     page.headline(f"Removed {name}.")
     page.path("file", str(path))
 
@@ -144,9 +150,8 @@ def clean(above: dict[str, Any], name: str, as_json: bool) -> None:
         write_json(found)
         return
     from gnomon.jobs.devices.report import cleaned_report
-    from gnomon.report.page import Page
 
-    cleaned_report(found, Page())
+    write_report(cleaned_report, found)
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -176,6 +181,5 @@ def _show(rows: Sequence[DeviceRow], *, as_json: bool, named: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.devices.report import devices_report
-    from gnomon.report.page import Page
 
-    devices_report(document, Page())
+    write_report(devices_report, document)

@@ -8,15 +8,21 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import group
+from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.options import bench_options, options_of, unique
-from gnomon.cli.values import Latency, ShapeValue
+from gnomon.cli.values import Latency, ShapeValue, complete_space
 from gnomon.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _TABLE = click.option("--table", type=_PATH, metavar="DIR", help="The table of the space.")
-_SPACE = click.option("--space", metavar="SPACE", help="The space, where it is not the one that is named there.")
+_SPACE = click.option(
+    "--space",
+    shell_complete=complete_space,
+    metavar="SPACE",
+    help="The space, where it is not the one that is named there.",
+)
 _WORK = click.option(
     "--work", metavar="FILE.py:FUNCTION", help="What else a unit works, by a function of it: that Python is run."
 )
@@ -32,7 +38,7 @@ _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if
 _SEED = click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, metavar="N")
 
 
-@click.group(short_help="Predict the latency of nets that were never measured.")
+@group(short_help="Predict the latency of nets that were never measured.")
 def estimator() -> None:
     """Estimators: the latency of any net of a search space, from a table and whole nets. See docs/jobs/estimator.md."""
 
@@ -82,9 +88,8 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
         write_json(document)
         return
     from gnomon.jobs.estimator.report import measured_report
-    from gnomon.report.page import Page
 
-    measured_report(document, Page())
+    write_report(measured_report, document)
 
 
 @estimator.command("fit", short_help="Fit to measured nets.")
@@ -164,9 +169,8 @@ def predict_(path: Path, nets: Path | None, out: Path | None, as_json: bool, **v
         write_json(document)
         return
     from gnomon.jobs.estimator.report import model_report, predictions_report
-    from gnomon.report.page import Page
 
-    (model_report if nets is None else predictions_report)(document, Page())
+    write_report(model_report if nets is None else predictions_report, document)
 
 
 @estimator.command("explain", short_help="Show which units a net's time and its uncertainty come from.")
@@ -183,9 +187,8 @@ def explain_(path: Path, nets: Path, space: str | None, as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.estimator.report import explanation_report
-    from gnomon.report.page import Page
 
-    explanation_report(document, Page())
+    write_report(explanation_report, document)
 
 
 @estimator.command("search", short_help="Find the best nets within a latency bound.")
@@ -239,9 +242,8 @@ def search_(path: Path, score: str, as_json: bool, **values: Any) -> None:
         write_json(document)
         return
     from gnomon.jobs.estimator.report import search_report
-    from gnomon.report.page import Page
 
-    search_report(document, Page())
+    write_report(search_report, document)
 
 
 @estimator.command("export", short_help="Write it as a Python file that needs numpy alone.")
@@ -264,7 +266,9 @@ def export_(path: Path, space: str | None, out: Path, overwrite: bool, as_json: 
 @estimator.command("import", short_help="Make a csv of nets of another tool's files.")
 @click.argument("latencies", type=_PATH, metavar="LATENCY.pt")
 @click.option("--archs", type=_PATH, required=True, metavar="FILE.pt", help="The architectures, in the same order.")
-@click.option("--space", required=True, metavar="SPACE", help="The space that they are of.")
+@click.option(
+    "--space", shell_complete=complete_space, required=True, metavar="SPACE", help="The space that they are of."
+)
 @click.option("--out", type=_PATH, default=Path("nets.csv"), show_default=True, metavar="CSV", help="The nets.")
 @_OVERWRITE
 @_JSON
@@ -284,9 +288,8 @@ def import_(space: str, out: Path, as_json: bool, **values: Any) -> None:
     if as_json:
         write_json({"file": str(out), **document})
         return
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     page.headline(f"{len(rows)} nets of {space}, {measured} of them measured.")
     page.path("file", str(out))
     page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {out}", indent=1, style="dim")
@@ -316,9 +319,8 @@ def _files(out: Path, as_json: bool, document: dict[str, Any], follow: str) -> N
     if as_json:
         write_json({"file": str(out), **document})
         return
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     page.path("file", str(out))
     if follow:
         page.line(f"To measure them: {follow} {out} --table TABLE", indent=1, style="dim")
@@ -338,6 +340,5 @@ def _report(document: dict[str, Any], as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.estimator.report import estimator_report
-    from gnomon.report.page import Page
 
-    estimator_report(document, Page())
+    write_report(estimator_report, document)

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import group
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import device_options, ferules, gone, proof_options, shape_option, tune_options
 from gnomon.errors import InfeasibleError
 
@@ -19,7 +20,7 @@ _LAYERS = click.option(
 _OF_RECORDS = "Leave it out: the records say it."
 
 
-@click.group(short_help="Choose tuned configurations that are good on several devices.")
+@group(short_help="Choose tuned configurations that are good on several devices.")
 def overlay() -> None:
     """One configuration a layer for several devices. docs/jobs/tune.md describes it."""
 
@@ -65,14 +66,13 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
         write_json({"collected": documents})
         return
     from gnomon.jobs.overlay.report import collect_report, collected_next, nothing_close
-    from gnomon.report.page import Page
 
     for document in documents:
-        collect_report(document, Page())
+        write_report(collect_report, document)
     if documents:
-        collected_next([str(log) for log in logs], documents, Page())
+        write_report(collected_next, [str(log) for log in logs], documents)
     else:
-        nothing_close(Page())
+        write_report(nothing_close)
 
 
 @overlay.command(short_help="Choose one configuration a layer, and write what can be deployed.")
@@ -137,8 +137,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
         write_json(document)
     else:
         from gnomon.jobs.overlay.report import analyze_report
-        from gnomon.report.page import Page
 
-        analyze_report(document, Page())
+        write_report(analyze_report, document)
     if not document["layers"]:
         click.get_current_context().exit(InfeasibleError.exit_code)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import measuring_options, options_of, unique
 from gnomon.cli.values import BoundValue, TuningValue
 
@@ -43,7 +44,7 @@ class _ObjectiveOption(click.Option):
 _MODEL_OR_DUMP = click.argument("model", type=click.Path(path_type=Path), required=False)
 
 
-@click.command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
+@command(short_help="Find the front of latency, peak memory and other objectives, and prove it.")
 @partial(measuring_options, model=_MODEL_OR_DUMP)
 @click.option(
     "--from",
@@ -177,9 +178,8 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
         write_json(document)
     else:
         from gnomon.jobs.pareto.report import pareto_report
-        from gnomon.report.page import Page
 
-        pareto_report(document, Page(), own_record=own_record)
+        write_report(pareto_report, document, own_record=own_record)
     refused = found.verified is not None and not (found.verified.ok or found.verified.skipped)
     return _REFUSED if refused else 0
 
@@ -210,7 +210,7 @@ def _asked(model: Path | None, values: dict[str, Any]) -> ParetoOptions:
     return cast("ParetoOptions", own)
 
 
-@click.command(short_help="Show what the digits of a model's codes belong to, and write ONE's oplist.json.")
+@command(short_help="Show what the digits of a model's codes belong to, and write ONE's oplist.json.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--by",
@@ -241,6 +241,5 @@ def oplist(model: Path, backends: str, as_json: bool, **values: Any) -> None:
         write_json(found)
         return
     from gnomon.jobs.pareto.report import oplist_report
-    from gnomon.report.page import Page
 
-    oplist_report(found, Page())
+    write_report(oplist_report, found)

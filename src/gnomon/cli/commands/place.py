@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import measuring_options, options_of
 
 
-@click.command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
+@command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
 @measuring_options
 @click.option(
     "--out",
@@ -22,6 +23,14 @@ from gnomon.cli.options import measuring_options, options_of
     help="Where the package goes.  [default: ./MODEL.gnomon]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a package that is there already.")
+@click.option(
+    "--no-package",
+    "package",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Keep no package: it is written, proved and removed.",
+)
 @click.option(
     "--no-profile",
     "measure",
@@ -35,6 +44,7 @@ def place(
     model: Path,
     out: Path | None,
     overwrite: bool,
+    package: bool,
     measure: bool,
     picture: bool,
     as_json: bool,
@@ -48,6 +58,8 @@ def place(
     command goes on from there.
     """
     if len(dict.fromkeys(values["devices"])) > 1:
+        if not package:
+            raise click.UsageError("--no-package is of one --device; several keep their packages below --out")
         asked = Asked(out=out, overwrite=overwrite, measure=measure, picture=picture, as_json=as_json, quiet=quiet)
         place_several(model, asked, values)
         return
@@ -63,21 +75,21 @@ def place(
             model,
             out=out,
             overwrite=overwrite,
+            package=package,
             measure=measure,
             on_progress=show.watch,
             on_message=show.tell,
             **options,
         )
         document = place_document(found, values["record"] or default_path())
-        if picture:
+        if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
     if as_json:
         write_json(document)
     else:
         from gnomon.jobs.place.report import place_report
-        from gnomon.report.page import Page
 
-        place_report(document, Page(), own_record=values["record"] is not None)
+        write_report(place_report, document, own_record=values["record"] is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +128,18 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
         )
         document = fleet_document(found, record)
         for device, result in zip(document["devices"], found.results, strict=True):
-            if asked.picture and result.placement is not None:
+            if asked.picture and result.placement is not None and result.placement.package is not None:
                 own = device["placement"]
                 own["pictures"] = draw(own, result.placement.package, partial(show.tell, result.name))
     if asked.as_json:
         write_json(document)
     else:
         from gnomon.jobs.place.report import fleet_report
-        from gnomon.report.page import Page
 
-        fleet_report(document, Page())
+        write_report(fleet_report, document)
 
 
-@click.command(short_help="Measure a model whole on every backend, end to end and per operator.")
+@command(short_help="Measure a model whole on every backend, end to end and per operator.")
 @measuring_options
 def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
@@ -147,6 +158,5 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
         write_json(document)
     else:
         from gnomon.jobs.place.report import profile_report
-        from gnomon.report.page import Page
 
-        profile_report(document, Page(), own_record=values["record"] is not None)
+        write_report(profile_report, document, own_record=values["record"] is not None)

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json, write_lines
+from gnomon.cli.help import group
+from gnomon.cli.main import write_json, write_lines, write_report
+from gnomon.cli.values import complete_run
 from gnomon.report.plain import clean
 
 _RECORD = click.option(
@@ -17,10 +19,10 @@ _RECORD = click.option(
     help="The results database.  [default: the user's own]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
-_ID = click.argument("campaign", metavar="ID")
+_ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
-@click.group(invoke_without_command=True, short_help="List, show, export and resume what was measured.")
+@group(invoke_without_command=True, short_help="List, show, export and resume what was measured.")
 @_RECORD
 @_JSON
 @click.option(
@@ -66,9 +68,8 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
         write_json({**detail, "clock": clock})
     else:
         from gnomon.jobs.runs.report import run_report
-        from gnomon.report.page import Page
 
-        run_report({**detail, "clock": clock}, Page())
+        write_report(run_report, {**detail, "clock": clock})
 
 
 @runs.command(short_help="Write one campaign in full, for other tools.")
@@ -143,6 +144,5 @@ def _list(record: Path | None, as_json: bool, limit: int) -> None:
         write_json(document)
     else:
         from gnomon.jobs.runs.report import runs_report
-        from gnomon.report.page import Page
 
-        runs_report(document, Page())
+        write_report(runs_report, document)

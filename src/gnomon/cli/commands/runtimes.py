@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command
+from gnomon.cli.main import write_json, write_report
 
 
-@click.command(short_help="List the runtimes that are installed here, and how to add the others.")
+@command(short_help="List the runtimes that are installed here, and how to add the others.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def runtimes(as_json: bool) -> None:
     """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones."""
@@ -18,6 +19,5 @@ def runtimes(as_json: bool) -> None:
         write_json(document)
     else:
         from gnomon.jobs.devices.report import runtimes_report
-        from gnomon.report.page import Page
 
-        runtimes_report(document, Page())
+        write_report(runtimes_report, document)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gnomon.cli.help import command
 from gnomon.cli.main import write_json
-from gnomon.cli.values import Seconds, complete_device
+from gnomon.cli.values import Seconds, complete_device, complete_runtime
 
 if TYPE_CHECKING:
     from gnomon.serving.server import Listening
@@ -20,8 +21,10 @@ _NUMBER = click.IntRange(1, 1 << 40)
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(short_help="Measure models that come in over HTTP, for search-space profilers.")
-@click.option("--runtime", metavar="NAME", help="What measures them; or give --command.")
+@command(short_help="Measure models that come in over HTTP, for search-space profilers.")
+@click.option(
+    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="What measures them; or give --command."
+)
 @click.option("--command", metavar="WORDS", help="A program that prints a time, with {model}; no shell takes part.")
 @click.option(
     "--read", metavar="REGEX", help="Finds the time in what --command prints: a group named s, ms, us, ns, fps."

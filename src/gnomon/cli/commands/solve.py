@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.values import Seconds, WeightsValue, read_problem_bytes
 
 if TYPE_CHECKING:
     from gnomon.core.front.front import Front
 
 
-@click.command(short_help="Solve a placement problem that is given as JSON.")
+@command(short_help="Solve a placement problem that is given as JSON.")
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
 @click.option(
     "--weights", type=WeightsValue(), metavar="NAME=1,NAME=0.1", help="Weight of each objective; one alone needs none."
@@ -46,12 +47,11 @@ def solve(problem: str, weights: dict[str, float] | None, method: str, time_limi
         write_json(report.document())
     else:
         from gnomon.jobs.solve.report import solve_report
-        from gnomon.report.page import Page
 
-        solve_report(report.document(), Page())
+        write_report(solve_report, report.document())
 
 
-@click.command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
+@command(short_help="Find the Pareto front of a placement problem that is given as JSON.")
 @click.argument("problem", type=click.Path(allow_dash=True, path_type=str))
 @click.option(
     "--epsilon",
@@ -79,9 +79,8 @@ def front(problem: str, epsilon: float, time_limit_s: float, as_json: bool) -> N
         write_json(report.document())
     else:
         from gnomon.jobs.solve.report import front_report
-        from gnomon.report.page import Page
 
-        front_report(report.document(), Page())
+        write_report(front_report, report.document())
 
 
 def _shown() -> Callable[[Front], None]:

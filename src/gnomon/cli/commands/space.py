@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import group
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import (
     KNOWN,
     TRAINING,
@@ -49,7 +50,7 @@ _OWN_DATA = click.option(
 _PROFILE = click.argument("profile_dir", type=_PATH, metavar="PROFILE")
 
 
-@click.group(short_help="Choose the primitives worth searching on a device, from accuracy and latency.")
+@group(short_help="Choose the primitives worth searching on a device, from accuracy and latency.")
 def space() -> None:
     """Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes it."""
 
@@ -182,9 +183,8 @@ def select(profile_dir: Path, as_json: bool, picture: Path | None, **values: Any
         write_json(document)
     else:
         from gnomon.jobs.space.report import selection_report
-        from gnomon.report.page import Page
 
-        selection_report(document, Page())
+        write_report(selection_report, document)
     if picture is not None:
         from gnomon.jobs.space.picture import selection_picture
 
@@ -252,9 +252,8 @@ def front(profile_dir: Path, picture: Path | None, **values: Any) -> None:
         write_json(document)
         return
     from gnomon.jobs.space.report import front_report
-    from gnomon.report.page import Page
 
-    front_report(document, Page())
+    write_report(front_report, document)
 
 
 @space.command(short_help="Build, train and measure mixed networks that the choice implies.")
@@ -302,9 +301,8 @@ def validate(profile_dir: Path, front: int, **values: Any) -> None:
         write_json(done.document())
         return
     from gnomon.jobs.space.report import validation_report
-    from gnomon.report.page import Page
 
-    validation_report(done.document(), Page())
+    write_report(validation_report, done.document())
 
 
 @space.command(short_help="What a profile says.")
@@ -379,9 +377,8 @@ def export(profile_dir: Path, out: Path, as_json: bool, **values: Any) -> None:
         write_json(document)
         return
     from gnomon.jobs.space.report import exported_report
-    from gnomon.report.page import Page
 
-    exported_report(document, Page())
+    write_report(exported_report, document)
 
 
 @space.command(short_help="The primitives that are known, and what they are made of.")
@@ -400,9 +397,8 @@ def primitives(numbering: str, blocks: tuple[str, ...], as_json: bool) -> None:
         write_json({"numbering": numbering, "primitives": rows})
         return
     from gnomon.jobs.space.report import primitives_report
-    from gnomon.report.page import Page
 
-    primitives_report({"numbering": numbering, "primitives": rows}, Page())
+    write_report(primitives_report, {"numbering": numbering, "primitives": rows})
 
 
 @space.command(short_help="The toolchains, and what is missing for them here.")
@@ -420,9 +416,8 @@ def toolchains(as_json: bool) -> None:
         write_json({"toolchains": rows})
         return
     from gnomon.jobs.space.report import toolchains_report
-    from gnomon.report.page import Page
 
-    toolchains_report({"toolchains": rows}, Page())
+    write_report(toolchains_report, {"toolchains": rows})
 
 
 def _told(document: dict[str, Any], as_json: bool) -> None:
@@ -430,6 +425,5 @@ def _told(document: dict[str, Any], as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.space.report import profile_report
-    from gnomon.report.page import Page
 
-    profile_report(document, Page())
+    write_report(profile_report, document)

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command, note_verbose
+from gnomon.cli.main import write_json, write_report
 from gnomon.cli.values import Seconds
 
 
-@click.command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
+@command(short_help="Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.")
 @click.option(
     "--nnpackage", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The nnpackage to schedule."
 )
@@ -30,7 +31,7 @@ from gnomon.cli.values import Seconds
     show_default=True,
     help="Threads of the runtime.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Report each step, and show every operator.")
+@click.option("-v", "--verbose", is_flag=True, callback=note_verbose, help="Report each step, and show every operator.")
 @click.option(
     "--no-profile",
     "profile",
@@ -102,9 +103,8 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
         write_json(document)
     else:
         from gnomon.jobs.stab.report import stab_report
-        from gnomon.report.page import Page
 
-        stab_report(document, Page(), verbose=verbose)
+        write_report(stab_report, document)
 
 
 def _device(ip: str | None, user: str | None, port: int | None, device: str | None, profile: bool) -> str:

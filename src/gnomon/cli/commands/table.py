@@ -7,22 +7,23 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import group
+from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.options import bench_options, options_of
-from gnomon.cli.values import SettingValue, ShapeValue
+from gnomon.cli.values import SettingValue, ShapeValue, complete_runtime, complete_space
 
 _NOT_GOOD = 7
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 _PATH = click.Path(path_type=Path)
 
 
-@click.group(short_help="Measure every unit of a search space once, as a table.")
+@group(short_help="Measure every unit of a search space once, as a table.")
 def table() -> None:
     """Latency tables: what each unit of a search space takes on a device. docs/jobs/table.md describes them."""
 
 
 @table.command(short_help="Measure the units of a space on a device.")
-@click.argument("what", metavar="SPACE", nargs=-1, required=True)
+@click.argument("what", metavar="SPACE", nargs=-1, required=True, shell_complete=complete_space)
 @click.option("--from", "from_models", is_flag=True, help="What is named are ONNX models, and no space.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
 @click.option(
@@ -102,14 +103,15 @@ def spaces(as_json: bool) -> None:
         write_json({"spaces": rows})
         return
     from gnomon.jobs.table.report import spaces_report
-    from gnomon.report.page import Page
 
-    spaces_report({"spaces": rows}, Page())
+    write_report(spaces_report, {"spaces": rows})
 
 
 @table.command(short_help="Say whether a table can be trusted.")
 @click.argument("path", type=_PATH, metavar="TABLE")
-@click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
+@click.option(
+    "--space", shell_complete=complete_space, metavar="SPACE", help="The space it is for.  [default: the one it names]"
+)
 @_JSON
 def check(path: Path, space: str | None, as_json: bool) -> int:
     """Say what TABLE holds and what speaks against it: units without a row, failed or unstable ones.
@@ -136,9 +138,8 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
         write_json(found)
         return
     from gnomon.jobs.table.report import difference_report
-    from gnomon.report.page import Page
 
-    difference_report(found, Page())
+    write_report(difference_report, found)
 
 
 @table.command(short_help="Join two tables that were measured alike.")
@@ -156,8 +157,12 @@ def merge(first: Path, second: Path, out: Path, as_json: bool) -> None:
 
 @table.command("import", short_help="Make a table of another tool's file.")
 @click.argument("file", type=_PATH, metavar="FILE")
-@click.option("--space", required=True, metavar="SPACE", help="The space that its units belong to.")
-@click.option("--runtime", metavar="NAME", help="Which runtime of the file.  [default: each]")
+@click.option(
+    "--space", shell_complete=complete_space, required=True, metavar="SPACE", help="The space that its units belong to."
+)
+@click.option(
+    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="Which runtime of the file.  [default: each]"
+)
 @click.option("--key", metavar="NAME", default="Layers Time", show_default=True, help="Which time of the file.")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The new table.")
 @_JSON
@@ -179,16 +184,17 @@ def import_(file: Path, out: Path, as_json: bool, **values: Any) -> None:
         write_json({"tables": found})
         return
     from gnomon.jobs.table.report import tables_report
-    from gnomon.report.page import Page
 
-    tables_report(found, Page())
+    write_report(tables_report, found)
 
 
 @table.command(short_help="Write a table as another tool's file.")
 @click.argument("path", type=_PATH, metavar="TABLE", nargs=-1, required=True)
 @click.option("--out", type=_PATH, required=True, metavar="FILE", help="A .csv or .json; with --nets, a folder.")
 @click.option("--nets", type=_PATH, metavar="FILE", help="Write the table's sum for each net of this csv instead.")
-@click.option("--space", metavar="SPACE", help="The space it is for.  [default: the one it names]")
+@click.option(
+    "--space", shell_complete=complete_space, metavar="SPACE", help="The space it is for.  [default: the one it names]"
+)
 @_JSON
 def export(path: tuple[Path, ...], out: Path, nets: Path | None, space: str | None, as_json: bool) -> None:
     """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
@@ -204,9 +210,8 @@ def export(path: tuple[Path, ...], out: Path, nets: Path | None, space: str | No
     if as_json:
         write_json({"files": [str(f) for f in files], "left_out": list(left_out)})
         return
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     for written in files:
         page.path("file", str(written))
 
@@ -224,9 +229,8 @@ def blocks(file: Path, names: tuple[str, ...], as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.table.report import blocks_report
-    from gnomon.report.page import Page
 
-    blocks_report(document, Page())
+    write_report(blocks_report, document)
 
 
 def _looked(out: Path, as_json: bool) -> None:
@@ -240,6 +244,5 @@ def _told(document: dict[str, Any], as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.table.report import table_report
-    from gnomon.report.page import Page
 
-    table_report(document, Page())
+    write_report(table_report, document)

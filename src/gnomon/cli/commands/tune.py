@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import command
+from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.options import device_options, ferules, only_device, shape_option, tune_options
 from gnomon.cli.values import Seconds
 from gnomon.errors import MeasurementError, UsageError
@@ -24,7 +25,7 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({told})", context)
 
 
-@click.command(short_help="Tune a network's kernels on a device, with TVM.")
+@command(short_help="Tune a network's kernels on a device, with TVM.")
 @click.argument("model", type=_PATH)
 @click.option("--trials", type=click.IntRange(1), default=512, show_default=True, help="Candidates measured in all.")
 @click.option(
@@ -108,16 +109,15 @@ def tune(model: Path, **values: Any) -> None:
         write_json(documents[0] if len(documents) == 1 else {"tuned": documents})
     else:
         from gnomon.jobs.tune.report import tune_report, tuned_next
-        from gnomon.report.page import Page
 
         for document in documents:
-            tune_report(document, Page())
-        tuned_next(documents, Page())
+            write_report(tune_report, document)
+        write_report(tuned_next, documents)
     for document in documents:
         _end((document["network"] or {}).get("failure"))
 
 
-@click.command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
+@command("exec", short_help="Measure a compiled network, or tuned records, on any device.")
 @click.argument("source", type=_PATH, metavar="FILE.so|FILE.json")
 @click.option("--model", type=_PATH, metavar="FILE", help="The network itself, where tuning kept no copy of it.")
 @shape_option
@@ -141,9 +141,8 @@ def exec_(source: Path, **values: Any) -> None:
         _end(document["failure"])
         return
     from gnomon.jobs.tune.report import exec_report
-    from gnomon.report.page import Page
 
-    exec_report(document, Page())
+    write_report(exec_report, document)
     _end(document["failure"])
 
 
@@ -153,7 +152,7 @@ def _end(failure: object) -> None:
         click.get_current_context().exit(MeasurementError.exit_code)
 
 
-@click.command("list", short_help="Where tuned models, records and libraries are.")
+@command("list", short_help="Where tuned models, records and libraries are.")
 @click.option("--out", type=_PATH, metavar="DIR", help="The folder.  [default: the user's own]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
 def list_(out: Path | None, as_json: bool) -> None:
@@ -165,9 +164,8 @@ def list_(out: Path | None, as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.tune.report import view_report
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     view_report(document, page)
     for row in (*document["records"], *document["libraries"]):
         if "problem" in row:

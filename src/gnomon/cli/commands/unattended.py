@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gnomon.cli.main import write_json
+from gnomon.cli.help import group
+from gnomon.cli.main import report_page, write_json, write_report
 from gnomon.cli.values import complete_device
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _DEVICE = click.option(
 )
 
 
-@click.group(short_help="Background jobs: searches that run on a device by themselves.")
+@group(short_help="Background jobs: searches that run on a device by themselves.")
 def unattended() -> None:
     """Background jobs: searches that run on a device by themselves, started by `gnomon pareto --unattended`.
 
@@ -59,9 +60,8 @@ def list_(device: str, as_json: bool) -> None:
         write_json(document)
         return
     from gnomon.jobs.unattended.report import jobs_report
-    from gnomon.report.page import Page
 
-    jobs_report(document, Page())
+    write_report(jobs_report, document)
 
 
 @unattended.command(short_help="Show a job's state and the last lines of its log.")
@@ -119,9 +119,8 @@ def fetch(job: str, device: str, out: Path | None, record: Path | None, as_json:
         write_json(document)
         return
     from gnomon.jobs.unattended.report import fetched_report
-    from gnomon.report.page import Page
 
-    page = Page()
+    page = report_page()
     if told is not None:
         from gnomon.jobs.pareto.report import pareto_report
 
@@ -164,9 +163,8 @@ def remove(job: str, device: str, as_json: bool) -> None:
     if as_json:
         write_json({"removed": found.id, "device": found.device, "folder": found.folder})
         return
-    from gnomon.report.page import Page
 
-    Page().headline(f"Removed {found.id} from {found.device}.")
+    report_page().headline(f"Removed {found.id} from {found.device}.")
 
 
 def show_carried(found: Carried, *, as_json: bool) -> int:
@@ -176,9 +174,8 @@ def show_carried(found: Carried, *, as_json: bool) -> int:
         write_json(document)
         return 0
     from gnomon.jobs.unattended.report import carried_report
-    from gnomon.report.page import Page
 
-    carried_report(document, Page())
+    write_report(carried_report, document)
     return 0
 
 
@@ -191,9 +188,8 @@ def _show(job: Job, as_json: bool) -> None:
         write_json({"job": job.document()})
         return
     from gnomon.jobs.unattended.report import job_report
-    from gnomon.report.page import Page
 
-    job_report(job.document(), Page())
+    write_report(job_report, job.document())
 
 
 _RETRY_S = 1.0

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.jobs.tune.report import (
+    FEW,
     device_key,
     device_words,
     failure_items,
@@ -392,11 +393,13 @@ def analyze_report(document: Mapping[str, Any], page: Page) -> None:
     network_section(document, page)
     _layers(document, page)
     devices_section(document, page)
-    others_section(document, page)
-    minimax_section(document, page)
-    portfolio_section(document, page)
+    with page.details("other choices: one device's own, minimax, a portfolio"):
+        others_section(document, page)
+        minimax_section(document, page)
+        portfolio_section(document, page)
     _skipped(document, page)
-    notes(document["notes"], page)
+    with page.details("notes"):
+        notes(document["notes"], page)
     _written(document, page)
 
 
@@ -477,9 +480,10 @@ def _layers(document: Mapping[str, Any], page: Page) -> None:
         Column(title="found on", number=False, least=8, most=24),
     ]
     ordered = largest_first(layers)
-    rows = [_layer_row(layer, bounds=bounds, sure=sure) for layer in ordered[:_MOST_LAYERS]]
+    most = FEW if page.brief else _MOST_LAYERS
+    rows = [_layer_row(layer, bounds=bounds, sure=sure) for layer in ordered[:most]]
     page.table(columns, rows, split=7 if bounds else 6)
-    rest(ordered[_MOST_LAYERS:], page)
+    rest(ordered[most:], page)
     if alone := [layer for layer in document["layers"] if layer not in layers]:
         told = f"{many(len(alone), 'more layer has', 'more layers have')} one configuration alone"
         page.line(f"{told}, with {share_of(sum(one['share'] for one in alone))} of the time.", indent=1, style="dim")

@@ -29,14 +29,22 @@ def pareto_report(document: dict[str, Any], page: Page, *, own_record: bool = Fa
     """
     page.headline(headline(document))
     if document["model"]:
-        page.line(model_line(document))
+        page.line(model_line(document, brief=page.brief))
     else:
         page.line(f"From {Path(document['source']).name}; nothing was measured.")
     page.line(_space_line(document))
     _front(document, page)
-    _others(document, page)
-    _spent(document, page)
-    _prices(document, page)
+    with page.details("what is dominated"):
+        _others(document, page)
+    if len(document["searches"]) > 1:
+        _spent(document, page)
+    else:
+        with page.details("the search"):
+            _spent(document, page)
+        if page.brief:
+            page.line(_certificate(document))
+    with page.details("what the objectives are"):
+        _prices(document, page)
     _failures(document, page)
     missing(document["missing"], page)
     doubts(document["doubts"], page)

@@ -52,7 +52,7 @@ def place_document(found: Placement, record: Path) -> dict[str, Any]:
         "reference": found.sensitivity.reference or None,
         "missing": summaries.missing(found.missing),
         "doubts": summaries.doubts(found.doubts),
-        "package": str(found.package),
+        "package": str(found.package) if found.package else None,
         "run": run_line(found.verdict.chosen.contender.candidate.environment),
         "pictures": [],
         "campaign": found.campaign,

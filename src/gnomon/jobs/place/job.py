@@ -305,7 +305,7 @@ class Placement:
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     sensitivity: Sensitivity
-    package: Path
+    package: Path | None
     campaign: str
     resumed: bool
     seconds: float

@@ -40,12 +40,16 @@ def place_report(document: dict[str, Any], page: Page, *, own_record: bool = Fal
     if speedup:
         page.line(f"95 % interval of the gain: {_times(speedup['low'])} to {_times(speedup['high'])} times as fast.")
     first_warnings(document["doubts"], page)
-    page.line(model_line(document))
+    page.line(model_line(document, brief=page.brief))
     _contenders(document, page)
-    _prediction(document, page)
-    _plan(document, page)
+    _why_not_mixed(document, page)
+    with page.details("predictions and the solver's proof"):
+        _prediction(document, page)
+    with page.details("the choice operator by operator"):
+        _plan(document, page)
     _verified(document, page)
-    _unattributed(document, page)
+    with page.details("unattributed time"):
+        _unattributed(document, page)
     missing(document["missing"], page, known={c["label"] for c in document["contenders"] if c["failure"]})
     doubts(document["doubts"], page)
     _files(document, page)
@@ -118,6 +122,17 @@ def _verdict(ratio: dict[str, Any] | None) -> str:
     return f"{bounds(ratio)} {ratio['verdict']}"
 
 
+def _why_not_mixed(document: dict[str, Any], page: Page) -> None:
+    if document["why_not_mixed"]:
+        ideal = document["ideal_s"]
+        told = (
+            f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal and not page.brief else ""
+        )
+        why = document["why_not_mixed"]
+        why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
+        page.line(f"{why}.{told}")
+
+
 def _prediction(document: dict[str, Any], page: Page) -> None:
     mixes = [c for c in document["contenders"] if c["kind"] != "single" and c["prediction_error"] is not None]
     # By wall time a prediction is of the fastest 20 % of the calls, which nothing else interrupted.
@@ -128,12 +143,6 @@ def _prediction(document: dict[str, Any], page: Page) -> None:
             f"Prediction: {contender['label']} was predicted to take {predicted}; it took {took}{how} "
             f"(prediction off by {units.percent(contender['prediction_error'])})."
         )
-    if document["why_not_mixed"]:
-        ideal = document["ideal_s"]
-        told = f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal else ""
-        why = document["why_not_mixed"]
-        why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
-        page.line(f"{why}.{told}")
     for name, solution in document["solutions"].items():
         proof = "the exact minimum of the prices" if solution["optimal"] else "the best found, not proved the minimum"
         page.line(f"Solver ({name}): {proof}, {units.time(solution['value_s'])}, by {solution['method']}.")
@@ -204,6 +213,12 @@ def _own_kernels(document: dict[str, Any], shown: list[str]) -> list[tuple[str, 
 
 def _verified(document: dict[str, Any], page: Page) -> None:
     found, operators = document["verified"], document["operators"]
+    if page.brief and not (found["failure"] or found["skipped"] or found["moved"]):
+        off = (found["difference"] or {}).get("relative")
+        near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
+        count = sum(bool(row["planned"]) for row in operators)
+        page.line(f"Proved: {count} of {count} operators of the package ran where planned{near}.")
+        return
     page.heading("The package, run from its own files")
     if found["failure"]:
         page.item(f"It failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
@@ -246,6 +261,9 @@ def _unattributed(document: dict[str, Any], page: Page) -> None:
 def _files(document: dict[str, Any], page: Page) -> None:
     page.heading("Written")
     package, device = document["package"], document["device"]
+    if package is None:
+        page.line("The package was proved, and not kept: --no-package.", indent=2)
+        return
     if device != "local":
         page.line(
             f"To run it on {device}, copy the package there first. The Python there needs what the package's "
@@ -254,8 +272,9 @@ def _files(document: dict[str, Any], page: Page) -> None:
         )
     page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && {document['run']} --output out.npz")
-    for picture in document["pictures"]:
-        page.path("picture", picture)
+    with page.details("pictures"):
+        for picture in document["pictures"]:
+            page.path("picture", picture)
 
 
 def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = False) -> None:
@@ -266,7 +285,7 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     columns = sorted(document["columns"], key=lambda c: (c["against_fastest"] is not None, c["level_s"]))
     page.headline(_headline(columns, document["clock"]))
     first_warnings(document["doubts"], page)
-    page.line(model_line(document))
+    page.line(model_line(document, brief=page.brief))
     page.heading("One inference (median, [95 % interval])")
     heads = [
         Column(title="configuration", number=False, least=20),
@@ -287,11 +306,15 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     if restless:
         page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
     slowed = [c for c in columns if c["profiler_overhead_s"]]
-    if slowed:
-        told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
-        page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
-    for column in columns:
+    with page.details("profiler overhead"):
+        if slowed:
+            told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
+            page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
+    for column in columns[:1]:
         _kernels(column, document, page)
+    with page.details("the kernels of the others"):
+        for column in columns[1:]:
+            _kernels(column, document, page)
     missing(document["missing"], page)
     doubts(document["doubts"], page)
     page.heading("Kept")
@@ -367,7 +390,7 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
     total = sum(k["time_s"] for k in kernels)
     if total <= 0:
         return
-    top = sorted(kernels, key=lambda k: -k["time_s"])[:_EXPENSIVE]
+    top = sorted(kernels, key=lambda k: -k["time_s"])[: 3 if page.brief else _EXPENSIVE]
     page.heading(f"{column['label']}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
     types = {row["index"]: row["type"] for row in document["operators"]}
     heads = [

@@ -69,8 +69,9 @@ def selection_report(document: Mapping[str, Any], page: Page) -> None:
     _family(document, page)
     for number, names in enumerate(groups):
         _group(document, number, names, page)
-    _rare(document, page)
-    _numbering(document, page)
+    with page.details("why rare primitives stay, and the numbering"):
+        _rare(document, page)
+        _numbering(document, page)
     page.line("")
     page.path("config", document["output"])
     if document["lookup"] is not None:
@@ -93,20 +94,32 @@ def _family(document: Mapping[str, Any], page: Page) -> None:
     if document.get("why"):
         name = document["family"]
         page.line(f"Why {name}: {document['why']}." if name else f"Families: {document['why']}.")
+    with page.details("the families beside each other"):
+        _families(contenders, page)
+    if walked:
+        counted = ", ".join(f"{name} {count}" for name, count in document.get("counts", {}).items())
+        page.line(f"Why {document['family']}: it was first to have enough cheap networks ({counted}).")
+        _kind(document["accuracies"], page)
+        with page.details("the networks that decided"):
+            _walked(walked, page)
+
+
+def _families(contenders: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The contenders of the rule pareto; nothing where there are none."""
     if contenders:
         page.heading("Hypervolume by family (it means something beside the others only)")
         rows = [[one["family"], *(units.digits(one[key]) for key in ("expected", "measured"))] for one in contenders]
         titles = ("family", "expected of its front", "of its measured networks")
         page.table([Column(title=title, number=k > 0) for k, title in enumerate(titles)], rows)
-    if walked:
-        counted = ", ".join(f"{name} {count}" for name, count in document.get("counts", {}).items())
-        page.line(f"Why {document['family']}: it was first to have enough cheap networks ({counted}).")
-        _kind(document["accuracies"], page)
-        page.heading("The networks that decided, the cheapest first")
-        columns = [Column(title="network", number=False), Column(title="cost")]
-        page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
-        if len(walked) > _WALKED:
-            page.line(f"and {len(walked) - _WALKED} more: --json has all of them", indent=1, style="dim")
+
+
+def _walked(walked: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """The networks that the published rule walked."""
+    page.heading("The networks that decided, the cheapest first")
+    columns = [Column(title="network", number=False), Column(title="cost")]
+    page.table(columns, [[one["id"], f"{one['cost']:.5g}"] for one in walked[:_WALKED]])
+    if len(walked) > _WALKED:
+        page.line(f"and {len(walked) - _WALKED} more: --json has all of them", indent=1, style="dim")
 
 
 def _kind(accuracies: Mapping[str, Any], page: Page) -> None:

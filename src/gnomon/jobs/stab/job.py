@@ -173,7 +173,7 @@ def _published_placement(published: StabDecision | None, why: str, exact: ExactD
 def _write(request: StabRequest, decided: Scheduled, say: Tell) -> None:
     say("Schedule a backend for each operator")
     placement = decided.placement
-    if placement is not None and not decided.compat:
+    if placement is not None and placement.package is not None and not decided.compat:
         adopt(placement.package, request.out, placement.verdict.chosen.contender.label)
     else:
         write_scheduled(decided.model, _schedule(decided), request.out, overwrite=request.overwrite)

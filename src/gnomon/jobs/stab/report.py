@@ -10,7 +10,7 @@ from gnomon.report.page import Column, Page
 from gnomon.report.parts import assignment_text, doubts, failure_text, numbers
 
 
-def stab_report(document: dict[str, Any], page: Page, *, verbose: bool = False) -> None:
+def stab_report(document: dict[str, Any], page: Page) -> None:
     """Write the report: the answer, the predictions of both rules, the proof, then what speaks against it."""
     proof = document["proof"]
     page.headline(_answer(document))
@@ -18,13 +18,14 @@ def stab_report(document: dict[str, Any], page: Page, *, verbose: bool = False) 
     _published(document, page)
     page.heading("The placement that was written, operator by operator")
     page.line(assignment_text([row["written"] or "-" for row in document["operators"]]), indent=1)
-    if verbose:
+    with page.details("every operator"):
         _operators(document, page)
     if proof is not None:
         _proof(proof, page)
-    page.heading("What the traces do not contain")
-    for lack in document["exact"]["lacks"]:
-        page.item(lack)
+    with page.details("what the traces do not contain"):
+        page.heading("What the traces do not contain")
+        for lack in document["exact"]["lacks"]:
+            page.item(lack)
     doubts([*document["doubts"], *(proof["doubts"] if proof else [])], page)
     _files(document, page)
 

@@ -36,10 +36,11 @@ def table_report(document: dict[str, Any], page: Page) -> None:
         page.heading("Warnings")
         for told in document["complaints"]:
             page.item(told + ".")
-    if document.get("doubts"):
-        page.heading("While it was measured")
-        for doubt in document["doubts"]:
-            page.item(doubt["message"], doubt["hint"])
+    with page.details("what was seen while it was measured"):
+        if document.get("doubts"):
+            page.heading("While it was measured")
+            for doubt in document["doubts"]:
+                page.item(doubt["message"], doubt["hint"])
     page.line("")
     if "seconds" in document:
         page.line(f"{document['measured']} units measured in {units.duration(document['seconds'])}.")
@@ -68,7 +69,7 @@ def _measured_with(context: dict[str, Any], clock: str) -> str:
 
 def _units(rows: list[dict[str, Any]], page: Page) -> None:
     page.heading("The most expensive units")
-    shown = [row for row in rows if row["status"] != "failed"][:_ROWS]
+    shown = [row for row in rows if row["status"] != "failed"][: 5 if page.brief else _ROWS]
     columns = [
         Column(title="unit", number=False, most=60),
         Column(title="net latency"),

@@ -174,6 +174,9 @@ def rest(rows: Sequence[Mapping[str, Any]], page: Page) -> None:
 _PROPER = 16
 """Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
 
+FEW = 5
+"""Rows of a table in a brief report."""
+
 _MOST_LAYERS = 40
 _MOST_FILES = 100
 _STOPPED = {
@@ -196,7 +199,8 @@ def tune_report(document: Mapping[str, Any], page: Page) -> None:
     _beside(document.get("beside"), page)
     _tuned_layers(document["layers"], page)
     failure_items(document["failures"], "Failed trials", page)
-    notes(document["notes"], page)
+    with page.details("notes"):
+        notes(document["notes"], page)
     _tuned_files(document, page)
 
 
@@ -337,14 +341,21 @@ def _tuned_layers(layers: Sequence[Mapping[str, Any]], page: Page) -> None:
     ordered = largest_first(layers)
     tried = [layer for layer in ordered if layer["trials"]] or ordered
     rows = []
-    for layer in tried[:_MOST_LAYERS]:
+    most = FEW if page.brief else _MOST_LAYERS
+    for layer in tried[:most]:
         row = [layer["name"], str(layer["weight"]), share_of(layer["share"])]
         row += [units.time(median_of(layer["untuned"])), units.time(median_of(layer["best"]))]
         row += [interval_of(layer["best"]), _times(layer["speedup"]), str(layer["trials"])]
         row += [str(layer["failed"])] if failed else []
         rows.append(row + ([named(layer["stopped"], 12)] if len(stopped) > 1 else []))
     page.table(columns, rows, split=7)
-    rest(tried[_MOST_LAYERS:], page)
+    rest(tried[most:], page)
+    with page.details("layers that gained nothing, or were not tried"):
+        _behind(ordered, page)
+
+
+def _behind(ordered: Sequence[Mapping[str, Any]], page: Page) -> None:
+    """Which layers gained nothing, or were not tried."""
     same = [named(layer["name"], 32) for layer in ordered if layer["speedup"] is not None and layer["speedup"] <= 1]
     if same:
         page.item(f"{many(len(same), 'layer')} came out no faster than untuned: {listed(same)}.")

@@ -1,0 +1,279 @@
+"""The help of every command: its options in groups, and examples.
+
+`GROUPS` says which option stands under which heading, by its long name, for all commands; `EXAMPLES` what a user would
+type, by the command's path. Both are tested against the live commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+VERBOSE = "gnomon.verbose"
+"""Where a context notes that -v was given."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "What is measured": (
+        *("runtime", "backend", "toolchain", "threads", "shape", "input", "precision", "env", "set", "option"),
+        *("fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock", "nets", "model"),
+        *("numbering", "dtype", "compat", "given"),
+    ),
+    "Where": (
+        *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),
+        *("folder", "dpu-url", "dpu-json", "dpu-token-file", "dpu-timeout", "cluster", "workers", "train-on"),
+    ),
+    "How long and how often": (
+        *("processes", "budget", "max-time", "timeout", "time-limit", "repeat", "min-repeat-ms", "build-timeout"),
+        *("trials", "per-round", "first-round", "plateau", "iterations", "samples", "resamples", "runs", "seed"),
+        *("epochs", "networks", "seeds", "idle-timeout", "upload-timeout", "job-timeout", "connect-timeout"),
+    ),
+    "What is written": (
+        *("out", "overwrite", "no-package", "picture", "pictures", "no-picture", "record", "fresh", "again"),
+        *("format", "json", "quiet", "verbose", "no-write", "output-yaml"),
+    ),
+}
+"""The headings, in their order, and the long names of the options beneath; all others stand under "Options"."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "place": (
+        "gnomon place model.onnx",
+        "gnomon place model.tflite --threads 1,4 --budget 20",
+        "gnomon place model.onnx --device board --device ssh://pi@10.0.0.7",
+        "gnomon place model.onnx --runtime onnxruntime --runtime openvino --no-package",
+    ),
+    "profile": (
+        "gnomon profile model.onnx",
+        "gnomon profile model.onnx --runtime openvino --json > profile.json",
+    ),
+    "pareto": (
+        "gnomon pareto model.circle",
+        "gnomon pareto model.circle --option threads --option planner --objective latency --objective peak-memory",
+        "gnomon pareto model.circle --under peak-memory=80MB --out small",
+    ),
+    "unattended": (
+        "gnomon pareto model.circle --device board --unattended",
+        "gnomon unattended status last --device board",
+        "gnomon unattended fetch last --device board",
+    ),
+    "unattended fetch": ("gnomon unattended fetch last --device board",),
+    "unattended list": ("gnomon unattended list --device board",),
+    "unattended remove": ("gnomon unattended remove 3f9a01bc --device board",),
+    "unattended start": ("gnomon unattended start 3f9a01bc --device board",),
+    "unattended status": ("gnomon unattended status last --device board",),
+    "unattended stop": ("gnomon unattended stop last --device board",),
+    "stab": (
+        "gnomon stab --nnpackage inception --ip 10.0.0.7 --user odroid -n 4",
+        "gnomon stab --nnpackage inception --no-profile",
+    ),
+    "oplist": (
+        "gnomon oplist model.circle",
+        "gnomon oplist model.circle --out oplist.json",
+    ),
+    "solve": (
+        "gnomon solve problem.json",
+        "gnomon solve problem.json --json",
+    ),
+    "front": ("gnomon front problem.json",),
+    "table": (
+        "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
+        "gnomon table check mobilenetv2-cifar10.table",
+    ),
+    "table blocks": ("gnomon table blocks blocks.yaml",),
+    "table build": (
+        "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
+        "gnomon table build space.py:space --device phone --runtime openvino --out phone.table",
+        "gnomon table build --from one.onnx other.onnx --runtime onnxruntime",
+    ),
+    "table check": ("gnomon table check phone.table",),
+    "table diff": ("gnomon table diff phone.table board.table",),
+    "table export": ("gnomon table export phone.table --out phone.csv",),
+    "table import": ("gnomon table import seed.csv --space mobilenetv2-cifar10 --out seed",),
+    "table merge": ("gnomon table merge monday.table tuesday.table --out both.table",),
+    "table spaces": ("gnomon table spaces",),
+    "estimator": (
+        "gnomon estimator predict model.onnx",
+        "gnomon estimator fit --table mobilenetv2-cifar10.table --samples measured.csv",
+    ),
+    "estimator count": ("gnomon estimator count nets.csv --space mobilenetv2-cifar10 --out counts.csv",),
+    "estimator eval": ("gnomon estimator eval estimator.json measured.csv",),
+    "estimator explain": ("gnomon estimator explain estimator.json nets.csv",),
+    "estimator export": ("gnomon estimator export estimator.json --out estimator.py",),
+    "estimator fit": ("gnomon estimator fit --table mobilenetv2-cifar10.table --samples measured.csv",),
+    "estimator import": ("gnomon estimator import pixel3.pt --out nets.csv",),
+    "estimator measure": ("gnomon estimator measure nets.csv --table mobilenetv2-cifar10.table",),
+    "estimator predict": (
+        "gnomon estimator predict model.onnx",
+        "gnomon estimator predict estimator.json nets.csv",
+    ),
+    "estimator search": ("gnomon estimator search estimator.json --bound 2ms --score score.py:score",),
+    "estimator suggest": ("gnomon estimator suggest --table mobilenetv2-cifar10.table --k 12",),
+    "space": (
+        "gnomon space profile space.yaml --profile-dir out",
+        "gnomon space select out",
+    ),
+    "space export": ("gnomon space export out --out networks.csv",),
+    "space front": ("gnomon space front out --latency 2ms --networks 20",),
+    "space import": (
+        "gnomon space import accuracy_table.yaml latency_table.yaml --config space.yaml --profile-dir out",
+    ),
+    "space primitives": (
+        "gnomon space primitives",
+        "gnomon space primitives --blocks blocks.py",
+    ),
+    "space profile": (
+        "gnomon space profile space.yaml --profile-dir out",
+        "gnomon space profile space.yaml --profile-dir out --data folder:images --epochs 40",
+    ),
+    "space select": (
+        "gnomon space select out",
+        "gnomon space select out --picture choice.svg",
+    ),
+    "space show": ("gnomon space show out --pictures pictures",),
+    "space toolchains": ("gnomon space toolchains",),
+    "space validate": ("gnomon space validate out",),
+    "tune": (
+        "gnomon tune model.onnx --trials 320",
+        "gnomon tune model.onnx --device board --budget 600",
+    ),
+    "tune list": ("gnomon tune list",),
+    "exec": (
+        "gnomon exec tuned/libraries/local.model.float32.so",
+        "gnomon exec board.model.float32.so --device board",
+    ),
+    "overlay": (
+        "gnomon overlay collect one.json two.json --device one --device two",
+        "gnomon overlay analyze records/*.json",
+    ),
+    "overlay analyze": ("gnomon overlay analyze records/*.json --portfolio 2 --prove",),
+    "overlay collect": ("gnomon overlay collect one.json two.json --device one --device two",),
+    "runs": (
+        "gnomon runs",
+        "gnomon runs show last",
+        "gnomon runs resume last",
+    ),
+    "runs list": ("gnomon runs list --limit 5",),
+    "runs show": (
+        "gnomon runs show last",
+        "gnomon runs show 4133a05a --json",
+    ),
+    "runs export": (
+        "gnomon runs export last > run.jsonl",
+        "gnomon runs export last --format csv > samples.csv",
+    ),
+    "runs resume": ("gnomon runs resume last",),
+    "runtimes": ("gnomon runtimes",),
+    "devices": (
+        "gnomon devices",
+        "gnomon devices add board ssh://pi@10.0.0.7",
+    ),
+    "devices add": (
+        "gnomon devices add board ssh://pi@10.0.0.7",
+        "gnomon devices add phone adb://SERIAL --threads 4",
+    ),
+    "devices check": ("gnomon devices check board",),
+    "devices clean": ("gnomon devices clean board",),
+    "devices list": ("gnomon devices list",),
+    "devices remove": ("gnomon devices remove board",),
+    "serve": (
+        "gnomon serve --runtime onnxruntime",
+        'gnomon serve --command "xdputil benchmark {model} 1" --read "FPS= (?P<fps>[0-9.]+)"',
+    ),
+    "help": (
+        "gnomon help place",
+        "gnomon help space profile",
+    ),
+    "completion": ("gnomon completion bash >> ~/.bashrc",),
+}
+"""What one would type, by the command's path without "gnomon"."""
+
+
+def path_of(ctx: click.Context) -> str:
+    """The command's path without the program's name: "runs show"."""
+    names: list[str] = []
+    at: click.Context | None = ctx
+    while at is not None and at.parent is not None:
+        names.insert(0, at.info_name or "")
+        at = at.parent
+    return " ".join(names)
+
+
+class _Help(click.Command):
+    """What the help of commands and groups has in common."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, in groups where there are more than a few."""
+        shown: list[tuple[str, tuple[str, str]]] = []
+        for parameter in self.get_params(ctx):
+            told = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
+            if told is not None:
+                shown.append((_heading(parameter), told))
+        headings = ["Options", *GROUPS] if len(shown) > _FEW else ["Options"]
+        for heading in headings:
+            rows = [told for found, told in shown if found == heading or len(headings) == 1]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, then the command's own last words."""
+        if examples := EXAMPLES.get(path_of(ctx)):
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+        super().format_epilog(ctx, formatter)
+
+
+_FEW = 8
+"""Options that need no groups."""
+
+
+def _heading(parameter: click.Parameter) -> str:
+    names = {name.lstrip("-") for name in (*parameter.opts, *parameter.secondary_opts)}
+    return next((heading for heading, members in GROUPS.items() if names & set(members)), "Options")
+
+
+class Command(_Help):
+    """A command with grouped options and examples in its help; one that reports takes -v for the whole report."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        names = {one.name for one in self.params}
+        if "as_json" in names and "verbose" not in names:
+            self.params.append(
+                click.Option(
+                    ["-v", "--verbose"],
+                    is_flag=True,
+                    expose_value=False,
+                    callback=note_verbose,
+                    help="Print the whole report, with every section.",
+                )
+            )
+
+
+def note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+    """Note that -v was given, as the callback of that option."""
+    if value:
+        ctx.meta[VERBOSE] = True
+    return value
+
+
+class Group(_Help, click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def command(
+    name: str | None = None, *, short_help: str | None = None, **settings: Any
+) -> Callable[[Callable[..., Any]], Command]:
+    """As `click.command`."""
+    return click.command(name, cls=Command, short_help=short_help, **settings)
+
+
+def group(*, short_help: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Group]:
+    """As `click.group`."""
+    return click.group(cls=Group, short_help=short_help, **settings)

@@ -1,0 +1,114 @@
+"""The help of every command: examples that its own options take, options in groups, whatever is omitted is named."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gnomon.cli.help import EXAMPLES, GROUPS, path_of
+from gnomon.cli.main import cli
+from gnomon.cli.values import complete_run, complete_runtime, complete_space
+from gnomon.report.page import Column, Page
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, click.Context(found, info_name=name, parent=context))
+
+
+EVERY = {path_of(context): command for command, context in commands(cli, click.Context(cli, info_name="gnomon"))}
+
+
+def test_every_command_has_examples() -> None:
+    assert set(EXAMPLES) == set(EVERY) - {""}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES))
+def test_examples_are_taken_by_the_commands_own_options(path: str) -> None:
+    for example in EXAMPLES[path]:
+        words = shlex.split(example.partition(" >")[0])
+        assert words[0] == "gnomon"
+        at: click.Context = click.Context(cli, info_name="gnomon")
+        command: click.Command = cli
+        left = words[1:]
+        while isinstance(command, click.Group) and left and not left[0].startswith("-"):
+            name, found, left = command.resolve_command(at, left)
+            assert found is not None
+            at, command = click.Context(found, info_name=name, parent=at), found
+        assert path_of(at).startswith(path) or path in ("unattended",)
+        command.make_parser(at).parse_args(args=list(left))
+
+
+def test_every_grouped_option_is_some_commands() -> None:
+    known = {
+        name.lstrip("-")
+        for command in EVERY.values()
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    assert not {name for names in GROUPS.values() for name in names} - known
+
+
+def test_help_of_a_command() -> None:
+    asked = CliRunner().invoke(cli, ["help", "space", "profile"])
+    assert asked.exit_code == 0
+    assert "What is measured:" in asked.stdout
+    assert "Examples:\n  gnomon space profile" in asked.stdout
+    assert CliRunner().invoke(cli, ["help", "nothing"]).exit_code == 2
+    assert CliRunner().invoke(cli, ["help", "place", "more"]).exit_code == 2
+
+
+def test_names_are_completed() -> None:
+    context = click.Context(EVERY["runs show"])
+    parameter = EVERY["runs show"].params[0]
+    assert "onnxruntime" in complete_runtime(context, parameter, "onn")
+    assert "operators" in [one.value for one in complete_space(context, parameter, "oper")]
+    assert [one.type for one in complete_space(context, parameter, "./")] == ["file"]
+    context.params["record"] = "/nowhere/at/all.sqlite"
+    assert complete_run(context, parameter, "") == []
+
+
+def test_a_brief_page_names_what_it_leaves_out() -> None:
+    text = io.StringIO()
+    page = Page(text, width=40, brief=True)
+    with page.details("the reasons"):
+        page.line("because")
+    with page.details("nothing"):
+        pass
+    page.table([Column(title="a", number=False), Column(title="b" * 60)], [["one", "2"]], split=1)
+    assert "because" not in text.getvalue()
+    assert page.omitted == ["the reasons", "b" * 60]
+
+
+def test_a_whole_page_leaves_nothing_out() -> None:
+    text = io.StringIO()
+    page = Page(text, width=40)
+    with page.details("the reasons"):
+        page.line("because")
+    assert "because" in text.getvalue()
+    assert page.omitted == []
+
+
+def test_without_colour_nothing_is_styled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = Terminal()
+    Page(text, width=40).headline("The answer.")
+    assert "\x1b" not in text.getvalue()
+    monkeypatch.delenv("NO_COLOR")
+    text = Terminal()
+    Page(text, width=40).headline("The answer.")
+    assert "\x1b" in text.getvalue()
