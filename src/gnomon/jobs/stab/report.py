@@ -46,6 +46,11 @@ def _us(value: float | None) -> str:
     return units.time(None if value is None else value * 1e-6)
 
 
+def _traced(value: float | None) -> str:
+    """A time of a trace, which knows whole microseconds."""
+    return "< 1 us" if value is not None and value < 1 else _us(value)
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{backend} {count}" for backend, count in counts.items() if count)
 
@@ -99,7 +104,7 @@ def _operators(document: dict[str, Any], page: Page) -> None:
         [
             str(row["index"]),
             row["type"],
-            *(_us(row["times_us"].get(backend)) for backend in backends),
+            *(_traced(row["times_us"].get(backend)) for backend in backends),
             row["exact"],
             row["published"] or "-",
             row["ran_on"] or "-",
@@ -107,6 +112,8 @@ def _operators(document: dict[str, Any], page: Page) -> None:
         for row in document["operators"]
     ]
     page.table(heads, rows)
+    if any(row["times_us"].get(backend, 1) < 1 for row in document["operators"] for backend in backends):
+        page.line("< 1 us: below the resolution of the traces.", indent=1, style="dim")
 
 
 def _proof(proof: dict[str, Any], page: Page) -> None:
@@ -118,7 +125,10 @@ def _proof(proof: dict[str, Any], page: Page) -> None:
             continue
         marks = [m for m, here in (("written", chosen), ("best single backend", best)) if contender["label"] == here]
         told = f" ({', '.join(marks)})" if marks else ""
-        page.line(f"{contender['label']}: {units.time(contender['level_s'])}{told}", indent=1)
+        found = contender["cpu"] if proof["clock"] == "cpu" else contender["measured"]
+        interval = units.interval(found["low_s"], found["high_s"], found["median_s"])
+        counted = f"{found['processes']} processes, {found['n']} samples"
+        page.line(f"{contender['label']}: {units.time(found['median_s'])} {interval}, {counted}{told}", indent=1)
     found = proof["verified"]
     if found["failure"]:
         page.item(f"The package failed: {failure_text(found['failure'])}", "Do not deploy it; measure again.")
