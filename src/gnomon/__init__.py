@@ -28,6 +28,7 @@ _PLACES = {
         ),
         "gnomon.api.place",
     ),
+    **dict.fromkeys(("document_names", "document_schema", "read_document"), "gnomon.api.document"),
     **dict.fromkeys(
         (
             *("build_table", "check_table", "compare_tables", "export_table", "merge_tables"),

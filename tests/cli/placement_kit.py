@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.graph import Graph, Operator, Tensor
-from gnomon.core.sample import Failure, Run, Samples
+from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
 from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, summarise
 from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
@@ -61,6 +61,7 @@ TARGET = Target(
 def measured(key: str, time_us: int, *, failure: Failure | None = None) -> Measured:
     """Three processes of four blocks around a time, or a failure."""
     facts = {"peak_rss_bytes": 40 << 20, "difference": {"absolute": 1e-7, "relative": 2e-7}}
+    facts |= {"load_ns": 10_000_000, "first_call_ns": 1_000_000}
     if failure is not None:
         run = Run(candidate=key, process=0, block=0, started_at_s=0.0, failure=failure)
         return Measured(key=key, runs=(run,), failure=failure)
@@ -73,6 +74,41 @@ def measured(key: str, time_us: int, *, failure: Failure | None = None) -> Measu
                 Run(candidate=key, process=process, block=block, started_at_s=0.0, samples=samples, facts=facts)
             )
     return Measured(key=key, runs=tuple(runs), failure=None)
+
+
+def traced() -> Measured:
+    """Two processes with the runtime's profiler on: a kernel of three operators, and one of the last."""
+    runs = []
+    for process in range(2):
+        rows = (
+            OperatorSamples(name="fused", sources=(0, 1, 2), backend="cpu", wall_ns=(190_000 + process, 195_000)),
+            OperatorSamples(name="fc", sources=(3,), backend="cpu", wall_ns=(5_000, 5_100)),
+        )
+        samples = Samples(wall_ns=(230_000, 231_000), cpu_ns=(229_000, 230_000))
+        run = Run(candidate="cpu/traced", process=process, block=0, started_at_s=0.0, samples=samples, profiled=True)
+        runs.append(replace(run, operators=rows))
+    return Measured(key="cpu/traced", runs=tuple(runs), failure=None)
+
+
+def environment(*candidates: str) -> dict[str, Any]:
+    """What a session tells of the device before and after."""
+    before = {
+        "monotonic_s": 10.0,
+        "pid": 7,
+        "cores": 2,
+        "load_average_1m": 0.5,
+        "cpu_busy_s": 100.0,
+        "cpu_total_s": 400.0,
+        "cpu_steal_s": 1.0,
+        "own_cpu_s": 1.0,
+        "memory_available_bytes": 1 << 30,
+        "frequencies_khz": {"cpu0": [1_800_000, 600_000, 2_000_000, 2_000_000], "cpu1": [1_700_000, None, None, None]},
+        "governors": {"cpu0": "performance", "cpu1": "performance"},
+        "temperatures_c": {"thermal_zone0:cpu": 41.5},
+        "throttle_count": 3,
+    }
+    after = {**before, "monotonic_s": 12.5, "cpu_busy_s": 104.0, "cpu_total_s": 405.0, "own_cpu_s": 4.0}
+    return {"process": 0, "candidates": list(candidates), "at_s": 1.7e9, "before": before, "after": after}
 
 
 def contender(kind: Kind, label: str, assignment: tuple[str, ...], predicted_s: float | None) -> Contender:
@@ -168,8 +204,11 @@ def placement(*, mixed: bool = True, clock: Clock = "cpu", folder: Path = Path("
         missing=(Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
         doubts=(Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
         sensitivity=Sensitivity(0.5, finite_share=1.0, reference="onert 0.1.0 on the model's file, unmodified"),
+        traces={"onert:cpu": traced()},
+        environments=(environment("cpu", "ruy", "plan"),),
         package=folder,
         campaign="0123456789abcdef",
+        record=Path("record.sqlite"),
         resumed=True,
         seconds=75.0,
     )
@@ -211,6 +250,9 @@ def profiled() -> Profile:
         difference={"absolute": 0.0, "relative": 0.0},
         kernels=kernels,
         breakdown=breakdown(model, kernels, 220e-6),
+        graph=model,
+        measured=runs,
+        traced=traced(),
     )
     slow = measured("ruy", 360)
     slower = replace(
@@ -220,17 +262,22 @@ def profiled() -> Profile:
         against_fastest=versus(slow, runs, "cpu"),
         wall=summarise(blocks(slow, "wall")),
         cpu=summarise(blocks(slow, "cpu")),
+        measured=slow,
+        traced=Measured(key="ruy/traced", runs=(), failure=None),
     )
     return Profile(
         model=Path("hand.circle"),
         graph=model,
         device="local",
+        fingerprint={"machine": "x86_64", "cores": 2},
         versions={"onert": "0.1.0"},
         clock="cpu",
         columns=(slower, column),
         missing=(),
         doubts=(),
+        environments=(environment("cpu", "ruy"),),
         campaign="0123456789abcdef",
+        record=Path("record.sqlite"),
         resumed=False,
         seconds=3.0,
     )

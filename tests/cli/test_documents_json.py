@@ -16,7 +16,7 @@ from gnomon.jobs.place.document import place_document, profile_document
 from gnomon.session.contender import level
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s", "within"}
+FREE = {"fingerprint", "versions", "unattributed_s", "solutions", "times_s", "within", "temperatures_c"}
 """Objects whose keys are names of runtimes, contenders or configurations."""
 
 
@@ -31,11 +31,8 @@ def words(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ["formats/place-json.md", "commands.md"])
 def test_every_key_is_described(name: str) -> None:
-    record = Path("record.sqlite")
-    document = (
-        place_document(placement(), record) if name == "formats/place-json.md" else profile_document(profiled(), record)
-    )
-    told = words(described(name))
+    document = place_document(placement()) if name == "formats/place-json.md" else profile_document(profiled())
+    told = words(described(name)) | words(described("formats/documents.md"))
     for path in keys_of(document):
         parts = path.replace("[]", "").split(".")
         inside = next((k for k, part in enumerate(parts[:-1]) if part in FREE), None)
@@ -45,7 +42,7 @@ def test_every_key_is_described(name: str) -> None:
 
 def test_described_keys_exist() -> None:
     text = described("formats/place-json.md")
-    document = place_document(placement(), Path("record.sqlite"))
+    document = place_document(placement())
     found = {part for path in keys_of(document) for part in path.replace("[]", "").split(".")}
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     for row in rows:
@@ -54,7 +51,7 @@ def test_described_keys_exist() -> None:
 
 def test_the_document_says_what_the_records_say() -> None:
     found = placement()
-    document = place_document(found, Path("record.sqlite"))
+    document = place_document(found)
     plan = document["contenders"][2]
     assert document["decision"]["kind"] == "plan"
     assert plan["level_s"] == level(found.verdict.proved[2].measured, "cpu")
@@ -71,7 +68,7 @@ def test_the_document_says_what_the_records_say() -> None:
 
 
 def test_a_single_choice_has_no_speedup() -> None:
-    document = place_document(placement(mixed=False), Path("record.sqlite"))
+    document = place_document(placement(mixed=False))
     assert document["decision"]["kind"] == "single"
     assert document["decision"]["speedup_vs_best_single"] is None
 
@@ -87,8 +84,8 @@ def test_the_output_is_ascii_json_without_infinity(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_documents_are_json(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(place_document(placement(clock=clock), Path("r")))
-    write_json(profile_document(profiled(), Path("r")))
+    write_json(place_document(placement(clock=clock)))
+    write_json(profile_document(profiled()))
     place, profile = capsys.readouterr().out.split("}\n{")
     assert json.loads(place + "}")["clock"] == clock
     assert json.loads("{" + profile)["fastest"] == "onert:cpu"

@@ -176,6 +176,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "devices clean": ("gnomon devices clean board",),
     "devices list": ("gnomon devices list",),
     "devices remove": ("gnomon devices remove board",),
+    "schema": (
+        "gnomon schema",
+        "gnomon schema place > place.schema.json",
+    ),
     "serve": (
         "gnomon serve --runtime onnxruntime",
         'gnomon serve --command "xdputil benchmark {model} 1" --read "FPS= (?P<fps>[0-9.]+)"',

@@ -130,6 +130,7 @@ _SECTIONS = {
         "runtimes": "gnomon.cli.commands.runtimes:runtimes",
         "devices": "gnomon.cli.commands.devices:devices",
         "serve": "gnomon.cli.commands.serve:serve",
+        "schema": "gnomon.cli.commands.schema:schema",
     },
     "Help": {
         "help": "gnomon.cli.main:help_",

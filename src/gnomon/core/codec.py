@@ -53,6 +53,23 @@ def to_json(value: Any, path: str = "$") -> Any:
     raise RecordError(f"{path} is a {type(value).__name__}, which JSON does not have", hint=_BAD_VALUE_HINT)
 
 
+def document(value: Any) -> dict[str, Any]:
+    """JSON values of a record for whoever shows it: as `to_json`, but null for what is not finite, so not known."""
+    return dict(to_json(_known(value)))
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _known(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _known(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return value if set(map(type, value)) <= {int, str} else [_known(item) for item in value]
+    return value
+
+
 def from_json(kind: type[T], value: Any, path: str = "$") -> T:
     """The record of that dataclass out of JSON values; RecordError with all that does not fit, each with its path."""
     complaints = Complaints(what="record", hint=_BAD_RECORD_HINT)
@@ -115,7 +132,7 @@ def not_that(path: str, expected: str, value: Any) -> RecordError:
     return RecordError(f"{path}: {expected} expected, {shown(value)} found", hint=_BAD_RECORD_HINT)
 
 
-def _fields(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
+def field_types(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
     """Type of each field, and whether it must be given. Kept, because asking takes longer than decoding."""
     if kind not in _KNOWN_FIELDS:
         hints = typing.get_type_hints(kind, include_extras=True)
@@ -178,13 +195,15 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
         return float(value) if kind is float else value
     if origin is Literal:
         if value not in arguments:
-            return _wrong(complaints, path, f"one of {', '.join(arguments)} expected, {shown(value)} found")
+            return _wrong(complaints, path, f"one of {', '.join(map(str, arguments))} expected, {shown(value)} found")
         return value
     if dataclasses.is_dataclass(kind):
         return _decode_record(typing.cast(type[Any], kind), value, complaints, path)
-    if origin in (types.UnionType, typing.Union) and type(None) in arguments:
-        (inner,) = (a for a in arguments if a is not type(None))
-        return None if value is None else decode(inner, value, complaints, path)
+    if origin in (types.UnionType, typing.Union):
+        inner = [a for a in arguments if a is not type(None)]
+        # Of several types the first that the value may be of, which no two of a field share.
+        chosen = next((a for a in inner if _is_of(a, value)), inner[0])
+        return None if value is None and len(inner) < len(arguments) else decode(chosen, value, complaints, path)
     if origin is tuple:
         if not isinstance(value, list):
             return _wrong(complaints, path, f"a list expected, {shown(value)} found")
@@ -236,7 +255,7 @@ def _is_of(kind: Any, value: Any) -> bool:
 def _decode_record(kind: type[Any], value: Any, complaints: Complaints, path: str) -> Any:
     if not isinstance(value, dict):
         return _wrong(complaints, path, f"an object ({kind.__name__}) expected, {shown(value)} found")
-    fields = _fields(kind)
+    fields = field_types(kind)
     before = len(complaints.told)
     for name in sorted(value.keys() - fields.keys()):
         complaints.tell(path, f"the field {shown(name)} is not known; known are {', '.join(fields)}")

@@ -57,6 +57,7 @@ class Summary:
     high_s: float
     p10_s: float
     p90_s: float
+    p99_s: float
     min_s: float
     outliers: int
     trend: bool
@@ -308,6 +309,7 @@ def summarise(blocks: Sequence[Block], *, confidence: float = 0.95) -> Summary:
         high_s=high,
         p10_s=quantile(pooled, 0.1),
         p90_s=quantile(pooled, 0.9),
+        p99_s=quantile(pooled, 0.99),
         min_s=min(pooled),
         outliers=flagged,
         trend=has_trend(series),

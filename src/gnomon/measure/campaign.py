@@ -125,13 +125,14 @@ class Known:
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
+        # As their events in the record say, and `at_s`, when they came.
         self.environments: list[Mapping[str, Any]] = []
         self._runs: dict[str, list[Run]] = {}
         for run in store.query(RunQuery(campaign=campaign.id)):
             self._runs.setdefault(run.candidate, []).append(run)
         watched_s = 0.0
         for event in store.query(EventQuery(campaign=campaign.id, name="environment")):
-            self.environments.append(event.data)
+            self.environments.append({**event.data, "at_s": event.at_s})
             watched_s = event.at_s
         # The agent tells of the environment when all visits of a session are done, which may never have come.
         taken_s = [run.started_at_s for runs in self._runs.values() for run in runs if run.samples is not None]
@@ -359,8 +360,9 @@ class CampaignRunner(Known):
         def on_event(event: Event) -> None:
             kind = event["event"]
             if kind == "environment":
-                self.environments.append(event["data"])
-                self.note("environment", event["data"])
+                data = {"process": process, "candidates": sorted(wanted), **event["data"]}
+                self.environments.append({**data, "at_s": time.time()})
+                self.note("environment", data)
                 return
             key = event["candidate"]
             if kind == "opened":

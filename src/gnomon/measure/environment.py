@@ -87,10 +87,23 @@ def _grown(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> flo
     return max(0.0, float(after[key]) - float(before[key]))
 
 
-def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+def others_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """Which share of the machine's processor time other processes used; None where that is not told from one's own."""
     total_s = _grown(before, after, "cpu_total_s")
-    if total_s > 0 and "pid" in before and before["pid"] == after.get("pid"):
-        foreign = (_grown(before, after, "cpu_busy_s") - _grown(before, after, "own_cpu_s")) / total_s
+    if total_s <= 0 or "pid" not in before or before["pid"] != after.get("pid"):
+        return None
+    return (_grown(before, after, "cpu_busy_s") - _grown(before, after, "own_cpu_s")) / total_s
+
+
+def steal_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """Which share of it other virtual machines had; None where that is not known."""
+    total_s = _grown(before, after, "cpu_total_s")
+    return _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else None
+
+
+def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_Weighed]:
+    foreign = others_share(before, after)
+    if foreign is not None:
         if foreign > BUSY_SHARE:
             yield _seen(
                 foreign,
@@ -105,7 +118,7 @@ def _others(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[_We
             message=f"the load was {before['load_average_1m']:.1f} on {before.get('cores', 1)} cores before the run",
             hint="Stop other programs (see top) and wait a minute, then measure again.",
         )
-    stolen = _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else 0.0
+    stolen = steal_share(before, after) or 0.0
     if stolen > BUSY_SHARE / 5:
         yield _seen(
             stolen,

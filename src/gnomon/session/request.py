@@ -28,6 +28,7 @@ from gnomon.measure.program import ProgramLink
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.onert import OnertProgram
 from gnomon.store.base import FAILED
+from gnomon.store.sqlite import default_path
 from gnomon.system.stopping import pause
 
 WAIT_S = 600.0
@@ -70,6 +71,11 @@ class Request:
             )
         if not 0 <= self.seed < MOST_SEED:
             raise UsageError(f"seed is {self.seed}", hint=f"Give a whole number from 0 to {MOST_SEED - 1}.")
+
+    @property
+    def database(self) -> Path:
+        """The file of the results database."""
+        return self.record or default_path()
 
     @property
     def used_s(self) -> float:

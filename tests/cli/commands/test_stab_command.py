@@ -195,7 +195,7 @@ def test_the_command_has_help_for_every_option() -> None:
 @pytest.mark.parametrize(("off", "told"), [(0.0, "equal the reference."), (1e-7, "by at most 1.0e-07.")])
 def test_equal_outputs_are_said_to_be_equal(off: float, told: str) -> None:
     file = io.StringIO()
-    proof = place_document(placement(), Path("record.sqlite"))
+    proof = place_document(placement())
     proof["verified"]["difference"] = {"absolute": off, "relative": off}
     stab_text._proof(proof, Page(file, width=100))
     assert [line for line in file.getvalue().splitlines() if line.endswith(told)]

@@ -155,7 +155,7 @@ def test_the_front_of_a_machine_that_draws_the_same_always(request_on: Any, tmp_
         found = pareto(asked)
     assert found.proved
     assert "package-0 (intel-rapl:0)" in found.prices["energy"]
-    document = pareto_document(found, tmp_path / "record.sqlite")
+    document = pareto_document(found)
     assert [o["unit"] for o in document["objectives"]] == ["s", "J"]
     page = io.StringIO()
     pareto_report(document, Page(page))

@@ -34,7 +34,9 @@ def fleet(placements: dict[str, Placement], error: str = "") -> Fleet:
     if error:
         lost = DeviceError("it cannot be reached: no route to host", hint="Check its cable.")
         results.append(DeviceResult(name=error, placement=None, error=lost))
-    return Fleet(model=Path("hand.circle"), results=tuple(results), common=decide(placements), seconds=75.0)
+    common = decide(placements)
+    record = Path("record.sqlite")
+    return Fleet(model=Path("hand.circle"), record=record, results=tuple(results), common=common, seconds=75.0)
 
 
 def solved(error: str = "phone") -> dict[str, Any]:
@@ -45,12 +47,12 @@ def solved(error: str = "phone") -> dict[str, Any]:
     found = fleet(placements, error)
     assert found.common.total is not None
     proof = CommonProof(label="onert: plan", shares=found.common.total.shares, failed={"phone": "it is gone"})
-    return fleet_document(replace(found, proofs=(proof,)), Path("record.sqlite"))
+    return fleet_document(replace(found, proofs=(proof,)))
 
 
 def measured() -> dict[str, Any]:
     times = {"a": {"cpu": 100, "ruy": 160}, "b": {"cpu": 200, "ruy": 110}}
-    return fleet_document(fleet({n: device(n, t) for n, t in times.items()}), Path("record.sqlite"))
+    return fleet_document(fleet({n: device(n, t) for n, t in times.items()}))
 
 
 def text(document: dict[str, Any], width: int = 80) -> str:
@@ -80,7 +82,7 @@ def test_a_row_a_device_and_the_plan_for_all() -> None:
 
 def test_the_plan_tells_what_it_costs_the_device_that_loses_most() -> None:
     times = {"a": {"cpu": 100, "ruy": 130}, "b": {"cpu": 100, "ruy": 130}, "c": {"cpu": 150, "ruy": 100}}
-    said = " ".join(text(fleet_document(fleet({n: device(n, t) for n, t in times.items()}), Path("r"))).split())
+    said = " ".join(text(fleet_document(fleet({n: device(n, t) for n, t in times.items()}))).split())
     assert "onert:cpu takes none of them more than +49.8 % longer" in said
     assert "onert:cpu: +49.8 % at worst" in said and "onert:ruy:" not in said
 
@@ -88,17 +90,17 @@ def test_the_plan_tells_what_it_costs_the_device_that_loses_most() -> None:
 def test_what_a_regret_compares_is_told_where_one_was_measured() -> None:
     told = "A regret is of calls in turns"
     assert told in text(measured())
-    alone = fleet_document(fleet({n: device(n, {"cpu": 100}) for n in "ab"}), Path("r"))
+    alone = fleet_document(fleet({n: device(n, {"cpu": 100}) for n in "ab"}))
     assert told not in text(alone)
 
 
 def test_no_plan_for_all() -> None:
     alone = fleet({"a": device("a", {"cpu": 100})}, "phone")
-    assert text(fleet_document(alone, Path("r"))).startswith("1 of 2 devices have a plan; a plan for all needs two.")
+    assert text(fleet_document(alone)).startswith("1 of 2 devices have a plan; a plan for all needs two.")
     equal = fleet({n: device(n, {"cpu": 100}) for n in "ab"})
-    assert text(fleet_document(equal, Path("r"))).startswith("2 of 2 devices have a plan; onert:cpu is as good as its")
+    assert text(fleet_document(equal)).startswith("2 of 2 devices have a plan; onert:cpu is as good as its")
     unlike = fleet({"a": device("a", {"cpu": 100}), "b": device("b", {"ruy": 100})})
-    said = text(fleet_document(unlike, Path("r")))
+    said = text(fleet_document(unlike))
     assert "none runs on all of them" in said and "There is none." in said
 
 

@@ -74,7 +74,7 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
         assert f"onnxruntime=={plan['proved_with']['packages']['onnxruntime']}" in plan["requirements"]
         readme = (tmp_path / stage / "README.txt").read_text()
         assert shown_line("python -m pip install", readme).split()[4:] == plan["requirements"]
-        place_report(place_document(found, tmp_path / "r.sqlite"), Page())
+        place_report(place_document(found), Page())
         assert "ran where planned" not in capsys.readouterr().out
     again = api.place(model, out=tmp_path / "proof", overwrite=True, **how(tmp_path))
     assert (again.resumed, again.campaign) == (True, found.campaign)

@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def document(**how: Any) -> dict[str, Any]:
-    return place_document(placement(**how), Path("record.sqlite"))
+    return place_document(placement(**how))
 
 
 def drawn(found: dict[str, Any], folder: Path) -> tuple[str, bytes]:

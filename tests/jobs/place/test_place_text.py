@@ -25,12 +25,12 @@ def place_text(document: dict[str, Any], width: int) -> str:
 
 def profile_text(width: int) -> str:
     file = io.StringIO()
-    profile_report(profile_document(profiled(), Path("record.sqlite")), Page(file, width=width))
+    profile_report(profile_document(profiled()), Page(file, width=width))
     return file.getvalue()
 
 
 def document(**how: Any) -> dict[str, Any]:
-    return place_document(placement(**how), Path("record.sqlite"))
+    return place_document(placement(**how))
 
 
 def test_the_report_is_the_golden_one() -> None:
@@ -155,7 +155,7 @@ def test_a_profile_names_the_winner_with_its_interval() -> None:
 
 
 def test_a_profile_whose_columns_tie_names_no_winner() -> None:
-    found = profile_document(profiled(), Path("record.sqlite"))
+    found = profile_document(profiled())
     slow = next(c for c in found["columns"] if c["against_fastest"])
     slow |= {"level_s": 226e-6}
     slow["against_fastest"] |= {"ratio": 1.03, "low": 0.97, "high": 1.09, "verdict": "tie"}

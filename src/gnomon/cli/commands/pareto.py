@@ -149,12 +149,10 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
     from gnomon.cli.pictures import draw_pareto
     from gnomon.cli.progress import Show
     from gnomon.jobs.pareto.document import pareto_document
-    from gnomon.store.sqlite import default_path
 
     if (model is None) == (values["source"] is None):
         raise click.UsageError("give either MODEL or --from DUMP")
     _check_parts(of_dump=model is None)
-    record = values["record"] or default_path()
     own_record = values["record"] is not None
     unattended, out, overwrite = (values.pop(name) for name in ("unattended", "out", "overwrite"))
     asked = _asked(model, values)
@@ -170,7 +168,7 @@ def pareto(model: Path | None, measure: bool, picture: Path | None, as_json: boo
         found = api.pareto(
             model, out=out, overwrite=overwrite, measure=measure, on_progress=show.watch, on_message=show.tell, **asked
         )
-        document = pareto_document(found, record)
+        document = pareto_document(found)
         to = picture or (found.package / "front" if found.package else None)
         if to is not None:
             document["pictures"] = draw_pareto(document, to, show.tell)

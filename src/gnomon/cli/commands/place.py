@@ -67,7 +67,6 @@ def place(
     from gnomon.cli.pictures import draw
     from gnomon.cli.progress import Show
     from gnomon.jobs.place.document import place_document
-    from gnomon.store.sqlite import default_path
 
     with Show(quiet=quiet) as show:
         options = options_of(values)
@@ -81,7 +80,7 @@ def place(
             on_message=show.tell,
             **options,
         )
-        document = place_document(found, values["record"] or default_path())
+        document = place_document(found)
         if picture and found.package is not None:
             document["pictures"] = draw(document, found.package, show.tell)
     if as_json:
@@ -111,10 +110,8 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     from gnomon.cli.progress import ShowFleet
     from gnomon.devices.opening import resolve
     from gnomon.jobs.place.document import fleet_document
-    from gnomon.store.sqlite import default_path
 
     names = tuple(dict.fromkeys(values["devices"]))
-    record = values["record"] or default_path()
     with ShowFleet([resolve(name).name for name in names], quiet=asked.quiet) as show:
         found = api.place_on(
             model,
@@ -126,7 +123,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
             on_message=show.tell,
             **options_of(values, names[0]),
         )
-        document = fleet_document(found, record)
+        document = fleet_document(found)
         for device, result in zip(document["devices"], found.results, strict=True):
             if asked.picture and result.placement is not None and result.placement.package is not None:
                 own = device["placement"]
@@ -149,11 +146,10 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     from gnomon.api import place as api
     from gnomon.cli.progress import Show
     from gnomon.jobs.place.document import profile_document
-    from gnomon.store.sqlite import default_path
 
     with Show(quiet=quiet) as show:
         found = api.profile(model, on_progress=show.watch, on_message=show.tell, **options_of(values))
-    document = profile_document(found, values["record"] or default_path())
+    document = profile_document(found)
     if as_json:
         write_json(document)
     else:

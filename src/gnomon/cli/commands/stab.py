@@ -88,9 +88,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
     from gnomon.api import place as api
     from gnomon.cli.progress import Show
     from gnomon.jobs.stab.document import stab_document
-    from gnomon.store.sqlite import default_path
 
-    record = values["record"] or default_path()
     measure = values.pop("profile")
     ip, user, port, device = (values.pop(name) for name in ("ip", "user", "port", "device"))
     values["device"] = _device(ip, user, port, device, measure)
@@ -98,7 +96,7 @@ def stab(as_json: bool, quiet: bool, verbose: bool, **values: Any) -> None:
         found = api.stab(
             measure=measure, on_progress=show.watch, on_message=show.tell, step=show.tell if verbose else None, **values
         )
-        document = stab_document(found, record)
+        document = stab_document(found)
     if as_json:
         write_json(document)
     else:

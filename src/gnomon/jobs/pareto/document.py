@@ -2,136 +2,266 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+from gnomon.core import codec
+from gnomon.core.sample import Failure
 from gnomon.core.space import decimal
-from gnomon.session import summary as summaries
+from gnomon.jobs.place.document import VerifiedPart, verified_part
+from gnomon.measure.environment import Doubt
+from gnomon.session import document as parts
+from gnomon.session.document import EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
+from gnomon.session.objectives import Estimate
+from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gnomon.core.space import Space
     from gnomon.jobs.pareto.prove import Point
     from gnomon.jobs.pareto.records import Pareto
     from gnomon.jobs.pareto.search import Plan, Searched
-    from gnomon.session.objectives import Estimate
-    from gnomon.session.prove import Verified
 
 
-def pareto_document(found: Pareto, record: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectivePart:
+    """What is minimised, in which unit, and what its number is made of."""
+
+    name: str
+    unit: str
+    price: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPart:
+    """What takes one choice, and the choices."""
+
+    name: str
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpacePart:
+    """The choices that were searched: so many assignments (`size`), and codes of them, which are texts as both are
+    large. Slots from `operator_slots` on are options.
+    """
+
+    by: str | None
+    size: str
+    codes: str
+    operator_slots: int
+    slots: tuple[SlotPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPart:
+    """One search, or all together: what it asked, and the share of the volume that was dominated after each result.
+
+    `reference` is the corner of that volume.
+    """
+
+    name: str
+    strategy: str
+    seed: int
+    evaluations: int
+    predicted: bool
+    failed: int
+    replayed: int
+    exhausted: bool
+    seconds: float
+    volume: tuple[float | None, ...]
+    reference: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledPart:
+    """An assignment that the search ran or priced, and its cost in each objective (null: it failed)."""
+
+    code: str
+    label: str
+    cost: tuple[float | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointPart:
+    """A point of the front (with a `number`), or one that was measured beside it.
+
+    `estimates` has one an objective, in its unit. `dominated_by`, `ties`, `maybe_dominated_by` and `beats` are indices
+    among the points. `runs` is what the proof measured of it, null where there was none.
+    """
+
+    number: int | None
+    code: str
+    label: str
+    choices: tuple[str, ...]
+    sampled: tuple[float | None, ...] | None
+    estimates: tuple[Estimate, ...] | None
+    clock: str | None
+    wall: Estimate | None
+    failure: Failure | None
+    dominated_by: int | None
+    ties: tuple[int, ...]
+    maybe_dominated_by: tuple[int, ...]
+    beats: tuple[int, ...]
+    single: bool
+    runs: RunsPart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPart:
+    """An assignment that failed, and why."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoDocument:
+    """All that `gnomon pareto` found. What a device says is null where a dump was searched."""
+
+    format: Literal["gnomon-pareto"]
+    version: Literal[2]
+    source: str | None
+    model: ModelPart | None
+    graph: GraphPart | None
+    operators: tuple[OperatorPart, ...] | None
+    device: str | None
+    fingerprint: Mapping[str, Any] | None
+    versions: Mapping[str, str] | None
+    clock: str | None
+    sample_clock: str | None
+    objectives: tuple[ObjectivePart, ...]
+    space: SpacePart
+    search: SearchPart
+    searches: tuple[SearchPart, ...]
+    certificate: str | Mapping[str, float]
+    samples: tuple[SampledPart, ...]
+    proved: bool
+    sessions: int
+    points: tuple[PointPart, ...]
+    left_out: int
+    behind: int
+    noise: Mapping[str, tuple[float, ...]] | None
+    enough: int | None
+    failures: tuple[FailedPart, ...]
+    chosen: int | None
+    verified: VerifiedPart | None
+    package: str | None
+    dumpfile: str | None
+    pictures: tuple[str, ...]
+    sensitivity: float | None
+    reference: str | None
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    environments: tuple[EnvironmentPart, ...]
+    campaign: str | None
+    record: str | None
+    resumed: bool | None
+    seconds: float
+    waited_s: float
+
+
+def pareto_document(found: Pareto) -> dict[str, Any]:
     """All that `pareto` found, in JSON values; docs/jobs/pareto.md describes each key. Codes are texts, being large."""
     from gnomon.session.objectives import GOALS
 
     asked, lived, searched = found.asked, found.lived, found.searched
-    document: dict[str, Any] = {
-        "format": "gnomon-pareto",
-        "version": 1,
-        "source": None if asked.source is None else str(asked.source),
-        "objectives": [
-            {"name": name, "unit": GOALS[name].unit, "price": found.prices[name]} for name in asked.objectives
-        ],
-        "space": _space(found, asked.by if lived else None),
-        "search": _search(" and ".join(plan.name for plan in asked.plans), found.asked.plan, searched),
-        "searches": [_search(plan.name, plan, made) for plan, made in zip(asked.plans, found.searches, strict=True)],
-        "certificate": found.certificate.document(),
-        "samples": [
-            {"code": decimal(code), "label": label, "cost": None if told.cost is None else list(told.cost)}
-            for told, (code, label) in zip(searched.told, found.samples, strict=True)
-        ],
-        "proved": found.proved,
-        "sessions": found.sessions,
-        "points": [_point(point, found.space) for point in found.points],
-        "left_out": found.left_out,
-        "behind": found.behind,
-        "noise": None if found.noise is None else {clock: list(of) for clock, of in found.noise.items()},
-        "enough": None if found.enough is None else found.enough.number,
-        "failures": [{"label": label, "reason": reason} for label, reason in found.failures],
-        "chosen": None if found.chosen is None else found.chosen.number,
-        "verified": _verified(found.verified),
-        "package": None if found.package is None else str(found.package),
-        "dumpfile": None if found.dumpfile is None else str(found.dumpfile),
-        "pictures": [],
-        "missing": summaries.missing(found.missing),
-        "doubts": summaries.doubts(found.doubts),
-        "seconds": found.seconds,
-        "waited_s": found.waited_s,
-    }
-    if lived is None:
-        keys = ("model", "device", "clock", "sample_clock", "campaign", "record")
-        return document | dict.fromkeys(keys)
-    return document | {
-        "model": summaries.model(lived.model, lived.graph),
-        "device": lived.device,
-        "fingerprint": dict(lived.fingerprint),
-        "versions": dict(lived.versions),
-        "clock": lived.clock,
-        "sample_clock": lived.sample_clock,
-        "sensitivity": None if lived.sensitivity is None else float(lived.sensitivity),
-        "reference": getattr(lived.sensitivity, "reference", "") or None,
-        "campaign": lived.campaign,
-        "record": str(record),
-        "resumed": lived.resumed,
-    }
+    labels = parts.labels_of({point.label: point.measured for point in found.points if point.measured})
+    return codec.document(
+        ParetoDocument(
+            format="gnomon-pareto",
+            version=2,
+            source=None if asked.source is None else str(asked.source),
+            model=parts.model_part(lived.model, lived.graph) if lived else None,
+            graph=parts.graph_part(lived.graph) if lived else None,
+            operators=parts.operator_parts(lived.graph) if lived else None,
+            device=lived.device if lived else None,
+            fingerprint=lived.fingerprint if lived else None,
+            versions=lived.versions if lived else None,
+            clock=lived.clock if lived else None,
+            sample_clock=lived.sample_clock if lived else None,
+            objectives=tuple(
+                ObjectivePart(name=name, unit=GOALS[name].unit, price=found.prices[name]) for name in asked.objectives
+            ),
+            space=_space(found, asked.by if lived else None),
+            search=_search(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
+            searches=tuple(
+                _search(plan.name, plan, made) for plan, made in zip(asked.plans, found.searches, strict=True)
+            ),
+            certificate=found.certificate.document(),
+            samples=tuple(
+                SampledPart(code=decimal(code), label=label, cost=told.cost)
+                for told, (code, label) in zip(searched.told, found.samples, strict=True)
+            ),
+            proved=found.proved,
+            sessions=found.sessions,
+            points=tuple(_point(point, found.space) for point in found.points),
+            left_out=found.left_out,
+            behind=found.behind,
+            noise=None if found.noise is None else {str(clock): of for clock, of in found.noise.items()},
+            enough=None if found.enough is None else found.enough.number,
+            failures=tuple(FailedPart(label=label, reason=reason) for label, reason in found.failures),
+            chosen=None if found.chosen is None else found.chosen.number,
+            verified=None if found.verified is None else verified_part(found.verified),
+            package=None if found.package is None else str(found.package),
+            dumpfile=None if found.dumpfile is None else str(found.dumpfile),
+            pictures=(),
+            sensitivity=float(lived.sensitivity) if lived else None,
+            reference=(getattr(lived.sensitivity, "reference", "") or None) if lived else None,
+            missing=tuple(dict.fromkeys(found.missing)),
+            doubts=found.doubts,
+            environments=parts.environment_parts(lived.environments, labels) if lived else (),
+            campaign=lived.campaign if lived else None,
+            record=str(lived.record) if lived else None,
+            resumed=lived.resumed if lived else None,
+            seconds=found.seconds,
+            waited_s=found.waited_s,
+        )
+    )
 
 
-def _search(name: str, plan: Plan, searched: Searched) -> dict[str, Any]:
+def _search(name: str, plan: Plan, searched: Searched) -> SearchPart:
     predicted = plan.strategy == "exact"
-    return {
-        "name": name,
-        "strategy": plan.strategy,
-        "seed": plan.seed,
-        "evaluations": 0 if predicted else len(searched.told),
-        "predicted": predicted,
-        "failed": sum(t.cost is None for t in searched.told),
-        "replayed": searched.replayed,
-        "exhausted": searched.exhausted,
-        "seconds": searched.seconds,
-        "volume": list(searched.volume),
-        "reference": list(searched.reference),
-    }
+    return SearchPart(
+        name=name,
+        strategy=plan.strategy,
+        seed=plan.seed,
+        evaluations=0 if predicted else len(searched.told),
+        predicted=predicted,
+        failed=sum(t.cost is None for t in searched.told),
+        replayed=searched.replayed,
+        exhausted=searched.exhausted,
+        seconds=searched.seconds,
+        volume=searched.volume,
+        reference=searched.reference,
+    )
 
 
-def _space(found: Pareto, by: str | None) -> dict[str, Any]:
-    slots = found.space.slots
-    return {
-        "by": by,
-        "size": decimal(found.space.size),
-        "codes": decimal(found.published.size),
-        "operator_slots": found.operator_slots,
-        "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in slots],
-    }
+def _space(found: Pareto, by: str | None) -> SpacePart:
+    return SpacePart(
+        by=by,
+        size=decimal(found.space.size),
+        codes=decimal(found.published.size),
+        operator_slots=found.operator_slots,
+        slots=tuple(SlotPart(name=slot.name, choices=slot.choices) for slot in found.space.slots),
+    )
 
 
-def _point(point: Point, space: Space) -> dict[str, Any]:
-    return {
-        "number": point.number,
-        "code": decimal(point.code),
-        "label": point.label,
-        "choices": list(space.names(point.assignment)),
-        "sampled": None if point.sampled is None else list(point.sampled),
-        "estimates": None if point.estimates is None else [_estimate(e) for e in point.estimates],
-        "clock": point.clock,
-        "wall": None if point.wall is None else _estimate(point.wall),
-        "failure": summaries.failure(point.failure),
-        "dominated_by": point.dominated_by,
-        "ties": list(point.ties),
-        "maybe_dominated_by": list(point.maybe),
-        "beats": list(point.beats),
-        "single": point.single,
-    }
-
-
-def _estimate(found: Estimate) -> dict[str, Any]:
-    return {"value": found.value, "low": found.low, "high": found.high}
-
-
-def _verified(found: Verified | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "ok": found.ok,
-        "skipped": found.skipped,
-        "moved": list(found.moved),
-        "difference": summaries.difference(found.difference),
-        "failure": summaries.failure(found.failure),
-    }
+def _point(point: Point, space: Space) -> PointPart:
+    return PointPart(
+        number=point.number,
+        code=decimal(point.code),
+        label=point.label,
+        choices=tuple(space.names(point.assignment)),
+        sampled=point.sampled,
+        estimates=point.estimates,
+        clock=point.clock,
+        wall=point.wall,
+        failure=point.failure,
+        dominated_by=point.dominated_by,
+        ties=point.ties,
+        maybe_dominated_by=point.maybe,
+        beats=point.beats,
+        single=point.single,
+        runs=None if point.measured is None else parts.runs_part(point.measured),
+    )

@@ -137,7 +137,9 @@ def _measured(
                 clock=_clock(points),
                 sample_clock=evaluator.clock or "wall",
                 sensitivity=sensitivity,
+                environments=tuple(lab.runner.environments),
                 campaign=lab.runner.campaign.id,
+                record=request.database,
                 resumed=lab.runner.resumed,
             ),
             space=space.space,
@@ -227,6 +229,7 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
         for sample in worth.chosen
     ]
     again = measure_points(lab, list(contenders.values()))
+    points = [replace(p, measured=again.measured[p.contender.key] if p.contender else None) for p in points]
     for assignment, contender in contenders.items():
         evaluator.measured.setdefault(assignment, again.measured[contender.key])
     if any(m.ok for m in again.measured.values()):

@@ -41,7 +41,8 @@ class Point:
     `ties` are the indices of points that the noise does not tell it from in any objective. `maybe` are those that may
     dominate it: better somewhere, and nowhere surely worse. `beats` are those that it surely beats in an objective,
     by more than 1 %. `single` says that one backend takes all that it can. `clock` is that of its latency,
-    None where it failed; `wall` is its latency by wall time where the clocks of the points differ.
+    None where it failed; `wall` is its latency by wall time where the clocks of the points differ. `measured` are its
+    runs in the proof, as they were taken.
     """
 
     assignment: Assignment
@@ -59,6 +60,7 @@ class Point:
     single: bool = False
     clock: Clock | None = None
     wall: Estimate | None = None
+    measured: Measured | None = None
 
     __repr__ = brief
 

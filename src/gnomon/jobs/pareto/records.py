@@ -64,7 +64,8 @@ DecidingClock = Clock | Literal["mixed"]
 class Lived:
     """Where a front was measured: what is not there where a dump is searched.
 
-    `clock` is that of the points, `sample_clock` that of the samples.
+    `clock` is that of the points, `sample_clock` that of the samples. `environments` are the device's snapshots around
+    each session, `record` is the results database.
     """
 
     model: Path
@@ -75,7 +76,9 @@ class Lived:
     clock: DecidingClock
     sample_clock: Clock
     sensitivity: float
+    environments: tuple[Mapping[str, Any], ...]
     campaign: str
+    record: Path
     resumed: bool
 
     __repr__ = brief

@@ -1,257 +1,535 @@
-"""The JSON document of `gnomon place`, from which its report and its picture are made too.
+"""The JSON documents of `gnomon place`, on one device and on several, and of `gnomon profile`.
 
-The JSON document of `gnomon profile`, from which its report is made too.
-
-The JSON document of `gnomon place` on several devices, from which its report is made too; docs/jobs/fleet.md.
+Their reports and pictures are made from them; docs/formats/place-json.md describes each key.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from gnomon.session import summary as summaries
+from gnomon.core import codec
+from gnomon.core.sample import Failure
+from gnomon.jobs.place.common_plan import Share
+from gnomon.measure.environment import Doubt
+from gnomon.session import document as parts
 from gnomon.session.contender import level
+from gnomon.session.document import (
+    ComparisonPart,
+    DifferencePart,
+    EnvironmentPart,
+    GraphPart,
+    KernelPart,
+    ModelPart,
+    RunsPart,
+    SummaryPart,
+)
 from gnomon.session.package import run_line
+from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gnomon.core.solver.solve import Solution
     from gnomon.jobs.place.common_plan import Common, Option
     from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
     from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
     from gnomon.session.contender import Proved
+    from gnomon.session.prove import Verified
 
 
-def place_document(found: Placement, record: Path) -> dict[str, Any]:
-    """All that `place` found, in JSON values; docs/commands.md describes each key."""
-    return {
-        "format": "gnomon-place",
-        "version": 1,
-        "model": summaries.model(found.model, found.graph),
-        "device": found.device,
-        "fingerprint": dict(found.fingerprint),
-        "versions": dict(found.versions),
-        "clock": found.clock,
-        "decision": _decision(found),
-        "contenders": [_contender(found, proved) for proved in found.verdict.proved],
-        "operators": [_operator(row) for row in found.rows],
-        "verified": {
-            "ok": found.verified.ok,
-            "skipped": found.verified.skipped,
-            "moved": list(found.verified.moved),
-            "difference": summaries.difference(found.verified.difference),
-            "failure": summaries.failure(found.verified.failure),
-        },
-        "solutions": {name: _solution(solution) for name, solution in found.solutions.items()},
-        "unattributed_s": {label: parts.unattributed_s for label, parts in found.breakdowns.items()},
-        "ideal_s": found.ideal_s,
-        "why_not_mixed": found.why_not_mixed or None,
-        "sensitivity": float(found.sensitivity),
-        "reference": found.sensitivity.reference or None,
-        "missing": summaries.missing(found.missing),
-        "doubts": summaries.doubts(found.doubts),
-        "package": str(found.package) if found.package else None,
-        "run": run_line(found.verdict.chosen.contender.candidate.environment),
-        "pictures": [],
-        "campaign": found.campaign,
-        "record": str(record),
-        "resumed": found.resumed,
-        "seconds": found.seconds,
-        "waited_s": found.waited_s,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedupPart:
+    """How many times as fast the choice is, with its 95 % interval (null: not bounded)."""
+
+    ratio: float
+    low: float | None
+    high: float | None
 
 
-def _decision(found: Placement) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPart:
+    """What was chosen, and why: labels of contenders; the speed-up is null where nothing is mixed."""
+
+    chosen: str
+    kind: str
+    reason: str
+    best_single: str
+    speedup_vs_best_single: SpeedupPart | None
+    tied: tuple[str, ...]
+    chosen_for: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContenderPart:
+    """An assignment that was measured as a whole, interleaved with the others, in fresh processes."""
+
+    label: str
+    kind: str
+    configurations: tuple[str, ...]
+    predicted_s: float | None
+    measured: SummaryPart | None
+    cpu: SummaryPart | None
+    level_s: float | None
+    prediction_error: float | None
+    against_best: ComparisonPart | None
+    difference: DifferencePart | None
+    peak_rss_bytes: int | None
+    failure: Failure | None
+    assignment: tuple[str | None, ...]
+    operators_s: tuple[float | None, ...]
+    unattributed_s: float | None
+    profiler_overhead_s: float | None
+    kernels: tuple[KernelPart, ...]
+    runs: RunsPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedOperator:
+    """An operator of the model, with its seconds in each place by the deciding clock; in `within` another has them."""
+
+    index: int
+    name: str
+    type: str
+    macs: int | None
+    planned: str | None
+    ran_on: str | None
+    times_s: Mapping[str, float | None]
+    within: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPart:
+    """How the package did, run from its own files."""
+
+    ok: bool
+    skipped: bool
+    moved: tuple[int, ...]
+    difference: DifferencePart | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolutionPart:
+    """The solver's certificate; `code` is a text, as many readers of JSON round large integers."""
+
+    method: str
+    optimal: bool
+    value_s: float
+    bound_s: float | None
+    width: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceDocument:
+    """All that `gnomon place` found on one device."""
+
+    format: Literal["gnomon-place"]
+    version: Literal[2]
+    model: ModelPart
+    graph: GraphPart
+    device: str
+    fingerprint: Mapping[str, Any]
+    versions: Mapping[str, str]
+    clock: str
+    decision: DecisionPart
+    contenders: tuple[ContenderPart, ...]
+    operators: tuple[PlacedOperator, ...]
+    verified: VerifiedPart
+    solutions: Mapping[str, SolutionPart]
+    unattributed_s: Mapping[str, float]
+    ideal_s: float | None
+    why_not_mixed: str | None
+    sensitivity: float | None
+    reference: str | None
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    environments: tuple[EnvironmentPart, ...]
+    package: str | None
+    run: str
+    pictures: tuple[str, ...]
+    campaign: str
+    record: str
+    resumed: bool
+    seconds: float
+    waited_s: float
+
+
+def place_document(found: Placement) -> dict[str, Any]:
+    """All that `place` found, in JSON values."""
+    return codec.document(placed(found))
+
+
+def placed(found: Placement) -> PlaceDocument:
+    """The same as a record, for documents that hold it."""
+    proved = found.verdict.proved
+    return PlaceDocument(
+        format="gnomon-place",
+        version=2,
+        model=parts.model_part(found.model, found.graph),
+        graph=parts.graph_part(found.graph),
+        device=found.device,
+        fingerprint=found.fingerprint,
+        versions=found.versions,
+        clock=found.clock,
+        decision=_decision(found),
+        contenders=tuple(_contender(found, one) for one in proved),
+        operators=tuple(_operator(row) for row in found.rows),
+        verified=verified_part(found.verified),
+        solutions={name: _solution(solution) for name, solution in found.solutions.items()},
+        unattributed_s={label: parts.unattributed_s for label, parts in found.breakdowns.items()},
+        ideal_s=found.ideal_s,
+        why_not_mixed=found.why_not_mixed or None,
+        sensitivity=float(found.sensitivity),
+        reference=found.sensitivity.reference or None,
+        missing=tuple(dict.fromkeys(found.missing)),
+        doubts=found.doubts,
+        environments=parts.environment_parts(
+            found.environments, parts.labels_of({one.contender.label: one.measured for one in proved})
+        ),
+        package=str(found.package) if found.package else None,
+        run=run_line(found.verdict.chosen.contender.candidate.environment),
+        pictures=(),
+        campaign=found.campaign,
+        record=str(found.record),
+        resumed=found.resumed,
+        seconds=found.seconds,
+        waited_s=found.waited_s,
+    )
+
+
+def _decision(found: Placement) -> DecisionPart:
     chosen, best = found.verdict.chosen, found.verdict.best_single
     speedup = None
     if chosen.contender.key != best.contender.key and chosen.against_best is not None:
         ratio = chosen.against_best
-        speedup = {
-            "ratio": 1 / ratio.ratio,
-            "low": 1 / ratio.high,
-            "high": 1 / ratio.low if ratio.low > 0 else None,
-        }
-    return {
-        "chosen": chosen.contender.label,
-        "kind": chosen.contender.kind,
-        "reason": found.verdict.reason,
-        "best_single": best.contender.label,
-        "speedup_vs_best_single": speedup,
-        "tied": list(found.verdict.tied),
-        "chosen_for": list(found.verdict.chosen_for),
-    }
+        speedup = SpeedupPart(ratio=1 / ratio.ratio, low=1 / ratio.high, high=1 / ratio.low if ratio.low > 0 else None)
+    return DecisionPart(
+        chosen=chosen.contender.label,
+        kind=chosen.contender.kind,
+        reason=found.verdict.reason,
+        best_single=best.contender.label,
+        speedup_vs_best_single=speedup,
+        tied=found.verdict.tied,
+        chosen_for=found.verdict.chosen_for,
+    )
 
 
-def _contender(found: Placement, proved: Proved) -> dict[str, Any]:
+def _contender(found: Placement, proved: Proved) -> ContenderPart:
     contender = proved.contender
     level_s = level(proved.measured, found.clock) if proved.ok else None
     predicted_s = contender.predicted_s
-    error = predicted_s / level_s - 1 if predicted_s is not None and level_s else None
     backends = contender.backends
-    parts = found.breakdowns.get(contender.label)
+    divided = found.breakdowns.get(contender.label)
     # A model that was converted has operators of its own, which are not those of the rows.
     rows = found.rows if contender.graph is found.graph else ()
-    return {
-        "label": contender.label,
-        "kind": contender.kind,
-        "configurations": [part.configuration.name for part in contender.parts],
-        "predicted_s": predicted_s,
-        "measured": summaries.summary(proved.summary),
-        "cpu": summaries.summary(proved.cpu),
-        "level_s": level_s,
-        "prediction_error": error,
-        "against_best": summaries.comparison(proved.against_best),
-        "difference": summaries.difference(proved.measured.fact("difference")),
-        "peak_rss_bytes": proved.measured.fact("peak_rss_bytes"),
-        "failure": summaries.failure(proved.measured.failure),
-        "assignment": [backends.get(row.index) for row in rows],
-        "operators_s": [parts.times_s.get(row.index) if parts else None for row in rows],
-        "unattributed_s": parts.unattributed_s if parts else None,
-        "profiler_overhead_s": parts.overhead_s if parts else None,
-        "kernels": [summaries.kernel(kernel) for kernel in (parts.own if parts else ())],
-    }
+    return ContenderPart(
+        label=contender.label,
+        kind=contender.kind,
+        configurations=tuple(part.configuration.name for part in contender.parts),
+        predicted_s=predicted_s,
+        measured=parts.summary_part(proved.summary),
+        cpu=parts.summary_part(proved.cpu),
+        level_s=level_s,
+        prediction_error=predicted_s / level_s - 1 if predicted_s is not None and level_s else None,
+        against_best=parts.comparison_part(proved.against_best),
+        difference=parts.difference_part(proved.measured.fact("difference")),
+        peak_rss_bytes=proved.measured.fact("peak_rss_bytes"),
+        failure=proved.measured.failure,
+        assignment=tuple(backends.get(row.index) for row in rows),
+        operators_s=tuple(divided.times_s.get(row.index) if divided else None for row in rows),
+        unattributed_s=divided.unattributed_s if divided else None,
+        profiler_overhead_s=divided.overhead_s if divided else None,
+        kernels=tuple(map(parts.kernel_part, divided.own)) if divided else (),
+        runs=parts.runs_part(proved.measured, contender.graph, found.traces.get(contender.label)),
+    )
 
 
-def _operator(row: OperatorRow) -> dict[str, Any]:
-    return {
-        "index": row.index,
-        "name": row.name,
-        "type": row.type,
-        "macs": row.macs,
-        "planned": row.planned or None,
-        "ran_on": row.ran_on,
-        "times_s": dict(row.times_s),
-        "within": dict(row.within),
-    }
+def _operator(row: OperatorRow) -> PlacedOperator:
+    return PlacedOperator(
+        index=row.index,
+        name=row.name,
+        type=row.type,
+        macs=row.macs,
+        planned=row.planned or None,
+        ran_on=row.ran_on,
+        times_s=row.times_s,
+        within=row.within,
+    )
 
 
-def _solution(solution: Solution) -> dict[str, Any]:
-    """The certificate; `code` is a text, as many readers of JSON round large integers."""
+def verified_part(found: Verified) -> VerifiedPart:
+    """How a package did, run from its own files."""
+    return VerifiedPart(
+        ok=found.ok,
+        skipped=found.skipped,
+        moved=found.moved,
+        difference=parts.difference_part(found.difference),
+        failure=found.failure,
+    )
+
+
+def _solution(solution: Solution) -> SolutionPart:
     from gnomon.core.space import decimal
 
-    return {
-        "method": solution.method,
-        "optimal": solution.optimal,
-        "value_s": solution.value,
-        "bound_s": solution.bound,
-        "width": solution.width,
-        "code": decimal(solution.code),
-    }
+    return SolutionPart(
+        method=solution.method,
+        optimal=solution.optimal,
+        value_s=solution.value,
+        bound_s=solution.bound,
+        width=solution.width,
+        code=decimal(solution.code),
+    )
 
 
-def profile_document(found: Profile, record: Path) -> dict[str, Any]:
-    """All that `profile` found, in JSON values; docs/commands.md describes each key."""
-    return {
-        "format": "gnomon-profile",
-        "version": 1,
-        "model": summaries.model(found.model, found.graph),
-        "device": found.device,
-        "versions": dict(found.versions),
-        "clock": found.clock,
-        "fastest": found.fastest.label,
-        "tied": [c.label for c in found.columns if c.against_fastest and c.against_fastest.verdict == "tie"],
-        "columns": [_column(column) for column in found.columns],
-        "operators": [
-            {
-                "index": op.index,
-                "name": op.name,
-                "type": op.type,
-                "macs": op.macs,
-                "times_s": {column.label: column.breakdown.times_s.get(op.index) for column in found.columns},
-                "within": {
-                    c.label: c.breakdown.within[op.index] for c in found.columns if op.index in c.breakdown.within
-                },
-            }
-            for op in found.graph.operators
-        ],
-        "missing": summaries.missing(found.missing),
-        "doubts": summaries.doubts(found.doubts),
-        "campaign": found.campaign,
-        "record": str(record),
-        "resumed": found.resumed,
-        "seconds": found.seconds,
-        "waited_s": found.waited_s,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPart:
+    """One configuration that runs the whole model."""
+
+    label: str
+    level_s: float
+    against_fastest: ComparisonPart | None
+    wall: SummaryPart | None
+    cpu: SummaryPart | None
+    load_s: float
+    first_call_s: float
+    peak_rss_bytes: int | None
+    difference: DifferencePart | None
+    unattributed_s: float
+    profiler_overhead_s: float
+    kernels: tuple[KernelPart, ...]
+    runs: RunsPart
 
 
-def _column(column: Column) -> dict[str, Any]:
-    return {
-        "label": column.label,
-        "level_s": column.level_s,
-        "against_fastest": summaries.comparison(column.against_fastest),
-        "wall": summaries.summary(column.wall),
-        "cpu": summaries.summary(column.cpu),
-        "load_s": column.load_s,
-        "first_call_s": column.first_call_s,
-        "peak_rss_bytes": column.peak_rss_bytes,
-        "difference": summaries.difference(column.difference),
-        "unattributed_s": column.breakdown.unattributed_s,
-        "profiler_overhead_s": column.breakdown.overhead_s,
-        "kernels": [summaries.kernel(kernel) for kernel in column.kernels],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledOperator:
+    """An operator of the model, with its seconds in each configuration; in `within` another operator has them."""
+
+    index: int
+    name: str
+    type: str
+    macs: int | None
+    times_s: Mapping[str, float | None]
+    within: Mapping[str, int]
 
 
-def fleet_document(found: Fleet, record: Path) -> dict[str, Any]:
-    """All that `place_on` found, in JSON values: each device's own document, and the plan that is best for all."""
-    return {
-        "format": "gnomon-fleet",
-        "version": 1,
-        "model": str(found.model),
-        "devices": [_device(result, record) for result in found.results],
-        "common": _common(found.common),
-        "proofs": [_proof(proof) for proof in found.proofs],
-        "record": str(record),
-        "seconds": found.seconds,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileDocument:
+    """All that `gnomon profile` found: a column for each configuration that gives right outputs."""
+
+    format: Literal["gnomon-profile"]
+    version: Literal[2]
+    model: ModelPart
+    graph: GraphPart
+    device: str
+    fingerprint: Mapping[str, Any]
+    versions: Mapping[str, str]
+    clock: str
+    fastest: str
+    tied: tuple[str, ...]
+    columns: tuple[ColumnPart, ...]
+    operators: tuple[ProfiledOperator, ...]
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    environments: tuple[EnvironmentPart, ...]
+    campaign: str
+    record: str
+    resumed: bool
+    seconds: float
+    waited_s: float
 
 
-def _device(result: DeviceResult, record: Path) -> dict[str, Any]:
+def profile_document(found: Profile) -> dict[str, Any]:
+    """All that `profile` found, in JSON values."""
+    columns = found.columns
+    return codec.document(
+        ProfileDocument(
+            format="gnomon-profile",
+            version=2,
+            model=parts.model_part(found.model, found.graph),
+            graph=parts.graph_part(found.graph),
+            device=found.device,
+            fingerprint=found.fingerprint,
+            versions=found.versions,
+            clock=found.clock,
+            fastest=found.fastest.label,
+            tied=tuple(c.label for c in columns if c.against_fastest and c.against_fastest.verdict == "tie"),
+            columns=tuple(_column(column) for column in columns),
+            operators=tuple(
+                ProfiledOperator(
+                    index=op.index,
+                    name=op.name,
+                    type=op.type,
+                    macs=op.macs,
+                    times_s={column.label: column.breakdown.times_s.get(op.index) for column in columns},
+                    within={c.label: c.breakdown.within[op.index] for c in columns if op.index in c.breakdown.within},
+                )
+                for op in found.graph.operators
+            ),
+            missing=tuple(dict.fromkeys(found.missing)),
+            doubts=found.doubts,
+            environments=parts.environment_parts(
+                found.environments, parts.labels_of({column.label: column.measured for column in columns})
+            ),
+            campaign=found.campaign,
+            record=str(found.record),
+            resumed=found.resumed,
+            seconds=found.seconds,
+            waited_s=found.waited_s,
+        )
+    )
+
+
+def _column(column: Column) -> ColumnPart:
+    return ColumnPart(
+        label=column.label,
+        level_s=column.level_s,
+        against_fastest=parts.comparison_part(column.against_fastest),
+        wall=parts.summary_part(column.wall),
+        cpu=parts.summary_part(column.cpu),
+        load_s=column.load_s,
+        first_call_s=column.first_call_s,
+        peak_rss_bytes=column.peak_rss_bytes,
+        difference=parts.difference_part(column.difference),
+        unattributed_s=column.breakdown.unattributed_s,
+        profiler_overhead_s=column.breakdown.overhead_s,
+        kernels=tuple(map(parts.kernel_part, column.kernels)),
+        runs=parts.runs_part(column.measured, column.graph, column.traced),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPart:
+    """What ended a device's part."""
+
+    kind: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePart:
+    """What one device gave: its own document, or the error that ended it."""
+
+    name: str
+    placement: PlaceDocument | None
+    error: ErrorPart | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonCertificate:
+    """What is proved of a plan that was solved for all devices together."""
+
+    method: str
+    optimal: bool
+    total: float
+    worst: float
+    bound: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionPart:
+    """One configuration for all devices, and what it means for each."""
+
+    label: str
+    configurations: tuple[str, ...]
+    assignment: tuple[str, ...]
+    total: float
+    worst: float
+    devices: Mapping[str, Share]
+    predicted_on: tuple[str, ...]
+    certificate: CommonCertificate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonPart:
+    """The options that all devices have, and the place in their list of that of least total time."""
+
+    options: tuple[OptionPart, ...]
+    least_total: int | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonProofPart:
+    """A plan for all that was measured beside each device's own choice; on the devices of `failed` it did not run."""
+
+    label: str
+    devices: Mapping[str, Share]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDocument:
+    """All that `gnomon place` found on several devices: each one's own document, and the plan that is best for all."""
+
+    format: Literal["gnomon-fleet"]
+    version: Literal[2]
+    model: str
+    devices: tuple[DevicePart, ...]
+    common: CommonPart
+    proofs: tuple[CommonProofPart, ...]
+    record: str
+    seconds: float
+
+
+def fleet_document(found: Fleet) -> dict[str, Any]:
+    """All that `place_on` found, in JSON values."""
+    return codec.document(
+        FleetDocument(
+            format="gnomon-fleet",
+            version=2,
+            model=str(found.model),
+            devices=tuple(map(_device, found.results)),
+            common=_common(found.common),
+            proofs=tuple(map(_proof, found.proofs)),
+            record=str(found.record),
+            seconds=found.seconds,
+        )
+    )
+
+
+def _device(result: DeviceResult) -> DevicePart:
     error = result.error
-    return {
-        "name": result.name,
-        "placement": None if result.placement is None else place_document(result.placement, record),
-        "error": None
+    return DevicePart(
+        name=result.name,
+        placement=None if result.placement is None else placed(result.placement),
+        error=None
         if error is None
-        else {"kind": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code},
-    }
+        else ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code),
+    )
 
 
-def _common(found: Common) -> dict[str, Any]:
-    """The options, and the place in their list of that of least total time."""
-    return {
-        "options": [_option(option) for option in found.options],
-        "least_total": None if found.total is None else found.options.index(found.total),
-        "notes": list(found.notes),
-    }
+def _common(found: Common) -> CommonPart:
+    return CommonPart(
+        options=tuple(map(_option, found.options)),
+        least_total=None if found.total is None else found.options.index(found.total),
+        notes=found.notes,
+    )
 
 
-def _option(option: Option) -> dict[str, Any]:
+def _option(option: Option) -> OptionPart:
     certificate = option.certificate
-    return {
-        "label": option.label,
-        "configurations": list(option.configurations),
-        "assignment": [option.backends[index] for index in sorted(option.backends)],
-        "total": option.total,
-        "worst": option.worst,
-        "devices": {name: dataclasses.asdict(share) for name, share in option.shares.items()},
-        "predicted_on": list(option.predicted_on),
-        "certificate": None
+    return OptionPart(
+        label=option.label,
+        configurations=option.configurations,
+        assignment=tuple(option.backends[index] for index in sorted(option.backends)),
+        total=option.total,
+        worst=option.worst,
+        devices=option.shares,
+        predicted_on=option.predicted_on,
+        certificate=None
         if certificate is None
-        else {
-            "method": certificate.method,
-            "optimal": certificate.optimal,
-            "total": certificate.total,
-            "worst": certificate.worst,
-            "bound": certificate.bound,
-        },
-    }
+        else CommonCertificate(
+            method=certificate.method,
+            optimal=certificate.optimal,
+            total=certificate.total,
+            worst=certificate.worst,
+            bound=certificate.bound,
+        ),
+    )
 
 
-def _proof(proof: CommonProof) -> dict[str, Any]:
-    return {
-        "label": proof.label,
-        "devices": {name: dataclasses.asdict(share) for name, share in proof.shares.items()},
-        "failed": dict(proof.failed),
-    }
+def _proof(proof: CommonProof) -> CommonProofPart:
+    return CommonProofPart(label=proof.label, devices=proof.shares, failed=proof.failed)

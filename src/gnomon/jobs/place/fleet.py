@@ -133,10 +133,12 @@ class DeviceResult:
 class Fleet:
     """What several devices gave, in the order they were asked, and the plan that is best for all that answered.
 
-    `proofs` are of plans for all that were only predicted, in the order in which they were measured.
+    `proofs` are of plans for all that were only predicted, in the order in which they were measured. `record` is the
+    results database.
     """
 
     model: Path
+    record: Path
     results: tuple[DeviceResult, ...]
     common: Common
     seconds: float
@@ -178,13 +180,13 @@ def place_on(
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane)
     results = tuple(DeviceResult(name=name, placement=e.found, error=e.error) for name, e in ended.items())
-    fleet = Fleet(model=model, results=results, common=decide({}), seconds=0.0)
+    record = next(iter(requests.values())).database
+    fleet = Fleet(model=model, record=record, results=results, common=decide({}), seconds=0.0)
     if not fleet.placements:
         with suppress(OSError):  # it holds something
             out.rmdir()
         raise next(r.error for r in results if r.error is not None)
-    common = decide(fleet.placements)
-    return Fleet(model=model, results=results, common=common, seconds=time.monotonic() - start)
+    return replace(fleet, common=decide(fleet.placements), seconds=time.monotonic() - start)
 
 
 def _one_model(requests: Mapping[str, Request]) -> Path:

@@ -55,7 +55,8 @@ class Column:
     quintile. `against_fastest` is the interleaved comparison with the fastest column, None for itself.
     `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
     `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
-    the largest one of the outputs from the reference.
+    the largest one of the outputs from the reference. `measured` are the runs without profiler, `traced` those with it,
+    in which `graph` ran: the user's own, or that of the model as it was converted.
     """
 
     label: str
@@ -69,6 +70,9 @@ class Column:
     difference: dict[str, float]
     kernels: tuple[Kernel, ...]
     breakdown: Breakdown
+    graph: Graph
+    measured: Measured
+    traced: Measured
 
     __repr__ = brief
 
@@ -77,18 +81,22 @@ class Column:
 class Profile:
     """What `profile` found: a column for each configuration that gives right outputs.
 
-    `clock` is what the columns are compared by, as in a placement.
+    `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
+    each session, `record` is the results database.
     """
 
     model: Path
     graph: Graph
     device: str
+    fingerprint: Mapping[str, Any]
     versions: dict[str, str]
     clock: Clock
     columns: tuple[Column, ...]
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
+    environments: tuple[Mapping[str, Any], ...]
     campaign: str
+    record: Path
     resumed: bool
     seconds: float
     waited_s: float = 0.0
@@ -127,6 +135,7 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
             model=request.model,
             graph=lab.graph,
             device=lab.device.name,
+            fingerprint=lab.device.fingerprint,
             versions={name: probe.version for name, probe in lab.probes.items()},
             clock=clock,
             columns=columns,
@@ -136,7 +145,9 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
                 *clock_warnings(field, best, clock),
                 *doubts(lab, sensitivity),
             ),
+            environments=tuple(lab.runner.environments),
             campaign=lab.runner.campaign.id,
+            record=request.database,
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
@@ -169,6 +180,9 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         difference=known.fact("difference"),
         kernels=found,
         breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
+        graph=contender.graph,
+        measured=known,
+        traced=traced,
     )
 
 
@@ -282,9 +296,10 @@ class Placement:
     """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
 
     `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
-    certificates, by configuration or "across". `inside` and `across` are the prices behind them. `fingerprint` is the
-    device's. `resumed` says that an interrupted campaign was taken up. `seconds` is what the job took, without
-    `waited_s` for its device.
+    certificates, by configuration or "across". `inside` and `across` are the prices behind them. `traces` are the runs
+    with the runtime's profiler on, by label, of contenders in one configuration. `fingerprint` is the device's,
+    `environments` are its snapshots around each session; `record` is the results database. `resumed` says that an
+    interrupted campaign was taken up. `seconds` is what the job took, without `waited_s` for its device.
     """
 
     model: Path
@@ -305,8 +320,11 @@ class Placement:
     missing: tuple[Missing, ...]
     doubts: tuple[Doubt, ...]
     sensitivity: Sensitivity
+    traces: Mapping[str, Measured]
+    environments: tuple[Mapping[str, Any], ...]
     package: Path | None
     campaign: str
+    record: Path
     resumed: bool
     seconds: float
     waited_s: float = 0.0
@@ -381,8 +399,15 @@ def _place(
             missing=tuple(lab.missing),
             doubts=_all_doubts(lab, request, verdict, sensitivity),
             sensitivity=sensitivity,
+            traces={
+                proved.contender.label: lab.runner.known(trace_of(proved.contender).key)
+                for proved in verdict.proved
+                if len(proved.contender.parts) == 1
+            },
             package=out,
+            environments=tuple(lab.runner.environments),
             campaign=lab.runner.campaign.id,
+            record=request.database,
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,

@@ -65,7 +65,7 @@ class CampaignRow:
 
     def document(self) -> dict[str, Any]:
         """It as JSON values."""
-        return _document(self)
+        return codec.document(self)
 
     @property
     def device(self) -> str:
@@ -95,7 +95,7 @@ class CampaignDetail:
 
     def document(self) -> dict[str, Any]:
         """It as JSON values; an interval that is not known has null as its upper bound."""
-        return _document(self)
+        return codec.document(self)
 
 
 @contextmanager
@@ -245,21 +245,6 @@ def command_of(store: SqliteStore, campaign: Campaign) -> tuple[tuple[str, ...],
             hint=f"Set GNOMON_HOME to {store.path.resolve().parent}, as it was when the command was given.",
         )
     return words, Path(asked["folder"])
-
-
-def _document(record: CampaignRow | CampaignDetail) -> dict[str, Any]:
-    """JSON values of a row or a detail; an interval that is not known has null as its upper bound."""
-    return dict(codec.to_json(_finite(record)))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _finite(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _row(store: Store, campaign: Campaign) -> CampaignRow:

@@ -1,0 +1,465 @@
+"""The parts that several documents have, as records: `core.codec` makes their JSON, `core.schema` its schema.
+
+A document is all that a job found, for whoever shows it, compares it or hands it on without the results database. What
+there is a lot of is in columns: lists of equal length, one a field, so that a model of thousands of operators stays
+a few megabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.sample import Run, Samples
+from gnomon.core.stats import median, quantile
+from gnomon.measure.campaign import Measured
+from gnomon.measure.environment import others_share, steal_share
+from gnomon.session.kernels import CALLS_QUANTILE, kernels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gnomon.core.graph import Graph
+    from gnomon.core.stats import Comparison, Summary
+    from gnomon.session.kernels import Kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPart:
+    """The model: where it is, what it is, how many operators and multiply-accumulates of one inference it has."""
+
+    path: str
+    format: str
+    sha256: str
+    operators: int
+    macs: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPart:
+    """An operator of the model, by its place in the file."""
+
+    index: int
+    name: str
+    type: str
+    macs: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorColumns:
+    """The tensors that flow, constants left out: a dimension of -1 is not fixed, a shape of null has no known rank."""
+
+    name: tuple[str, ...]
+    dtype: tuple[str, ...]
+    shape: tuple[tuple[int, ...] | None, ...]
+    size_bytes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeColumns:
+    """Who feeds whom: the indices of two operators, and the place among the tensors of what flows."""
+
+    producer: tuple[int, ...]
+    consumer: tuple[int, ...]
+    tensor: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPart:
+    """How the document's operators are joined. `inputs` and `outputs` of the model are places among the tensors."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    tensors: TensorColumns
+    edges: EdgeColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPart:
+    """Seconds of one call: the median (p50) with its 95 % interval (null: too little is known), and percentiles.
+
+    Of `n` samples in so many fresh processes; `outliers` are flagged, never removed. With a `trend` times rose or
+    fell meanwhile.
+    """
+
+    n: int
+    processes: int
+    median_s: float
+    low_s: float | None
+    high_s: float | None
+    p10_s: float
+    p90_s: float
+    p99_s: float
+    min_s: float
+    outliers: int
+    trend: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPart:
+    """A paired comparison: the ratio of times with its 95 % interval, and what it means for the first.
+
+    `pairs` are independent, a `unit` each ("process", or "block" of the only one). `trimmed`: the outer ones count
+    less, as one lies far off.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    pairs: int
+    unit: str
+    trimmed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferencePart:
+    """The largest difference of outputs from the reference, also relative to its largest magnitude."""
+
+    absolute: float | None
+    relative: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelPart:
+    """What a runtime executed as one, and the indices of the operators that it computes."""
+
+    name: str
+    operators: tuple[int, ...]
+    backend: str
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleColumns:
+    """Every sample without profiler, a row a block: the visits to fresh processes, in order of process and block.
+
+    `started_at_s` is seconds since 1970. `wall_us` and `cpu_us` are microseconds of one call, a value a sample, in
+    order: a sample is the mean of `inner` calls. `cpu_us` is null where CPU time is not told.
+    """
+
+    process: tuple[int, ...]
+    block: tuple[int, ...]
+    started_at_s: tuple[float, ...]
+    inner: tuple[int, ...]
+    wall_us: tuple[tuple[float, ...], ...]
+    cpu_us: tuple[tuple[float, ...], ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessColumns:
+    """What each fresh process took before its samples: to load the model, and for its first call; its peak memory."""
+
+    process: tuple[int, ...]
+    load_s: tuple[float | None, ...]
+    first_call_s: tuple[float | None, ...]
+    peak_rss_bytes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelColumns:
+    """The runtime's own profile, a row a kernel in order of execution: never mixed with the samples without profiler.
+
+    `wall_us` has for each kernel its microseconds in each process of `process`: the lower third of the calls, which
+    nothing interrupted; null where it did not run there. `call_us` is the whole call with the profiler on, likewise.
+    `operators` are the indices of those that the kernel computes.
+    """
+
+    process: tuple[int, ...]
+    call_us: tuple[float | None, ...]
+    name: tuple[str, ...]
+    backend: tuple[str, ...]
+    operators: tuple[tuple[int, ...], ...]
+    wall_us: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsPart:
+    """All that was measured of one configuration: what statistics in the document are made of.
+
+    `load_s` and `first_call_s` are medians over the processes, `throughput_per_s` the calls made in a second by one
+    caller: those of all samples over their wall time.
+    """
+
+    load_s: float | None
+    first_call_s: float | None
+    throughput_per_s: float | None
+    processes: ProcessColumns
+    samples: SampleColumns
+    profile: KernelColumns | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPart:
+    """The state of the device at one moment, as far as its kernel tells.
+
+    `frequencies_khz` has the current one of each core; `throttle_count` counts since the start of the machine.
+    """
+
+    load_average_1m: float | None
+    frequencies_khz: tuple[int | None, ...] | None
+    governors: tuple[str, ...] | None
+    temperatures_c: Mapping[str, float] | None
+    throttle_count: int | None
+    memory_available_bytes: int | None
+    swap_used_bytes: int | None
+    on_battery: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentPart:
+    """The device before and after the configurations of `labels` ran in one fresh process each, interleaved.
+
+    `process` is the number of those (null, and no labels: an older results database does not tell). It ended `at_s`,
+    seconds since 1970, after `seconds`. The shares are of the processors' time meanwhile: what other processes used,
+    and what other virtual machines had.
+    """
+
+    process: int | None
+    labels: tuple[str, ...]
+    at_s: float | None
+    seconds: float | None
+    before: SnapshotPart
+    after: SnapshotPart
+    others_share: float | None
+    steal_share: float | None
+
+
+def model_part(path: Path, graph: Graph) -> ModelPart:
+    """What the model is."""
+    return ModelPart(
+        path=str(path), format=graph.format, sha256=graph.digest, operators=len(graph.operators), macs=graph.macs
+    )
+
+
+def operator_parts(graph: Graph) -> tuple[OperatorPart, ...]:
+    """The operators, in order."""
+    return tuple(OperatorPart(index=op.index, name=op.name, type=op.type, macs=op.macs) for op in graph.operators)
+
+
+def graph_part(graph: Graph) -> GraphPart:
+    """How the operators are joined, with the tensors that flow."""
+    edges = tuple(graph.edges())
+    flowing = sorted({*graph.inputs, *graph.outputs, *(edge.tensor for edge in edges)})
+    place = {tensor: number for number, tensor in enumerate(flowing)}
+    tensors = [graph.tensors[index] for index in flowing]
+    return GraphPart(
+        inputs=tuple(place[tensor] for tensor in graph.inputs),
+        outputs=tuple(place[tensor] for tensor in graph.outputs),
+        tensors=TensorColumns(
+            name=tuple(t.name for t in tensors),
+            dtype=tuple(t.dtype for t in tensors),
+            shape=tuple(t.shape for t in tensors),
+            size_bytes=tuple(t.size_bytes for t in tensors),
+        ),
+        edges=EdgeColumns(
+            producer=tuple(edge.producer for edge in edges),
+            consumer=tuple(edge.consumer for edge in edges),
+            tensor=tuple(place[edge.tensor] for edge in edges),
+        ),
+    )
+
+
+def summary_part(found: Summary | None) -> SummaryPart | None:
+    """The summary; bounds that are not known are null."""
+    if found is None:
+        return None
+    return SummaryPart(
+        n=found.n,
+        processes=found.processes,
+        median_s=found.median_s,
+        low_s=found.low_s if found.low_s > 0 else None,
+        high_s=found.high_s,
+        p10_s=found.p10_s,
+        p90_s=found.p90_s,
+        p99_s=found.p99_s,
+        min_s=found.min_s,
+        outliers=found.outliers,
+        trend=found.trend,
+    )
+
+
+def comparison_part(found: Comparison | None) -> ComparisonPart | None:
+    """The comparison; bounds that are not known are null."""
+    if found is None:
+        return None
+    return ComparisonPart(
+        ratio=found.ratio,
+        low=found.low if found.low > 0 else None,
+        high=found.high,
+        verdict=found.verdict,
+        pairs=found.pairs,
+        unit=found.unit,
+        trimmed=found.trimmed,
+    )
+
+
+def difference_part(found: Mapping[str, float] | None) -> DifferencePart | None:
+    """The difference that an agent told."""
+    if found is None:
+        return None
+    return DifferencePart(absolute=found.get("absolute"), relative=found.get("relative"))
+
+
+def kernel_part(found: Kernel) -> KernelPart:
+    """A kernel."""
+    return KernelPart(name=found.name, operators=found.operators, backend=found.backend, time_s=found.time_s)
+
+
+def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:
+    """All that was measured of a configuration; `traced` are its runs with the profiler on, in one graph."""
+    runs = [run for run in measured.runs if run.samples is not None and run.samples.wall_ns and not run.profiled]
+    processes = _processes(measured)
+    calls = sum(run.samples.inner * len(run.samples.wall_ns) for run in runs if run.samples is not None)
+    wall_ns = sum(sum(run.samples.wall_ns) for run in runs if run.samples is not None)
+    return RunsPart(
+        load_s=_middle(processes.load_s),
+        first_call_s=_middle(processes.first_call_s),
+        throughput_per_s=calls / wall_ns * 1e9 if wall_ns else None,
+        processes=processes,
+        samples=_samples(runs),
+        profile=None if graph is None or traced is None else _profile(graph, traced),
+    )
+
+
+def _samples(runs: Iterable[Run]) -> SampleColumns:
+    ordered = sorted(runs, key=lambda run: (run.process, run.block))
+    samples = [run.samples for run in ordered if run.samples is not None]
+    told = any(any(one.cpu_ns) for one in samples)
+    return SampleColumns(
+        process=tuple(run.process for run in ordered),
+        block=tuple(run.block for run in ordered),
+        started_at_s=tuple(round(run.started_at_s, 3) for run in ordered),
+        inner=tuple(one.inner for one in samples),
+        wall_us=tuple(_microseconds(one.wall_ns, one.inner) for one in samples),
+        cpu_us=tuple(_microseconds(one.cpu_ns, one.inner) for one in samples) if told else None,
+    )
+
+
+def _microseconds(times_ns: Iterable[float], inner: int = 1) -> tuple[float, ...]:
+    """Microseconds of one call, with every digit that a clock of nanoseconds has."""
+    times_us = (time_ns / inner / 1000 for time_ns in times_ns)
+    return tuple(round(t, 3) if t >= 1000 else float(f"{t:.7g}") for t in times_us)
+
+
+def runs_of(columns: SampleColumns, candidate: str) -> tuple[Run, ...]:
+    """The runs that a document's samples are of, for `gnomon.core.stats`, under a name: without failures and facts."""
+    rows = zip(columns.process, columns.block, columns.started_at_s, columns.inner, columns.wall_us, strict=True)
+    told = columns.cpu_us or tuple((0.0,) * len(row) for row in columns.wall_us)
+    return tuple(
+        Run(
+            candidate=candidate,
+            process=process,
+            block=block,
+            started_at_s=started_at_s,
+            samples=Samples(wall_ns=_nanoseconds(wall_us, inner), cpu_ns=_nanoseconds(cpu_us, inner), inner=inner),
+        )
+        for (process, block, started_at_s, inner, wall_us), cpu_us in zip(rows, told, strict=True)
+    )
+
+
+def _nanoseconds(times_us: Iterable[float], inner: int) -> tuple[int, ...]:
+    return tuple(round(time_us * 1000 * inner) for time_us in times_us)
+
+
+def _processes(measured: Measured) -> ProcessColumns:
+    facts: dict[int, dict[str, Any]] = {}
+    for run in measured.runs:
+        known = {name: value for name, value in run.facts.items() if value is not None}
+        facts[run.process] = facts.get(run.process, {}) | known
+    rows = sorted(facts.items())
+
+    def seconds(name: str) -> tuple[float | None, ...]:
+        return tuple(one[name] * 1e-9 if name in one else None for _, one in rows)
+
+    return ProcessColumns(
+        process=tuple(process for process, _ in rows),
+        load_s=seconds("load_ns"),
+        first_call_s=seconds("first_call_ns"),
+        peak_rss_bytes=tuple(one.get("peak_rss_bytes") for _, one in rows),
+    )
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
+    """The kernels of profiled runs, process by process; None where the runtime told none."""
+    found = kernels(graph, traced)
+    runs = [run for run in traced.runs if run.operators]
+    if not found:
+        return None
+    rows: list[dict[tuple[str, tuple[int, ...]], list[float]]] = []
+    for run in runs:
+        taken: dict[tuple[str, tuple[int, ...]], list[float]] = {}
+        for row in run.operators:
+            if row.wall_ns:
+                taken.setdefault((row.name, row.sources), []).append(quantile(row.wall_ns, CALLS_QUANTILE) / 1000)
+        rows.append(taken)
+    names = [key for row in runs[0].operators if any((key := (row.name, row.sources)) in taken for taken in rows)]
+    calls = (
+        quantile(run.samples.wall_ns, CALLS_QUANTILE) if run.samples and run.samples.wall_ns else None for run in runs
+    )
+    return KernelColumns(
+        process=tuple(run.process for run in runs),
+        call_us=tuple(None if call_ns is None else round(call_ns / 1000, 3) for call_ns in calls),
+        name=tuple(kernel.name for kernel in found),
+        backend=tuple(kernel.backend for kernel in found),
+        operators=tuple(kernel.operators for kernel in found),
+        wall_us=tuple(tuple(round(median(row[name]), 4) if name in row else None for row in rows) for name in names),
+    )
+
+
+def environment_parts(
+    environments: Iterable[Mapping[str, Any]], labels: Mapping[str, str]
+) -> tuple[EnvironmentPart, ...]:
+    """The device around each session in which one of the candidates ran that have a label, in order of time."""
+    parts = []
+    for pair in environments:
+        told = pair.get("candidates")
+        named = tuple(dict.fromkeys(labels[key] for key in told or () if key in labels))
+        if not pair["before"] or (told is not None and not named):
+            continue
+        before, after = pair["before"], pair["after"]
+        parts.append(
+            EnvironmentPart(
+                process=pair.get("process"),
+                labels=named,
+                at_s=pair.get("at_s"),
+                seconds=_seconds(before, after),
+                before=_snapshot(before),
+                after=_snapshot(after),
+                others_share=others_share(before, after),
+                steal_share=steal_share(before, after),
+            )
+        )
+    return tuple(parts)
+
+
+def _seconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    if "monotonic_s" not in before or "monotonic_s" not in after:
+        return None
+    return round(float(after["monotonic_s"] - before["monotonic_s"]), 3)
+
+
+def _snapshot(found: Mapping[str, Any]) -> SnapshotPart:
+    frequencies = found.get("frequencies_khz")
+    governors = found.get("governors")
+    return SnapshotPart(
+        load_average_1m=found.get("load_average_1m"),
+        frequencies_khz=None if frequencies is None else tuple(of[0] for of in frequencies.values()),
+        governors=None if governors is None else tuple(sorted(set(governors.values()))),
+        temperatures_c=found.get("temperatures_c"),
+        throttle_count=found.get("throttle_count"),
+        memory_available_bytes=found.get("memory_available_bytes"),
+        swap_used_bytes=found.get("swap_used_bytes"),
+        on_battery=found.get("on_battery"),
+    )
+
+
+def labels_of(found: Mapping[str, Measured]) -> dict[str, str]:
+    """By the names of candidates in the results database, the labels whose runs they are."""
+    return {run.candidate: label for label, measured in found.items() for run in measured.runs}

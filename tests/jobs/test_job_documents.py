@@ -1,0 +1,182 @@
+"""Documents and their schemas: made from one description, held against real documents, read again as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import TARGET, contender, graph, placement, profiled, proved
+
+import gnomon
+from gnomon.core import codec
+from gnomon.core.graph import Graph
+from gnomon.core.sample import OperatorSamples, Run, Samples
+from gnomon.core.schema import schema_of
+from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.jobs.documents import DOCUMENTS, document_record
+from gnomon.jobs.place.document import place_document, profile_document
+from gnomon.measure.campaign import Measured
+from gnomon.report.plain import json_text
+from gnomon.session.contender import Part
+from gnomon.session.document import runs_of
+from gnomon.session.kernels import divided
+
+GOLDEN = Path(__file__).resolve().parents[1] / "cli" / "golden"
+
+
+def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Documents that commands printed, and some made by hand."""
+    yield "place by hand", json.loads(json_text(place_document(placement())))
+    yield "profile by hand", json.loads(json_text(profile_document(profiled())))
+    for file in sorted(GOLDEN.glob("*.json")):
+        for command, answer in json.loads(file.read_text(encoding="utf-8")).items():
+            found = answer.get("out") if isinstance(answer, dict) else None
+            if isinstance(found, dict) and str(found.get("format", "")).startswith("gnomon-"):
+                yield command, unfree(found)
+
+
+def unfree(value: Any) -> Any:
+    """A golden document with a number where it leaves out a duration."""
+    if isinstance(value, dict):
+        return {key: unfree(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [unfree(item) for item in value]
+    return 1.5 if value == "FREE" else value
+
+
+FOUND = dict(documents())
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_document_fits_its_schema_and_its_record(name: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    document = FOUND[name]
+    schema = gnomon.document_schema(document["format"].removeprefix("gnomon-"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    errors = [e.message for e in jsonschema.Draft202012Validator(schema).iter_errors(document)]
+    assert errors == []
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_document_is_read_as_it_was_written(name: str) -> None:
+    document = FOUND[name]
+    assert codec.document(gnomon.read_document(document)) == document
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_schema_is_json_and_describes_its_records(name: str) -> None:
+    schema = json.loads(json.dumps(gnomon.document_schema(name)))
+    assert schema["title"] == f"gnomon-{name}"
+    record = schema["$defs"][document_record(name).__name__]
+    assert {"format", "version"} <= set(record["required"])
+    assert record["properties"]["format"] == {"const": f"gnomon-{name}"}
+    assert [d for d in schema["$defs"].values() if not d["description"]] == []
+
+
+def test_every_field_has_a_schema() -> None:
+    for name in DOCUMENTS:
+        text = json.dumps(schema_of(document_record(name), title=name))
+        assert "{}" not in text.replace('"additionalProperties": {}', "")
+
+
+def test_what_is_no_document_is_refused() -> None:
+    with pytest.raises(UsageError, match="no document 'nothing'"):
+        gnomon.document_schema("nothing")
+    with pytest.raises(ProblemError, match="its format is 'other'"):
+        gnomon.read_document({"format": "other"})
+    with pytest.raises(RecordError, match=r"\$\.version"):
+        gnomon.read_document(place_document(placement()) | {"version": 1})
+
+
+def test_samples_are_those_that_were_taken() -> None:
+    found = placement()
+    read = gnomon.read_document(place_document(found))
+    for shown, known in zip(read.contenders, found.verdict.proved, strict=True):
+        taken = [run for run in known.measured.runs if run.samples]
+        again = runs_of(shown.runs.samples, known.measured.key)
+        assert [(r.process, r.block, r.samples) for r in again] == [(r.process, r.block, r.samples) for r in taken]
+
+
+def test_a_document_has_the_graph_and_what_else_was_measured() -> None:
+    document = place_document(placement())
+    assert document["graph"]["edges"] == {"producer": [0, 1, 2], "consumer": [1, 2, 3], "tensor": [1, 2, 3]}
+    assert document["graph"]["tensors"]["name"] == ["t0", "t1", "t2", "t3", "t4"]
+    runs = document["contenders"][0]["runs"]
+    assert runs["load_s"] == 0.01 and runs["first_call_s"] == 0.001
+    assert runs["throughput_per_s"] == pytest.approx(1 / 220.67e-6, rel=1e-3)
+    assert runs["processes"]["process"] == [0, 1, 2]
+    assert runs["profile"]["operators"] == [[0, 1, 2], [3]]
+    assert runs["profile"]["wall_us"][1] == [pytest.approx(5.03), pytest.approx(5.03)]
+    assert document["contenders"][3]["runs"]["samples"]["process"] == []
+    (around,) = document["environments"]
+    assert around["labels"] == ["onert:cpu", "onert:ruy (+cpu for 1 of 4)", "onert: plan"]
+    assert around["before"]["frequencies_khz"] == [1_800_000, 1_700_000]
+    assert (around["seconds"], around["others_share"]) == (2.5, pytest.approx(0.2))
+
+
+OPERATORS = 2012
+
+
+def large() -> dict[str, Any]:
+    """A placement of a model of so many operators in four configurations, of six processes of five blocks each."""
+    names = tuple((f"/model/layers.{k}/block/Conv_{k}", "Conv") for k in range(OPERATORS))
+    model = graph(names)
+    assignment = ("cpu",) * OPERATORS
+    many = [wide(f"onert:cpu {number}", 40_000 + 977 * number) for number in range(4)]
+    found = placement()
+    proven = [
+        proved(
+            replace(contender("single", one.key, assignment, 1e-3), parts=(part(model, assignment),)), one, one, "cpu"
+        )
+        for one in many
+    ]
+    times = {op.index: 1.2345678e-5 for op in model.operators}
+    rows = tuple(
+        replace(found.rows[0], index=op.index, name=op.name, times_s=dict.fromkeys((m.key for m in many), 1.2345678e-5))
+        for op in model.operators
+    )
+    return place_document(
+        replace(
+            found,
+            graph=model,
+            verdict=replace(found.verdict, proved=tuple(proven)),
+            rows=rows,
+            breakdowns={one.key: divided(times, (), 5e-2) for one in many},
+            traces={one.key: profile_of(names, one.key) for one in many},
+        )
+    )
+
+
+def part(model: Graph, assignment: tuple[str, ...]) -> Part:
+    placed = replace(TARGET.placed, graph=model)
+    backends = dict(enumerate(assignment))
+    return Part(target=replace(TARGET, placed=placed), operators=tuple(backends), backends=backends)
+
+
+def wide(key: str, time_us: int) -> Measured:
+    """Sixty samples a block: as many as fit into one, with digits as real ones have them."""
+    runs = []
+    for process in range(6):
+        for block in range(5):
+            wall = tuple(time_us * 1000 + (7919 * (process * 300 + block * 60 + k)) % 99_991 for k in range(60))
+            samples = Samples(wall_ns=wall, cpu_ns=tuple(t - 1234 for t in wall))
+            runs.append(Run(candidate=key, process=process, block=block, started_at_s=1.7e9, samples=samples))
+    return Measured(key=key, runs=tuple(runs), failure=None)
+
+
+def profile_of(names: tuple[tuple[str, str], ...], key: str) -> Measured:
+    rows = tuple(
+        OperatorSamples(name=name, sources=(k,), backend="cpu", wall_ns=(12_345 + k, 12_399 + k))
+        for k, (name, _) in enumerate(names)
+    )
+    samples = Samples(wall_ns=(40_000_000,), cpu_ns=(39_000_000,))
+    made = Run(candidate=key, process=0, block=0, started_at_s=0.0, samples=samples, profiled=True, operators=rows)
+    return Measured(key=key, runs=tuple(replace(made, process=process) for process in range(3)), failure=None)
+
+
+def test_a_document_of_a_large_model_stays_small() -> None:
+    assert len(json_text(large())) < 4 << 20
