@@ -73,6 +73,7 @@ def test_a_model_is_placed_proved_and_packed(
     assert becomes(lambda: not server.private_folders())
 
     package = found.package
+    assert package is not None
     assert (package / "nnpackage").is_dir()
     assert "onert_run nnpackage" in (package / "README.txt").read_text()
     ran = run_as_the_readme_says(server, package)

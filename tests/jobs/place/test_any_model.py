@@ -84,6 +84,7 @@ def outputs(found: Placement | Packed, proto: Any, feeds: dict[str, Any]) -> lis
     import subprocess
     import sys
 
+    assert found.package is not None
     command = [sys.executable, "gnomon-agent.pyz", "run", "plan.json", "--output", "out.npz", "--seconds", "0"]
     for name, array in feeds.items():
         np.save(found.package / f"{name}.npy", array)

@@ -64,6 +64,7 @@ def check_structure(found: Placement) -> None:
         assert solution.optimal
         assert solution.bound == pytest.approx(solution.value)
         assert solution.value > 0
+    assert found.package is not None
     plan = json.loads((found.package / "plan.json").read_text())
     assert [op["backend"] for op in plan["operators"]] == [row.planned for row in found.rows]
     assert plan["model"]["sha256"] == found.graph.digest

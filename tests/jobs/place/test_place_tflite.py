@@ -37,6 +37,7 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
         assert row.times_s["litert[reference]"] is None  # it has no profiler
         assert all((row.times_s[name] is None) == (name in row.within) for name in KERNELS - {"litert[reference]"})
     assert [kernel.name for kernel in found.breakdowns["litert[reference]"].own] == ["whole graph"]
+    assert found.package is not None
     plan = json.loads((found.package / "plan.json").read_text())
     (segment,) = plan["job"]["segments"]
     assert (found.package / segment["model"]).read_bytes() == model.read_bytes()
@@ -82,6 +83,7 @@ def test_an_open_batch_is_measured_on_all_that_load_the_file(small: Effort, tmp_
     assert "reference kernels on the model's file, unmodified" in found.sensitivity.reference
     assert [d.kind for d in found.doubts if d.kind == "assumed-shape"] == ["assumed-shape"]
     assert all(row.times_s["openvino"] is not None or "openvino" in row.within for row in found.rows)
+    assert found.package is not None
     (tensor,) = {tuple(t["shape"]) for t in _job(found.package)["tensors"].values() if -1 not in t["shape"]}
     assert tensor == (1, 4, 4, 8)
     given = Request(model=model, effort=small, runtimes=("litert", "openvino"), shapes={"input": (2, 4, 4, 8)})
