@@ -2,6 +2,7 @@
 # make quick   runs the quick gates, the house rules and the tests of the pure packages
 # make fuzz    attacks all readers of outside input with damaged inputs for a minute; SECONDS=600 for ten
 # make demo    sets up .venv and places a real model on this machine
+# make site    builds the documents as a site, in the folder site
 #
 # Nothing outside this folder is written, but for pip's own cache. Needs Python 3.11 or later with venv, and PyPI.
 
@@ -21,7 +22,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
     for p in python3 python3.13 python3.14; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done)
 
-.PHONY: help test check quick fuzz demo clean
+.PHONY: help test check quick fuzz demo site clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -41,6 +42,9 @@ fuzz: $(VENV)/stamp-dev
 
 demo: $(VENV)/stamp-all
 	@scripts/demo
+
+site: $(VENV)/stamp-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
