@@ -65,7 +65,7 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
     conv: Times = {None: (16.0, 32.0), 0: (2.0, 8.0), 1: (4.0, 4.0), 2: (3.0, 5.0), 3: (8.0, 4.0)}
     dense: Times = {None: (1.0, 1.0), 4: (2.0, 2.0)}
     found = analysis(tmp_path, {"conv": conv, "dense": dense})
-    rows = {row["name"]: row for row in found.document["layers"]}
+    rows = {row["name"]: row for row in found.document()["layers"]}
     row = rows["conv"]
     # theta = (2, 4); M: 0 -> 0 + 1, 1 -> 1 + 0, 2 -> 1/2 + 1/4, 3 -> 3 + 0, untuned -> 7 + 7
     assert row["theta"] == {"d0": 2.0, "d1": 4.0}
@@ -82,11 +82,11 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
     # shares: weight times theta over the sum: d0 2 of 5, d1 4 of 7
     share = (2 / 5 + 4 / 7) / 2
     assert row["share"] == pytest.approx(share)
-    assert found.document["total"]["M"] == pytest.approx(share * 0.75)
-    assert found.document["total"]["worst_regret"] == 0.5
+    assert found.document()["total"]["M"] == pytest.approx(share * 0.75)
+    assert found.document()["total"]["worst_regret"] == 0.5
     # d0's own best everywhere costs M = 1 in conv, d1's 1
-    assert found.document["own"]["d0"]["M"] == pytest.approx(share)
-    assert found.document["own"]["d1"] == {"M": pytest.approx(share), "worst_regret": 1.0}
+    assert found.document()["own"]["d0"]["M"] == pytest.approx(share)
+    assert found.document()["own"]["d1"] == {"M": pytest.approx(share), "worst_regret": 1.0}
     assert found.chosen() == {"70": name_of(2), "71": UNTUNED}
     assert found.own("d0") == {"70": name_of(0), "71": UNTUNED}
     assert found.series()["conv"]["chosen"] == name_of(2)
@@ -95,7 +95,7 @@ def test_the_metric_by_hand(tmp_path: Path) -> None:
 def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> None:
     conv: Times = {0: (2.0, 6.0), 1: (2.6, 5.2), 2: (8.0, 4.0)}  # theta 2, 4: M .5 (worst .5), .6 (.3), 3 (3)
     found = analysis(tmp_path, {"conv": conv, "dense": {4: (2.0, 2.0)}})
-    rows = {row["name"]: row for row in found.document["layers"]}
+    rows = {row["name"]: row for row in found.document()["layers"]}
     assert (rows["conv"]["configuration"], rows["conv"]["M"]) == (name_of(0), 0.5)
     assert rows["dense"]["minimax"] is None
     other = rows["conv"]["minimax"]
@@ -104,7 +104,7 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> 
         (name_of(1), "d1", "d1"),
     ]
     assert (other["M"], other["worst_regret"]) == (pytest.approx(0.6), pytest.approx(0.3))
-    total = found.document["total"]
+    total = found.document()["total"]
     share = rows["conv"]["share"]
     assert (total["M"], total["worst_regret"]) == (pytest.approx(share * 0.5), 0.5)
     assert (total["minimax"]["M"], total["minimax"]["worst_regret"]) == (pytest.approx(share * 0.6), pytest.approx(0.3))
@@ -120,7 +120,7 @@ def test_what_the_choice_is_not_sure_between_is_close(tmp_path: Path) -> None:
     }
     write_records(tmp_path / "a.json", hand_made("a", said))
     found = api.overlay_analyze([tmp_path / "a.json"])
-    conv, dense = found.document["layers"]
+    conv, dense = found.document()["layers"]
     assert conv["confidence"] < 0.9
     assert set(conv["close"]) == {name_of(1), name_of(2)}
     assert (dense["confidence"], dense["close"]) == (None, []), "single samples are sure of nothing"
@@ -150,13 +150,13 @@ def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
     ends = series["spread"](range(3))
     rows = [series["configurations"].index(name_of(k)) for k in (1, 2, 3)]
     assert ends.times_s[:, rows].transpose(1, 2, 0).tolist() == [[[1.0, 1.2]] * 2, [[1.1, 1.3]] * 2, [[2.0, 2.0]] * 2]
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     chosen = series["configurations"].index(series["chosen"])
     assert ends.metric[:, chosen].tolist() == [row["M_low"], row["M_high"]]
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: no pictures to test")
     from gnomon.jobs.overlay.picture import layer_pictures
 
-    for path in layer_pictures(found.document, found.series(), tmp_path / "pictures", ("svg",)):
+    for path in layer_pictures(found.document(), found.series(), tmp_path / "pictures", ("svg",)):
         text = Path(path).read_text(encoding="utf-8")
         assert "bars: 95 % intervals" in text
         assert ("without a bar: one sample, or all alike" in text) == (".times." in path)
@@ -164,7 +164,7 @@ def test_pictures_have_the_interval_of_each_point(tmp_path: Path) -> None:
 
 def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
     found = analysis(tmp_path, {"conv": {0: (2.0, 8.0), 1: (4.0, None)}, "bare": {2: (1.0, None)}}, portfolio=2)
-    document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
+    document = {**found.document(), "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     file = io.StringIO()
     analyze_report(document, Page(file))
@@ -173,7 +173,7 @@ def test_it_is_strict_json_and_can_be_reported(tmp_path: Path) -> None:
 
 def reported(found: Analysis) -> str:
     file = io.StringIO()
-    document = {**found.document, "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
+    document = {**found.document(), "written": {"records": {}, "databases": {}, "libraries": {}}, "network": []}
     analyze_report(document, Page(file, width=100))
     return " ".join(file.getvalue().split())
 
@@ -181,9 +181,9 @@ def reported(found: Analysis) -> str:
 def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
     network: dict[str, Times] = {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}, "dense": {2: (2.0, 5.0), 3: (3.0, 4.0)}}
     whole, part = (analysis(tmp_path, network, layers=asked) for asked in ((), ("dense",)))
-    assert [row["name"] for row in part.document["layers"]] == ["dense"]
-    assert part.document["total"] == whole.document["total"]
-    assert (part.document["total"]["worst_regret"], part.document["total"]["layers"]) == (1.0, 2)
+    assert [row["name"] for row in part.document()["layers"]] == ["dense"]
+    assert part.document()["total"] == whole.document()["total"]
+    assert (part.document()["total"]["worst_regret"], part.document()["total"]["layers"]) == (1.0, 2)
     told = reported(part)
     assert "at worst 100 %, in a layer that is not told of here." in told and "1 of 2 layers of" in told
     assert "Each device, by the sum of the layers told of here" in told
@@ -193,27 +193,27 @@ def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
 def test_single_samples_are_sure_of_nothing(tmp_path: Path) -> None:
     """Resampled they would always choose the same, in an interval of no width."""
     found = analysis(tmp_path, {"conv": {0: (1.0, 4.0), 1: (2.0, 2.0)}})
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     assert (row["confidence"], row["M_low"], row["M_high"]) == (None, None, None)
     assert row["runner_up"]["M"] == 1.0
     assert "How sure is not known: each time is a single sample." in reported(found)
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     write_records(one, hand_made("a", {"conv": {1: (1.0, 1.1, 1.2), 2: (5.0,)}}))
     write_records(other, hand_made("b", {"conv": {1: (1.0,), 2: (5.0,)}}, found_on="a"))
-    assert api.overlay_analyze([one, other]).document["layers"][0]["confidence"] == 1.0
+    assert api.overlay_analyze([one, other]).document()["layers"][0]["confidence"] == 1.0
 
 
 def test_what_is_incomplete_is_told_and_not_ranked(tmp_path: Path) -> None:
     found = analysis(tmp_path, {"conv": {0: (9.0, 9.0), 1: (1.0, None)}, "dense": {2: (1.0, None), 3: (None, 2.0)}})
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     assert row["configuration"] == name_of(0)
     assert row["theta"] == {"d0": 1.0, "d1": 9.0}  # whoever found it, and however incomplete
     assert row["incomplete"] == [{"configuration": name_of(1), "host": "d1", "missing": ["d1"]}]
-    (open_,) = found.document["undecided"]
+    (open_,) = found.document()["undecided"]
     assert open_["name"] == "dense"
     assert "collect" in open_["reason"]
     assert found.chosen() == {"70": name_of(0)}
-    assert found.document["total"]["M"] == pytest.approx(8.0)
+    assert found.document()["total"]["M"] == pytest.approx(8.0)
 
 
 def test_what_failed_is_told_and_never_chosen(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_failed_is_told_and_never_chosen(tmp_path: Path) -> None:
     write_records(one, hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
     write_records(other, hand_made("b", {"conv": {1: CRASH, 2: (5.0,)}}, found_on="a"))
     found = api.overlay_analyze([one, other])
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     assert row["configuration"] == name_of(2)
     assert row["failed"] == [
         {"configuration": name_of(1), "device": "b", "stage": "run", "kind": "crash", "message": "signal 11"}
@@ -231,17 +231,17 @@ def test_what_failed_is_told_and_never_chosen(tmp_path: Path) -> None:
 def test_one_device_alone_is_said_to_be_so(tmp_path: Path) -> None:
     write_records(tmp_path / "a.json", hand_made("a", {"conv": {1: (1.0,), 2: (5.0,)}}))
     found = api.overlay_analyze([tmp_path / "a.json"])
-    assert found.document["layers"][0]["configuration"] == name_of(1)
-    assert "one device" in found.document["notes"][0]
+    assert found.document()["layers"][0]["configuration"] == name_of(1)
+    assert "one device" in found.document()["notes"][0]
 
 
 def test_what_was_not_carried_over_is_said(tmp_path: Path) -> None:
     for key in ("a", "b"):
         write_records(tmp_path / f"{key}.json", hand_made(key, {"conv": {ord(key): (1.0,)}}))
     found = api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
-    assert found.document["layers"] == []
-    assert [note for note in found.document["notes"] if "What a found was not measured on b" in note]
-    assert len(found.document["undecided"][0]["incomplete"]) == 2
+    assert found.document()["layers"] == []
+    assert [note for note in found.document()["notes"] if "What a found was not measured on b" in note]
+    assert len(found.document()["undecided"][0]["incomplete"]) == 2
 
 
 TABLES = st.integers(2, 4).flatmap(
@@ -261,16 +261,16 @@ def test_what_is_guaranteed(tmp_path_factory: pytest.TempPathFactory, table: lis
     theta = [min((row[k] for row in table if row[k] is not None), default=math.nan) for k in range(count)]  # type: ignore[type-var]
     whole: dict[int, Any] = {i: row for i, row in enumerate(table) if None not in row}
     if not whole:
-        assert found.document["layers"] == []
+        assert found.document()["layers"] == []
         return
     values = {i: sum(t / low - 1 for t, low in zip(row, theta, strict=True)) for i, row in whole.items()}
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     assert row["M"] == pytest.approx(min(values.values()), abs=1e-9)
     chosen = next(i for i in whole if name_of(i) == row["configuration"])
     assert values[chosen] == pytest.approx(row["M"], abs=1e-9)
     assert 0 <= row["worst_regret"] <= row["M"] + 1e-9
     assert row["mean_regret"] == pytest.approx(row["M"] / count)
-    for own in found.document["own"].values():
+    for own in found.document()["own"].values():
         assert row["M"] <= own["M"] + 1e-9
     shutil.rmtree(folder)
 
@@ -279,7 +279,7 @@ def test_what_is_not_guaranteed(tmp_path: Path) -> None:
     """The least sum may lose more on its worst device than a device's own best does."""
     table: Times = {0: (1.0, 2.0), 1: (1.55, 1.55), 2: (9.0, 1.0)}
     found = analysis(tmp_path, {"conv": table}, hosts={0: 0, 1: 1, 2: 1})
-    (row,) = found.document["layers"]
+    (row,) = found.document()["layers"]
     assert (row["configuration"], row["worst_regret"]) == (name_of(0), 1.0)
     assert max(1.55 / 1.0 - 1, 1.55 / 1.0 - 1) < row["worst_regret"]
 
@@ -300,7 +300,7 @@ def test_the_portfolio_against_trying_all(
         sum(min(regrets[i][k] for i in rows) for k in range(4))
         for rows in itertools.combinations(range(len(table)), min(size, len(table)))
     )
-    portfolio = found.document["portfolio"]
+    portfolio = found.document()["portfolio"]
     (row,) = portfolio["layers"]
     assert row["proven"]
     assert row["M"] == pytest.approx(best, abs=1e-9)
@@ -309,7 +309,7 @@ def test_the_portfolio_against_trying_all(
     assert set(row["serves"].values()) == set(row["configurations"])
     served = sum(regrets[i][k] for k in range(4) for i in range(len(table)) if row["serves"][f"d{k}"] == name_of(i))
     assert served == pytest.approx(best, abs=1e-9)
-    assert row["M"] <= found.document["layers"][0]["M"] + 1e-9
+    assert row["M"] <= found.document()["layers"][0]["M"] + 1e-9
     shutil.rmtree(folder)
 
 
@@ -377,5 +377,5 @@ def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
 
 def test_layers_can_be_picked(tmp_path: Path) -> None:
     layers: dict[str, Times] = {"conv": {0: (1.0, 2.0)}, "dense": {0: (1.0, 2.0)}}
-    assert [row["name"] for row in analysis(tmp_path, layers, layers=["1"]).document["layers"]] == ["dense"]
-    assert [row["name"] for row in analysis(tmp_path, layers, layers="con").document["layers"]] == ["conv"]
+    assert [row["name"] for row in analysis(tmp_path, layers, layers=["1"]).document()["layers"]] == ["dense"]
+    assert [row["name"] for row in analysis(tmp_path, layers, layers="con").document()["layers"]] == ["conv"]

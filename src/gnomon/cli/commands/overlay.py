@@ -117,7 +117,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
             on_progress=show.watch,
             **chosen,
         )
-        document = dict(analysis.document)
+        document = analysis.document()
         nothing: dict[str, Any] = {"records": {}, "databases": {}, "libraries": {}}
         parts: dict[str, Any] = {"written": nothing, "network": [], "notes": []}
         if write and analysis.chosen():

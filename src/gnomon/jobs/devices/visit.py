@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from gnomon.core.brief import brief
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
 from gnomon.errors import DeviceError
 from gnomon.measure.energy import LEAVE, find_counters
 from gnomon.measure.link import AgentLink
+from gnomon.report.answer import Answer
 from gnomon.system.process import guarded_folder
 
 
@@ -71,7 +71,7 @@ class CloseLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow:
+class DeviceRow(Answer):
     """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason."""
 
     config: DeviceConfig
@@ -84,7 +84,7 @@ class DeviceRow:
     check: CloseLook | None = None
     seconds: float = 0.0
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
         """The row as a JSON object."""

@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
+from gnomon.report.answer import Answer
 from gnomon.session.model import read_model
 from gnomon.session.replay import NOTE as LAB
 from gnomon.session.request import Request
@@ -55,7 +55,7 @@ class PricedUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPrediction:
+class ModelPrediction(Answer):
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
     `units` are the most expensive first. `left_out` are operators that are no units; by what those take which work as
@@ -74,7 +74,7 @@ class ModelPrediction:
     units: tuple[PricedUnit, ...]
     left_out: tuple[LeftOut, ...]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
 
     def share(self, source: Source) -> float:
         """The share of the time that is known in that way."""

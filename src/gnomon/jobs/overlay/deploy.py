@@ -169,7 +169,7 @@ def _proved(
 ) -> list[dict[str, Any]]:
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
-    choices |= {f"own:{host}": own for host in analysis.document["hosts"] if (own := analysis.own(host))}
+    choices |= {f"own:{host}": own for host in analysis.document()["hosts"] if (own := analysis.own(host))}
     network.layers(known.target)
     inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
     calls, rows = {}, {}

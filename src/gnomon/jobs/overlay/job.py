@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.core.overlay.choice import (
     LayerChoice,
     LayerTimes,
@@ -34,6 +33,7 @@ from gnomon.formats.tuning.logs import replay_problem
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
+from gnomon.report.answer import Answer
 
 _PORTFOLIO_S = 60.0
 _COLLECT = "gnomon overlay collect"
@@ -78,12 +78,12 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
+class Analysis(Answer):
     """What was chosen, and what it was chosen from.
 
     `described` are the layers in order; `network` has their choices in the same order, as `times` and `samples` have
-    what each was chosen from. `resamples` and `seed` are of the confidence. `document` is what
-    `gnomon overlay analyze --json` prints, but for what is written and measured.
+    what each was chosen from. `resamples` and `seed` are of the confidence. `told` is what
+    `document` tells.
     """
 
     records: tuple[TuningRecords, ...]
@@ -94,9 +94,13 @@ class Analysis:
     network: NetworkChoice
     resamples: int
     seed: int
-    document: dict[str, Any]
+    told: dict[str, Any]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def document(self) -> dict[str, Any]:
+        """What `gnomon overlay analyze --json` prints, but for what is written and measured."""
+        return self.told
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
@@ -115,11 +119,11 @@ class Analysis:
 
     def close(self) -> dict[str, list[str]]:
         """The configurations, by the layer's digest, between which the choice is not sure."""
-        return {row["layer"]: row["close"] for row in self.document["layers"] if row["close"]}
+        return {row["layer"]: row["close"] for row in self.told["layers"] if row["close"]}
 
     def series(self) -> dict[str, Any]:
         """What pictures are drawn from, by the name of each layer that is told of; see `layer_pictures`."""
-        told = {row["name"] for row in (*self.document["layers"], *self.document["undecided"])}
+        told = {row["name"] for row in (*self.told["layers"], *self.told["undecided"])}
         return {
             times.name: {
                 "configurations": list(times.configurations),
@@ -180,7 +184,7 @@ def analyze(request: AnalyzeRequest, *, watch: Watch | None = None) -> Analysis:
         network=network,
         resamples=request.resamples,
         seed=request.seed,
-        document=document,
+        told=document,
     )
 
 

@@ -18,6 +18,7 @@ from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, write_oplist
 from gnomon.models.load import load
 from gnomon.models.model import Model
+from gnomon.report.answer import Answer
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
@@ -28,7 +29,7 @@ _ONERT_FORMATS = ("tflite", "circle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OplistReport:
+class OplistReport(Answer):
     """The slots of a model, the backends by digit, and the oplist; `oplist` is None where onert takes no such model.
 
     `opcodes` are onert's names of the model's types, None for a type that onert does not load. `file` is where the
@@ -46,6 +47,8 @@ class OplistReport:
     def space(self) -> Space:
         """The space of the codes."""
         return self.grouping.space(self.backends)
+
+    __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
         """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""

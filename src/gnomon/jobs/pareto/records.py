@@ -15,6 +15,7 @@ from gnomon.jobs.pareto.prove import Point
 from gnomon.jobs.pareto.search import Plan, Searched
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
+from gnomon.report.answer import Answer
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.session.prove import Verified
 from gnomon.session.request import Request
@@ -85,7 +86,7 @@ class Lived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pareto:
+class Pareto(Answer):
     """What `pareto` found.
 
     `points` are those of the proof, the front first: those with a number are the front. `proved` says that they were
@@ -126,7 +127,18 @@ class Pareto:
     package: Path | None = None
     dumpfile: Path | None = None
 
-    __repr__ = brief
+    document_by = "gnomon.jobs.pareto.document:pareto_document"
+    chart_by = "gnomon.jobs.pareto.chart:front_chart"
+    main = "points"
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, or the dump, and how many points are on the front."""
+        of = f"{self.lived.model.name} on {self.lived.device}" if self.lived else str(self.asked.source)
+        count = len(self.front)
+        told = f"{count} point{'s' if count != 1 else ''} on the front of {' and '.join(self.asked.objectives)}"
+        return of, f"{told}, {'proved' if self.proved else 'as sampled'}."
 
     @property
     def front(self) -> tuple[Point, ...]:

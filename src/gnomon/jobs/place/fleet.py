@@ -29,6 +29,7 @@ from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.jobs.place.job import Placement, place
 from gnomon.measure.campaign import Measured
 from gnomon.measure.progress import Watch
+from gnomon.report.answer import Answer
 from gnomon.session.contender import Contender, blocks, choose_clock, versus
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
@@ -130,7 +131,7 @@ class DeviceResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class Fleet(Answer):
     """What several devices gave, in the order they were asked, and the plan that is best for all that answered.
 
     `proofs` are of plans for all that were only predicted, in the order in which they were measured. `record` is the
@@ -144,7 +145,16 @@ class Fleet:
     seconds: float
     proofs: tuple[CommonProof, ...] = ()
 
-    __repr__ = brief
+    document_by = "gnomon.jobs.place.document:fleet_document"
+    main = "devices"
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The model and the devices, and the plan that is best for all."""
+        best = self.common.total
+        told = "there is no plan for all" if best is None else f"{best.label} has the least total time"
+        return f"{self.model.name} on {', '.join(r.name for r in self.results)}", f"Of all plans {told}."
 
     @property
     def placements(self) -> dict[str, Placement]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gnomon.core.brief import brief
 from gnomon.core.graph import Graph
@@ -25,6 +25,7 @@ from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
+from gnomon.report.answer import Answer
 from gnomon.session.contender import (
     Contender,
     blocks,
@@ -78,7 +79,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Answer):
     """What `profile` found: a column for each configuration that gives right outputs.
 
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
@@ -101,7 +102,25 @@ class Profile:
     seconds: float
     waited_s: float = 0.0
 
-    __repr__ = brief
+    document_by = "gnomon.jobs.place.document:profile_document"
+    chart_by = "gnomon.jobs.place.chart:configurations_chart"
+    main = "columns"
+    columns_shown: ClassVar[Mapping[str, str]] = {
+        "configuration": "label",
+        "wall, s": "wall.median_s",
+        "low": "wall.low_s",
+        "high": "wall.high_s",
+        "p99": "wall.p99_s",
+        "CPU, s": "cpu.median_s",
+        "load, s": "load_s",
+        "peak memory, B": "peak_rss_bytes",
+    }
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, and the fastest configuration."""
+        return f"{self.model.name} on {self.device}", f"{self.fastest.label} is the fastest of {len(self.columns)}."
 
     @property
     def fastest(self) -> Column:
@@ -292,7 +311,7 @@ def operator_rows(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Answer):
     """What `place` found: the verdict over all contenders, the plan operator by operator, and every doubt.
 
     `breakdowns` tell, by label, where the time of each contender goes that ran. `solutions` are the solver's
@@ -329,7 +348,25 @@ class Placement:
     seconds: float
     waited_s: float = 0.0
 
-    __repr__ = brief
+    document_by = "gnomon.jobs.place.document:place_document"
+    chart_by = "gnomon.jobs.place.chart:configurations_chart"
+    main = "contenders"
+    columns_shown: ClassVar[Mapping[str, str]] = {
+        "configuration": "label",
+        "kind": "kind",
+        "wall, s": "measured.median_s",
+        "low": "measured.low_s",
+        "high": "measured.high_s",
+        "p99": "measured.p99_s",
+        "CPU, s": "cpu.median_s",
+        "peak memory, B": "peak_rss_bytes",
+    }
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The model and the device, and the verdict."""
+        return f"{self.model.name} on {self.device}", self.verdict.reason
 
 
 def place(

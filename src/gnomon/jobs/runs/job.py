@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.core import codec
-from gnomon.core.brief import brief
 from gnomon.core.sample import Campaign, Event, Failure, Run
 from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
+from gnomon.report.answer import Answer
 from gnomon.report.plain import clean
 from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
 from gnomon.store.sqlite import SqliteStore, default_path
@@ -45,7 +45,7 @@ CSV_COLUMNS = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignRow:
+class CampaignRow(Answer):
     """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
 
     One that is not finished is `running` where a process that lives measures for it. Otherwise it has `failed`, with
@@ -61,7 +61,13 @@ class CampaignRow:
     failures: int
     decision: Mapping[str, Any] | None
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """Which it is, and what was decided last."""
+        told = (self.decision or {}).get("reason")
+        own = self.campaign
+        return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(told or f"{self.runs} runs.")
 
     def document(self) -> dict[str, Any]:
         """It as JSON values."""
@@ -86,12 +92,18 @@ class CandidateRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignDetail:
+class CampaignDetail(Answer):
     """A campaign with its candidates, the fastest first and the failed ones last, and its events."""
 
     row: CampaignRow
     candidates: tuple[CandidateRow, ...]
     events: tuple[Event, ...]
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """As of its row."""
+        return self.row.headline()
 
     def document(self) -> dict[str, Any]:
         """It as JSON values; an interval that is not known has null as its upper bound."""

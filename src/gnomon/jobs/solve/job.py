@@ -5,32 +5,37 @@ The job `front`: the Pareto front of a problem that is given as JSON.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import decimal
 from gnomon.errors import UsageError
 from gnomon.formats.problem import read_problem
+from gnomon.report.answer import Answer
 
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SolveReport:
+class SolveReport(Answer):
     """A solution and the wall time that reading the problem and solving it took."""
 
     solution: Solution
     seconds: float
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """How many slots were decided, and what is proved."""
+        found = self.solution
+        told = "the least there is" if found.optimal else "not proved the least"
+        return f"{len(found.choices)} slots", f"A cost of {found.value:.6g}, {told}."
 
     def document(self) -> dict[str, Any]:
         """The report as a JSON object; `code` is a text, as many readers of JSON round large integers."""
@@ -45,10 +50,6 @@ class SolveReport:
             "width": found.width,
             "seconds": self.seconds,
         }
-
-    def to_json(self) -> str:
-        """The report as JSON on one line; `bound` is in weighted units, null where none is proved."""
-        return json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
 
 
 def solve_problem(
@@ -72,12 +73,19 @@ def solve_problem(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontReport:
+class FrontReport(Answer):
     """A front and the wall time that reading the problem and finding the front took."""
 
     model: CostModel
     front: Front
     seconds: float
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The objectives, and how many points."""
+        names = ", ".join(objective.name for objective in self.model.objectives)
+        return names, f"{len(self.front)} points."
 
     def document(self) -> dict[str, Any]:
         """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
@@ -95,10 +103,6 @@ class FrontReport:
             ],
             "seconds": self.seconds,
         }
-
-    def to_json(self) -> str:
-        """The report as JSON on one line."""
-        return json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
 
 
 def front_problem(

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.brief import brief
 from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
@@ -38,6 +37,7 @@ from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
 from gnomon.jobs.space.profiling.training import Trainer, weights_path
 from gnomon.measure.progress import Watch
+from gnomon.report.answer import Answer
 from gnomon.session.request import Request
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.spaces.cells.space import State
@@ -153,7 +153,7 @@ class ProfileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
+class Profiled(Answer):
     """What a profile holds now; `seconds` are those of the wall by part of the work, this time.
 
     `blocks` are the files of own primitives that it was made with.
@@ -166,7 +166,11 @@ class Profiled:
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """Where the profile is."""
+        return str(self.out), ""
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -20,6 +20,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.models.model import Model
+from gnomon.report.answer import Answer
 from gnomon.session.package import Schedule, adopt, check_scheduled, write_scheduled
 from gnomon.session.request import Request
 from gnomon.store.sqlite import SqliteStore
@@ -48,7 +49,7 @@ class StabRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
+class Scheduled(Answer):
     """What `stab` decided.
 
     `published` is None where the published rule cannot decide, and `why_not_published` says why; `published_price` is
@@ -69,6 +70,17 @@ class Scheduled:
     package: Path
     doubts: tuple[Doubt, ...]
     seconds: float
+
+    document_by = "gnomon.jobs.stab.document:stab_document"
+    main = "operators"
+
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The package, and how many operators are on which backend."""
+        backends = sorted(set(self.written.values()))
+        told = [f"{sum(b == one for b in self.written.values())} on {one}" for one in backends]
+        return f"{self.model.path.name} in {self.package}", f"Operators: {', '.join(told)}."
 
 
 def package_name(nnpackage: Path) -> str:

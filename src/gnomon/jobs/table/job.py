@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.core.brief import brief
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, context_document, is_table, read_table
@@ -23,6 +22,7 @@ from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
+from gnomon.report.answer import Answer
 from gnomon.session import replay as recall
 from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench import Bench, Placed, open_bench
@@ -69,7 +69,7 @@ class TableRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Answer):
     """The table as it is now, how many of its units were measured this time, and what speaks against it."""
 
     table: Table
@@ -80,7 +80,11 @@ class Built:
     campaign: str
     seconds: float
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The space and the folder, and how many units were measured."""
+        return f"{self.table.manifest.space} in {self.path}", f"{self.measured} units were measured this time."
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

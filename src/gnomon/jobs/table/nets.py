@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.job import EFFORT, context_of
@@ -20,6 +19,7 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
+from gnomon.report.answer import Answer
 from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench import Bench, Placed, net_digest, open_bench
@@ -37,7 +37,7 @@ Eight share a process with the anchor and the reference net, as all lie in its m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetsMeasured:
+class NetsMeasured(Answer):
     """Nets with what was measured of them: None where one failed, for the reason in `failures`.
 
     `unlike` says how this was measured otherwise than the table, in sentences.
@@ -50,7 +50,7 @@ class NetsMeasured:
     doubts: tuple[Doubt, ...]
     seconds: float
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
         """What measuring nets told, as JSON values."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.brief import brief
 from gnomon.core.overlay.records import (
     UNTUNED,
     LayerProgress,
@@ -31,6 +30,7 @@ from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, poole
 from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
 from gnomon.jobs.tune.rounds import Limits, Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.progress import Meter, Watch
+from gnomon.report.answer import Answer
 from gnomon.tuning.bench import Bench, Builders
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
 from gnomon.tuning.tvm import Workshop
@@ -39,14 +39,19 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class Tuned(Answer):
     """What tuning came to. `records` is the file of all trials, `library` the compiled network (None: it failed)."""
 
     records: Path
     library: Path | None
     told: dict[str, Any]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The file of all trials, and the compiled network."""
+        compiled = "The network could not be compiled." if self.library is None else f"Compiled network: {self.library}"
+        return str(self.records), compiled
 
     def document(self) -> dict[str, Any]:
         """What `gnomon tune --json` prints."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.core.cost import Floats
 from gnomon.core.dominance import hypervolume, nondominated
 from gnomon.devices.http import DpuServer
@@ -34,6 +33,7 @@ from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
+from gnomon.report.answer import Answer
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.selection.front import Beliefs, FrontOptions, PredictedFront, believe, predict_front, share_of
 from gnomon.system.files import save_text
@@ -61,12 +61,12 @@ class FrontRequest(ProofRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFront:
+class FoundFront(Answer):
     """What was predicted and, if it was asked for, measured, as JSON values."""
 
     found: Mapping[str, Any]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gnomon.core.brief import brief
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.lookup import Lookup, lookup_of, write_lookup_files
 from gnomon.jobs.space.profiling.estimates import (
@@ -31,6 +30,7 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
+from gnomon.report.answer import Answer
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
 from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
@@ -62,7 +62,7 @@ class SelectRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Selected:
+class Selected(Answer):
     """The primitives that each cell group keeps, in the numbering of the config, and what speaks for them.
 
     `proofs` are the networks of earlier proofs that had a part in it.
@@ -82,7 +82,12 @@ class Selected:
     lookup: Path | None
     model: Lookup | None
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
+
+    def headline(self) -> tuple[str, str]:
+        """The profile and the rule, and what each group keeps."""
+        kept = "; ".join(", ".join(names) for names in self.groups)
+        return f"{self.asked.profile} by {self.asked.rule}", f"Kept: {kept}."
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.brief import brief
 from gnomon.core.cost import Ints
 from gnomon.core.dominance import hypervolume
 from gnomon.core.strict_json import Strict
@@ -36,6 +35,7 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import PROOF, LatencyRow, read_question
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
+from gnomon.report.answer import Answer
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.spaces.cells.effects import balanced_design, fit_effects
 from gnomon.spaces.cells.evidence import DrawnNetworks, compare_spaces
@@ -58,12 +58,12 @@ class ValidateRequest(ProofRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Validated:
+class Validated(Answer):
     """What was found, as JSON values."""
 
     found: Mapping[str, Any]
 
-    __repr__ = brief
+    __repr__ = Answer.__repr__
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""

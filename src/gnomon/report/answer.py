@@ -1,0 +1,130 @@
+"""What every result in Python can do: be a document, JSON, a frame, three lines, and a cell of a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Container, Mapping
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+
+from gnomon.errors import UsageError
+from gnomon.report.frame import Rows, frame, tables_of
+from gnomon.report.plain import clean, json_text, shorten
+
+VEGA_LITE = "application/vnd.vegalite.v5+json"
+"""The type by which notebooks know a chart."""
+
+_WIDTH, _MOST_ROWS = 160, 20
+
+
+class Answer:
+    """The base of results. A result says what is special about it by the class variables and `headline`.
+
+    `document_by` and `chart_by` are "module:function" of what makes its document of it, and a Vega-Lite chart of that
+    document; both are imported when they are needed. `main` is the table that counts ("": the first there is), and
+    `columns_shown` are those that a notebook shows of it: heading -> name in the frame; none: the first few.
+    """
+
+    __slots__ = ()
+
+    document_by: ClassVar[str] = ""
+    chart_by: ClassVar[str] = ""
+    main: ClassVar[str] = ""
+    columns_shown: ClassVar[Mapping[str, str]] = {}
+
+    def document(self) -> dict[str, Any]:
+        """All that was found, in JSON values: what the command prints with --json (docs/formats/documents.md)."""
+        made: dict[str, Any] = _function(self.document_by)(self)
+        return made
+
+    def to_json(self) -> str:
+        """The document as text, as the command prints it."""
+        return json_text(self.document())
+
+    def table_rows(self) -> dict[str, Rows]:
+        """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""
+        return tables_of(self.document())
+
+    def frame(self, table: str | None = None, *, using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
+        """A table as a `pandas.DataFrame` or a `pyarrow.Table`; None: the one that counts, such as the configurations.
+
+        UsageError where there is no such table, or the package is not installed.
+        """
+        found = self.table_rows()
+        name = _main(self.main, found) if table is None else table
+        if name not in found:
+            told = "this result has no tables" if not found else f"there is no table {name!r}"
+            raise UsageError(told, hint=f"Tables: {', '.join(found)}." if found else "Take its document().")
+        return frame(found[name], using)
+
+    def headline(self) -> tuple[str, str]:
+        """What it is of, and what the answer is: a line each."""
+        return "", ""
+
+    def __repr__(self) -> str:
+        subject, answer = self.headline()
+        title = " of ".join(filter(None, (type(self).__name__, subject)))
+        see = "See document(), to_json(), table_rows() and frame()."
+        return "\n".join(shorten(line, _WIDTH) for line in (title, answer, see) if line)
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> dict[str, Any]:
+        """Text, HTML, and a chart where there is one, for a notebook, which may ask for some of them alone."""
+        document = self.document()
+        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html(document)}
+        if self.chart_by:
+            chart = _function(self.chart_by)(document)
+            bundle |= {} if chart is None else {VEGA_LITE: chart}
+        return {
+            kind: value
+            for kind, value in bundle.items()
+            if (include is None or kind in include) and (exclude is None or kind not in exclude)
+        }
+
+    def _html(self, document: Mapping[str, Any]) -> str:
+        subject, answer = self.headline()
+        title = " of ".join(filter(None, (type(self).__name__, subject)))
+        parts = [f"<p><strong>{_escaped(title)}</strong></p>", f"<p>{_escaped(answer)}</p>" if answer else ""]
+        tables = tables_of(document)
+        rows = tables.get(_main(self.main, tables), [])
+        columns = self.columns_shown or {name: name for name in _plain_columns(rows)}
+        if rows and columns:
+            head = "".join(f"<th>{_escaped(title)}</th>" for title in columns)
+            body = "".join(
+                f"<tr>{''.join(f'<td>{_escaped(_cell(row.get(name)))}</td>' for name in columns.values())}</tr>"
+                for row in rows[:_MOST_ROWS]
+            )
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+            if len(rows) > _MOST_ROWS:
+                parts.append(f"<p>and {len(rows) - _MOST_ROWS} more</p>")
+        return "".join(parts)
+
+
+_MOST_COLUMNS = 8
+
+
+def _main(main: str, tables: Mapping[str, Rows]) -> str:
+    return main if main in tables else next(iter(tables), "")
+
+
+def _plain_columns(rows: Rows) -> list[str]:
+    """The first few columns of a table that hold one value each."""
+    names = dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row)
+    plain = [n for n in names if not any(isinstance(row.get(n), list | dict) for row in rows[:_MOST_ROWS])]
+    return plain[:_MOST_COLUMNS]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(clean(text))
+
+
+def _function(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

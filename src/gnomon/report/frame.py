@@ -1,0 +1,75 @@
+"""Documents as tables: rows of plain values, and those as a frame of pandas or a table of pyarrow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Literal
+
+from gnomon.core.installing import install_line
+from gnomon.errors import UsageError
+
+Rows = list[dict[str, Any]]
+
+RUNS = "runs"
+"""The table of all samples, a row each, of documents whose configurations have `runs`."""
+
+
+def tables_of(document: Mapping[str, Any]) -> dict[str, Rows]:
+    """The lists of objects in a document as tables, by their keys, in its order; and all samples of its `runs`.
+
+    What is nested in a row gets a name with a dot ("measured.median_s"). Columns of `runs` are left out of the rows:
+    the table `runs` has them.
+    """
+    found: dict[str, Rows] = {}
+    samples: Rows = []
+    for key, value in document.items():
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            found[key] = [dict(_flat(item)) for item in value]
+            samples += [row for item in value for row in _samples(item)]
+    return found | ({RUNS: samples} if samples else {})
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if key == "runs" and isinstance(value, Mapping):
+            yield from ((f"{before}{name}", one) for name, one in value.items() if not isinstance(one, Mapping))
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, value
+
+
+def _samples(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    runs = row.get("runs")
+    if not isinstance(runs, Mapping):
+        return
+    columns = runs["samples"]
+    for number, wall_us in enumerate(columns["wall_us"]):
+        cpu_us = columns["cpu_us"][number] if columns["cpu_us"] else [None] * len(wall_us)
+        for sample, (wall, cpu) in enumerate(zip(wall_us, cpu_us, strict=True)):
+            yield {
+                "label": row["label"],
+                "process": columns["process"][number],
+                "block": columns["block"][number],
+                "sample": sample,
+                "wall_us": wall,
+                "cpu_us": cpu,
+            }
+
+
+def frame(rows: Sequence[Mapping[str, Any]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
+    """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError where that package is not installed."""
+    if using not in ("pandas", "pyarrow"):
+        raise UsageError(f"there are no frames of {using!r}", hint="Give using='pandas' or using='pyarrow'.")
+    try:
+        package = import_module(using)
+    except ImportError as error:
+        raise UsageError(
+            f"{using} is not installed, which a frame needs",
+            hint=f"{install_line(using, python=sys.executable)}; or take the rows of table_rows().",
+        ) from error
+    if using == "pandas":
+        return package.DataFrame.from_records([dict(row) for row in rows])
+    return package.Table.from_pylist([dict(row) for row in rows])

@@ -1,0 +1,147 @@
+"""What every result in Python can do: a document, JSON, frames, three lines, a notebook's cell; and it is data."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.cli.placement_kit import HOSTILE, placement, profiled
+from tests.jobs.solve.test_front_job import PROBLEM
+
+import gnomon
+from gnomon.errors import UsageError
+from gnomon.jobs.place.document import place_document
+from gnomon.report.answer import VEGA_LITE, Answer
+
+RESULTS: dict[str, Answer] = {
+    "place": placement(),
+    "profile": profiled(),
+    "solve": gnomon.solve(PROBLEM, {"latency": 1.0, "memory": 1e-3}),
+    "front": gnomon.front(PROBLEM),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_a_document_and_json(name: str) -> None:
+    found = RESULTS[name]
+    assert json.loads(found.to_json()) == json.loads(json.dumps(found.document()))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_shows_in_three_lines(name: str) -> None:
+    lines = repr(RESULTS[name]).splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 160 and line.isprintable() for line in lines)
+    assert lines[0].startswith(type(RESULTS[name]).__name__)
+
+
+def test_the_three_lines_say_what_of_and_what_was_found() -> None:
+    model, reason, _ = repr(placement()).splitlines()
+    assert model == "Placement of hand\\x07.circle on local"
+    assert reason == "Mix: the plan is faster."
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_copied_pickled_and_taken_apart(name: str) -> None:
+    found: Any = RESULTS[name]
+    document = found.document()
+    assert copy.copy(found).document() == document
+    assert copy.deepcopy(found).document() == document
+    assert pickle.loads(pickle.dumps(found)).document() == document  # noqa: S301 - its own
+    assert dataclasses.asdict(found).keys() == {field.name for field in dataclasses.fields(found)}
+
+
+def test_the_main_table_is_that_of_the_configurations() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    found = placement()
+    frame = found.frame()
+    assert isinstance(frame, pandas.DataFrame)
+    contenders = place_document(found)["contenders"]
+    assert frame["label"].tolist() == [one["label"] for one in contenders]
+    assert frame["measured.p99_s"].tolist()[:3] == [one["measured"]["p99_s"] for one in contenders[:3]]
+    assert frame["load_s"].tolist()[:3] == [0.01] * 3
+    assert found.frame("operators")["name"].tolist()[2] == HOSTILE
+
+
+def test_every_sample_is_a_row() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = placement().frame("runs")
+    assert list(frame.columns) == ["label", "process", "block", "sample", "wall_us", "cpu_us"]
+    assert len(frame) == 3 * 3 * 4 * 5
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["wall_us"].iloc[0] == 220.0
+
+
+def test_a_frame_may_be_of_pyarrow() -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    table = placement().frame("runs", using="pyarrow")
+    assert isinstance(table, pyarrow.Table)
+    assert (table.num_rows, table.column_names[4]) == (180, "wall_us")
+    assert profiled().frame(using="pyarrow").num_rows == 2
+
+
+def test_a_frame_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match="pandas is not installed") as caught:
+        placement().frame()
+    assert "pip install pandas" in caught.value.hint
+
+
+def test_a_table_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="no table 'nothing'") as caught:
+        placement().frame("nothing")
+    assert caught.value.hint == "Tables: contenders, operators, missing, doubts, environments, runs."
+    with pytest.raises(UsageError, match="no frames of 'polars'"):
+        placement().frame(using="polars")  # type: ignore[arg-type]
+
+
+def test_a_notebook_gets_text_html_and_a_chart() -> None:
+    found = placement()
+    bundle = found._repr_mimebundle_()
+    assert list(bundle) == ["text/plain", "text/html", VEGA_LITE]
+    assert bundle["text/plain"] == repr(found)
+    assert "<th>configuration</th>" in bundle["text/html"] and "onert:cpu" in bundle["text/html"]
+    chart = json.loads(json.dumps(bundle[VEGA_LITE]))
+    values = chart["data"]["values"]
+    assert [row["label"] for row in values] == ["onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)"]
+    assert values[0]["low"] <= values[0]["value"] <= values[0]["high"]
+    assert list(found._repr_mimebundle_(include={"text/html"})) == ["text/html"]
+    assert VEGA_LITE not in found._repr_mimebundle_(exclude={VEGA_LITE})
+
+
+def test_names_from_files_are_text_in_html() -> None:
+    found = dataclasses.replace(placement(), device="<script>alert(1)</script>\x1b")
+    html = found._repr_mimebundle_()["text/html"]
+    assert "<script>" not in html and "&lt;script&gt;" in html and "\x1b" not in html
+
+
+def test_what_has_no_table_and_no_chart_is_shown_all_the_same() -> None:
+    bundle = RESULTS["solve"]._repr_mimebundle_()
+    assert list(bundle) == ["text/plain", "text/html"]
+    with pytest.raises(UsageError, match="this result has no tables"):
+        RESULTS["solve"].frame()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Many(Answer):
+    """A result of so many rows."""
+
+    count: int
+
+    __repr__ = Answer.__repr__
+
+    def document(self) -> dict[str, Any]:
+        return {"rows": [{"n": n, "inside": {"half": n / 2}, "list": [n]} for n in range(self.count)]}
+
+
+def test_long_tables_are_cut_in_html_and_whole_in_rows() -> None:
+    html = Many(count=50)._repr_mimebundle_()["text/html"]
+    assert html.count("<tr>") == 21 and "and 30 more" in html
+    assert "<th>inside.half</th>" in html and "<th>list</th>" not in html
+    assert Many(count=50).table_rows()["rows"][49] == {"n": 49, "inside.half": 24.5, "list": [49]}
