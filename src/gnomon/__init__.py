@@ -13,6 +13,7 @@ _PLACES = {
         (
             *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),
             *(
+                "answer_of_run",
                 "command_of_run",
                 "export_run",
                 "export_run_files",

@@ -75,7 +75,14 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     monkeypatch.chdir(folder)
     for name, value in environment(folder).items():
         monkeypatch.setenv(name, value)
-    assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]) == 9
+    again = ["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]
+    assert run(again) == 0
+    found = capsys.readouterr()
+    assert "this was found before" in found.err
+    assert document["campaign"][:8] in found.out
+    assert run([*again, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["contenders"] == document["contenders"]
+    assert run([*again, "--seed", "3"]) == 9  # another question
     assert "exists already" in capsys.readouterr().err
 
     assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--no-profile", "--no-package"]) == 0
@@ -91,6 +98,8 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     assert json.loads(told("--json"))["more"] is False
     assert json.loads(told("show", "last", "--json"))["row"]["campaign"]["kind"] == "place"
     assert told("show", document["campaign"][:6])
+    assert document["decision"]["reason"][:20] in told("show", "last")
+    assert json.loads(told("export", "last", "--format", "answer"))["format"] == "gnomon-place"
     lines = told("export", document["campaign"]).splitlines()
     assert {json.loads(line)["type"] for line in lines} == {"campaign", "run", "event"}
     rows = list(csv.DictReader(told("export", document["campaign"], "--format", "csv").splitlines()))

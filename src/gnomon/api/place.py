@@ -178,10 +178,12 @@ def place(
 ) -> Placement:
     """Find the fastest way to run a model on a device, prove it, and write it as a package to `out`.
 
-    Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the record holds, and nothing is proven that was not before. Raises
-    GnomonError; what was measured until then is kept, and the same call goes on from there.
+    Without `package` the package is proved all the same, and not kept. Without `measure` it decides again from what the
+    record holds, and nothing is proven that was not before. Raises GnomonError; what was measured until then is kept,
+    and the same call goes on from there.
     """
     from gnomon.jobs.place.job import place as place_job
+    from gnomon.jobs.runs.answers import keep
 
     destination = package_path(model) if out is None else Path(out)
     request = replace(request_of(model, options, sweeps=True, limited=True), measure=measure)
@@ -191,7 +193,9 @@ def place(
                 raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
             destination = Path(stack.enter_context(TemporaryDirectory(prefix="gnomon-package-"))) / destination.name
         found = place_job(request, destination, overwrite=overwrite, watch=on_progress, tell=on_message)
-    return found if package else replace(found, package=None)
+    found = found if package else replace(found, package=None)
+    keep(found.document(), on_message)
+    return found
 
 
 def place_on(
@@ -264,9 +268,14 @@ def pareto(
     Needs a model or a `source`. Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """
     from gnomon.jobs.pareto.job import pareto as pareto_job
+    from gnomon.jobs.runs.answers import keep
 
     asked = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
-    return pareto_job(asked, watch=on_progress, tell=on_message)
+    found = pareto_job(asked, watch=on_progress, tell=on_message)
+    document = found.document()
+    if document["campaign"]:
+        keep(document, on_message)
+    return found
 
 
 def pareto_unattended(
@@ -394,8 +403,11 @@ def profile(
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import profile as profile_job
+    from gnomon.jobs.runs.answers import keep
 
-    return profile_job(request_of(model, options, sweeps=True, limited=True), watch=on_progress, tell=on_message)
+    found = profile_job(request_of(model, options, sweeps=True, limited=True), watch=on_progress, tell=on_message)
+    keep(found.document(), on_message)
+    return found
 
 
 def solve(
@@ -464,6 +476,28 @@ def show_run(
 
     with open_record(_path(record)) as store:
         return show_campaign(store, find_campaign(store, campaign), clock=clock)
+
+
+def answer_of_run(campaign: str = "last", *, record: PathLike | None = None) -> dict[str, Any] | None:
+    """The document that the campaign's job answered with, as its command prints it with --json; None if it has none.
+
+    RecordError where the record or the campaign is not there.
+    """
+    from gnomon.jobs.runs.answers import answer_of
+    from gnomon.jobs.runs.job import find_campaign, open_record
+
+    with open_record(_path(record)) as store:
+        return answer_of(store, find_campaign(store, campaign))
+
+
+def placed_before(
+    model: PathLike, words: Sequence[str], *, record: PathLike | None = None, kind: str = "place"
+) -> dict[str, Any] | None:
+    """The answer to the same words of a command line, given in this folder about the same model; None without one."""
+    from gnomon.jobs.runs.answers import asked_before
+    from gnomon.models.load import load
+
+    return asked_before(_path(record), kind, words, Path.cwd(), load(Path(model)).graph.digest)
 
 
 def export_run(

@@ -91,6 +91,11 @@ def write_report(report: Callable[..., object], *what: object, **settings: objec
     """Write a report of `what`, which takes its page last."""
     page = report_page()
     report(*what, page, **settings)
+    end_report(page)
+
+
+def end_report(page: Page) -> None:
+    """Name what a brief page left out."""
     if page.omitted:
         page.line(f"With -v also: {', '.join(page.omitted)}.", indent=2, style="dim")
 

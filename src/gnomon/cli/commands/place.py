@@ -68,6 +68,13 @@ def place(
     from gnomon.cli.progress import Show
     from gnomon.jobs.place.document import place_document
 
+    destination = out or api.package_path(model)
+    if destination.exists() and package and measure and not (overwrite or values["fresh"]):
+        words = click.get_current_context().find_root().obj
+        before = api.placed_before(model, words if isinstance(words, tuple) else (), record=values["record"])
+        if before is not None and before["package"] == str(destination):
+            _shown_again(before, as_json, values["record"] is not None)
+            return
     with Show(quiet=quiet) as show:
         options = options_of(values)
         found = api.place(
@@ -89,6 +96,17 @@ def place(
         from gnomon.jobs.place.report import place_report
 
         write_report(place_report, document, own_record=values["record"] is not None)
+
+
+def _shown_again(document: dict[str, Any], as_json: bool, own_record: bool) -> None:
+    """Show what the same command found before, whose package is there."""
+    if as_json:
+        write_json(document)
+        return
+    from gnomon.jobs.place.report import place_report
+
+    write_report(place_report, document, own_record=own_record)
+    click.echo("gnomon: this was found before; --overwrite (or --fresh) measures again", err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from gnomon.cli.help import group
-from gnomon.cli.main import write_json, write_lines, write_report
+from gnomon.cli.main import end_report, report_page, write_json, write_lines, write_report
 from gnomon.cli.values import complete_run
+from gnomon.errors import RecordError
 from gnomon.report.plain import clean
 
 _RECORD = click.option(
@@ -60,16 +61,28 @@ def list_(above: dict[str, Any], record: Path | None, as_json: bool, limit: int)
 )
 @click.pass_obj
 def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: bool, clock: Any) -> None:
-    """Show the campaign whose id begins with ID ("last": the newest)."""
-    from gnomon.api.place import show_run
+    """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
+    from gnomon.api.place import answer_of_run, show_run
 
-    detail = show_run(campaign, record=record or above["record"], clock=clock).document()
+    record = record or above["record"]
+    detail = show_run(campaign, record=record, clock=clock).document()
     if as_json or above["json"]:
         write_json({**detail, "clock": clock})
-    else:
-        from gnomon.jobs.runs.report import run_report
+        return
+    from gnomon.jobs.runs.answers import report_of
+    from gnomon.jobs.runs.report import run_report
 
-        write_report(run_report, {**detail, "clock": clock})
+    answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
+    report = report_of(answer) if answer else None
+    page = report_page()
+    if report is not None:
+        report(answer, page)
+        with page.details("all configurations that ran, with their failures"):
+            page.line("")
+            run_report({**detail, "clock": clock}, page)
+    else:
+        run_report({**detail, "clock": clock}, page)
+    end_report(page)
 
 
 @runs.command(short_help="Write one campaign in full, for other tools.")
@@ -78,10 +91,11 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv", "files"]),
+    type=click.Choice(["jsonl", "csv", "answer", "files"]),
     default="jsonl",
     show_default=True,
-    help="jsonl: a JSON object a line, everything; csv: a row a sample; files: what the job itself wrote.",
+    help="jsonl: a JSON object a line, everything; csv: a row a sample; answer: what the command printed with --json; "
+    "files: what the job itself wrote.",
 )
 @click.option(
     "--out",
@@ -95,12 +109,19 @@ def export(above: dict[str, Any], campaign: str, record: Path | None, form: Any,
 
     The files of a table, of a profile of a space or of tuning are written as the job left them.
     """
-    from gnomon.api.place import export_run, export_run_files
+    from gnomon.api.place import answer_of_run, export_run, export_run_files
 
     if (form == "files") != (out is not None):
         raise click.UsageError("--format files and --out DIR stand together")
     record = record or above["record"]
-    if out is not None:
+    if form == "answer":
+        answer = answer_of_run(campaign, record=record)
+        if answer is None:
+            raise RecordError(
+                "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
+            )
+        write_json(answer)
+    elif out is not None:
         write_lines(str(path) for path in export_run_files(campaign, out=out, record=record))
     else:
         write_lines(export_run(campaign, record=record, form=form))
@@ -121,7 +142,6 @@ def resume(above: dict[str, Any], campaign: str, record: Path | None) -> int:
 
     from gnomon.api.place import command_of_run
     from gnomon.cli.main import run
-    from gnomon.errors import RecordError
 
     words, folder = command_of_run(campaign, record=record or above["record"])
     try:

@@ -1,0 +1,92 @@
+"""What jobs answered, kept in the results database beside the runs that it was made of.
+
+A job's document (docs/formats/documents.md) is an event of its campaign, compressed: it is shown again, compared and
+exported without being measured, or decided, once more.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.sample import Campaign
+from gnomon.errors import GnomonError, RecordError
+from gnomon.store.base import COMMAND, CampaignQuery, Store, last_note, note
+from gnomon.store.sqlite import SqliteStore
+
+ANSWER = "answer"
+"""The name of the event that holds a job's document."""
+
+_MOST_BYTES = 256 << 20
+_SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"})
+"""Words of a command that change nothing of what is measured."""
+
+REPORTS: Mapping[str, str] = {
+    "gnomon-place": "gnomon.jobs.place.report:place_report",
+    "gnomon-profile": "gnomon.jobs.place.report:profile_report",
+    "gnomon-pareto": "gnomon.jobs.pareto.report:pareto_report",
+    "gnomon-stab": "gnomon.jobs.stab.report:stab_report",
+}
+"""What writes the report of a document that is kept, by its `format`."""
+
+
+def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
+    """Note a job's document in the campaign that it names. What cannot be written is told, and the answer stands."""
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+    try:
+        with SqliteStore.open(Path(document["record"])) as store:
+            note(store, document["campaign"], ANSWER, {"zlib": packed})
+    except GnomonError as error:
+        if tell is not None:
+            tell(f"the answer is not kept in the results database: {error.message}")
+
+
+def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
+    """The document that a campaign's job answered with last; None without one. RecordError where it is damaged."""
+    data = last_note(store, campaign.id, ANSWER)
+    if data is None:
+        return None
+    try:
+        unpacked = zlib.decompressobj()
+        text = unpacked.decompress(base64.b64decode(data["zlib"], validate=True), _MOST_BYTES)
+        document = json.loads(text)
+    except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+        raise RecordError(
+            f"the answer of the campaign {campaign.id} is damaged: {error}",
+            hint="gnomon runs export --format jsonl has its runs; the same command answers again.",
+        ) from error
+    if not isinstance(document, dict):
+        raise RecordError(f"the answer of the campaign {campaign.id} is no object", hint="Measure again.")
+    return document
+
+
+def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
+    """What writes the report of a document: report(document, page); None where there is none for its format."""
+    place = REPORTS.get(str(document.get("format")))
+    if place is None:
+        return None
+    module, _, name = place.partition(":")
+    found: Callable[..., None] = getattr(import_module(module), name)
+    return found
+
+
+def asked_before(
+    record: Path | None, kind: str, words: Sequence[str], folder: Path, digest: str
+) -> dict[str, Any] | None:
+    """The answer to the same command, given in the same folder about the same model's content; None without one."""
+    asked = [word for word in words if word not in _SHOWN_ONLY]
+    if record is not None and not record.exists():
+        return None
+    with SqliteStore.read(record) as store:
+        for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=True)):
+            before = last_note(store, campaign.id, COMMAND) or {"arguments": [], "folder": ""}
+            if [w for w in before["arguments"] if w not in _SHOWN_ONLY] == asked and before["folder"] == str(folder):
+                return answer_of(store, campaign)
+    return None
