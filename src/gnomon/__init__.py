@@ -9,6 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PLACES = {
+    "compare": "gnomon.api.compare",
     **dict.fromkeys(
         (
             *("add_device", "clean_device", "list_devices", "list_runtimes", "remove_device"),

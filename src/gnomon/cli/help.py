@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "What is written": (
         *("out", "overwrite", "no-package", "picture", "pictures", "no-picture", "record", "fresh", "again"),
+        *("junit", "markdown", "action-benchmark", "bencher"),
         *("format", "json", "quiet", "verbose", "no-write", "output-yaml"),
     ),
 }
@@ -161,6 +162,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs export": (
         "gnomon runs export last > run.jsonl",
         "gnomon runs export last --format csv > samples.csv",
+    ),
+    "compare": (
+        "gnomon compare last~1 last",
+        "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",
     ),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),

@@ -151,6 +151,25 @@ class Latency(click.ParamType[float]):
         return number
 
 
+class Percent(click.ParamType[float]):
+    """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 may be meant."""
+
+    name = "3%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The share as a number: 0.03."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            number = float(text[:-1]) / 100 if text.endswith("%") else math.nan
+        except ValueError:
+            number = math.nan
+        if not 0 <= number <= 1:
+            self.fail(f"{value!r} is no share from 0% to 100%: give a number and %", param, ctx)
+        return number
+
+
 class Cores(click.ParamType[tuple[int, ...]]):
     """Cores of a device: numbers and ranges."""
 

@@ -381,3 +381,156 @@ def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     if logs.size < 2:
         return _UNSEEN
     return _MEDIAN * float(logs.std(ddof=1)) / math.sqrt(logs.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of two configurations that were not measured interleaved: a level a process, in the order of time.
+
+    `levels_s` are seconds of one call, `moments_s` when each process ran (seconds since 1970).
+    """
+
+    levels_s: tuple[float, ...]
+    moments_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """Two sides that were measured apart, and the geometric means of their processes' levels.
+
+    `error` is the standard error of the logarithm of their ratio and `freedom` its degrees of freedom; `p` is how
+    likely a ratio as far from 1 is where nothing changed. `drift` is what the machine's own drift within the sides adds
+    to the error.
+    """
+
+    before_s: float
+    after_s: float
+    error: float
+    freedom: float
+    p: float
+    drift: float
+
+    @property
+    def ratio(self) -> float:
+        """The time of the second over that of the first."""
+        return self.after_s / self.before_s
+
+    def needed(self, processes: int, half: float, alpha: float) -> int | None:
+        """Of how many processes a side the interval would be so narrow: `half` to either side of the logarithm.
+
+        `processes` is how many there are now, on the smaller side. None where nothing is known of the scatter, or where
+        it is the machine that moved: more of the same would not tell.
+        """
+        scatter = self.error**2 - self.drift**2
+        if not math.isfinite(self.error) or self.drift > half / 2:
+            return None
+        one = scatter * processes / 2  # the variance of one process, where both sides have as many
+        for n in range(2, _MOST_NEEDED + 1):
+            if _student(alpha, 2.0 * (n - 1)) * math.sqrt(2 * one / n) <= half:
+                return n
+        return _MOST_NEEDED
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """The interval of the ratio with confidence 1 - alpha; (0, infinity) where nothing is known of the error."""
+        if not math.isfinite(self.error):
+            return UNKNOWN
+        half = self.error * _student(alpha, self.freedom)
+        centre = math.log(self.ratio)
+        return math.exp(max(centre - half, -700.0)), math.exp(min(centre + half, 700.0))
+
+
+def _student(alpha: float, freedom: float) -> float:
+    """The two-sided quantile of Student's t; of fractional degrees of freedom between those of whole ones."""
+    below = max(1, math.floor(freedom))
+    low, high = (student_quantile(1 - alpha / 2, df) for df in (below, below + 1))
+    share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
+    return high + share * (low - high)
+
+
+def _p_of(t: float, freedom: float) -> float:
+    """How likely |T| is beyond t."""
+    below = max(1, math.floor(freedom))
+    low, high = (1 - _student_central(abs(t), df) for df in (below, below + 1))
+    share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
+    return high + share * (low - high)
+
+
+def compare_apart(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
+    """Compare two configurations that were measured at different times, each in several fresh processes.
+
+    Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947), where one process far off counts as
+    little as in `compare` (five and more: means without the outer fifth, with winsorised variances, after K. K. Yuen,
+    1974). What processes cannot show is how far the machine moved between the two sides. Where a side moved within
+    itself, by more than its processes' scatter explains, so much may have happened between them too: the move is
+    added to the error. `doubt` is a further standard error, of what else is known to differ between the sides.
+
+    ValueError where a side has no positive level.
+    """
+    if not a.levels_s or not b.levels_s or min(*a.levels_s, *b.levels_s) <= 0:
+        raise ValueError("both sides need positive times")
+    centres, variances, freedoms, moves = [], [], [], []
+    for side in (a, b):
+        logs = np.log(np.asarray(side.levels_s, dtype=np.float64))
+        centre, variance, freedom = _centre(logs)
+        centres.append(centre)
+        variances.append(variance)
+        freedoms.append(freedom)
+        moves.append(_move(logs[np.argsort(np.asarray(side.moments_s), kind="stable")]))
+    before_s, after_s = map(math.exp, centres)
+    ratio = math.exp(centres[1] - centres[0])
+    if not all(map(math.isfinite, variances)):
+        return Apart(before_s=before_s, after_s=after_s, error=math.inf, freedom=1.0, p=1.0, drift=0.0)
+    variance = sum(variances)
+    drifted = max(moves)
+    total = variance + drifted**2 + doubt**2
+    parts = sum(v * v / df for v, df in zip(variances, freedoms, strict=True))
+    freedom = variance * variance / parts if parts > 0 else sum(freedoms)
+    error = math.sqrt(total)
+    p = 1.0 if error == 0 and ratio == 1 else 0.0 if error == 0 else _p_of(math.log(ratio) / error, freedom)
+    return Apart(before_s=before_s, after_s=after_s, error=error, freedom=freedom, p=p, drift=drifted)
+
+
+def _centre(logs: Array) -> tuple[float, float, float]:
+    """The centre of a side, the variance of that, and its degrees of freedom; an infinite variance of one process."""
+    n = logs.size
+    if n < 2:
+        return float(logs.mean()), math.inf, 1.0
+    if n < _TRIMMED_FROM or not any(outliers(logs.tolist())):
+        return float(logs.mean()), float(logs.var(ddof=1)) / n, float(n - 1)
+    ordered = np.sort(logs)
+    cut = max(1, n // 5)
+    kept = ordered[cut : n - cut]
+    spread = float(np.clip(ordered, kept[0], kept[-1]).var(ddof=1))
+    return float(kept.mean()), (n - 1) * spread / (kept.size * (kept.size - 1)), float(kept.size - 1)
+
+
+_MOST_NEEDED = 1000
+"""Processes beyond which it is not told how many more would be needed."""
+
+_MOVED = 2.5
+"""How many standard errors the halves of a side are apart where it moved: 1 in 50 sides do by chance."""
+
+
+def _move(logs: Array) -> float:
+    """By how much the level moved from the first half of the processes to the second; 0 where scatter explains it."""
+    n = logs.size
+    if n < 4:
+        return 0.0
+    first, second = logs[: n // 2], logs[n - n // 2 :]
+    apart = float(np.median(second) - np.median(first))
+    scatter = math.sqrt(float(first.var(ddof=1) + second.var(ddof=1)) / (n // 2)) * _MEDIAN
+    return abs(apart) if abs(apart) > _MOVED * scatter else 0.0
+
+
+def holm(ps: Sequence[float], alpha: float) -> tuple[bool, ...]:
+    """Which of several tests reject, so that with probability 1 - alpha none does wrongly.
+
+    S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
+    """
+    order = sorted(range(len(ps)), key=lambda k: ps[k])
+    rejected = [False] * len(ps)
+    for rank, k in enumerate(order):
+        if ps[k] > alpha / (len(ps) - rank):
+            break
+        rejected[k] = True
+    return tuple(rejected)

@@ -16,6 +16,7 @@ DOCUMENTS: Mapping[str, str] = {
     "fleet": "gnomon.jobs.place.document:FleetDocument",
     "pareto": "gnomon.jobs.pareto.document:ParetoDocument",
     "stab": "gnomon.jobs.stab.document:StabDocument",
+    "compare": "gnomon.jobs.compare.document:CompareDocument",
 }
 """The record of each document, by what follows "gnomon-" in its `format`."""
 

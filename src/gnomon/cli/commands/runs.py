@@ -69,8 +69,7 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
     if as_json or above["json"]:
         write_json({**detail, "clock": clock})
         return
-    from gnomon.jobs.runs.answers import report_of
-    from gnomon.jobs.runs.report import run_report
+    from gnomon.jobs.runs.report import report_of, run_report
 
     answer = answer_of_run(detail["row"]["campaign"]["id"], record=record)
     report = report_of(answer) if answer else None

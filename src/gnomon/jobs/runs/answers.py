@@ -11,7 +11,6 @@ import binascii
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,6 @@ ANSWER = "answer"
 _MOST_BYTES = 256 << 20
 _SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"})
 """Words of a command that change nothing of what is measured."""
-
-REPORTS: Mapping[str, str] = {
-    "gnomon-place": "gnomon.jobs.place.report:place_report",
-    "gnomon-profile": "gnomon.jobs.place.report:profile_report",
-    "gnomon-pareto": "gnomon.jobs.pareto.report:pareto_report",
-    "gnomon-stab": "gnomon.jobs.stab.report:stab_report",
-}
-"""What writes the report of a document that is kept, by its `format`."""
 
 
 def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
@@ -65,16 +56,6 @@ def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     if not isinstance(document, dict):
         raise RecordError(f"the answer of the campaign {campaign.id} is no object", hint="Measure again.")
     return document
-
-
-def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
-    """What writes the report of a document: report(document, page); None where there is none for its format."""
-    place = REPORTS.get(str(document.get("format")))
-    if place is None:
-        return None
-    module, _, name = place.partition(":")
-    found: Callable[..., None] = getattr(import_module(module), name)
-    return found
 
 
 def asked_before(

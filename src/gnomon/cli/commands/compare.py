@@ -1,0 +1,70 @@
+"""`gnomon compare`: runs that were made at different times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.cli.help import command
+from gnomon.cli.main import write_json, write_report
+from gnomon.cli.values import Percent, complete_run
+
+_SLOWER = 1
+_PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+@command(short_help="Compare runs: what got faster, slower, or stayed the same.")
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=complete_run)
+@click.option(
+    "--fail-slower",
+    type=Percent(),
+    metavar="3%",
+    help="End with status 1 where a configuration is surely slower by more.",
+)
+@click.option(
+    "--relevant", type=Percent(), default=0.01, metavar="1%", help="What lies within this is the same.  [default: 1%]"
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(1e-6, 0.5),
+    default=0.01,
+    show_default=True,
+    help="With this probability at most a verdict is wrong, all of a pair together.",
+)
+@click.option(
+    "--changed",
+    multiple=True,
+    type=click.Choice(["machine", "governor", "version", "threads"]),
+    help="What was changed on purpose, and is to be judged. May be repeated.",
+)
+@click.option("--junit", type=_PATH, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
+@click.option("--markdown", type=_PATH, metavar="FILE", help="Write a table in Markdown, for a pull request.")
+@click.option("--action-benchmark", type=_PATH, metavar="FILE", help="Write what github-action-benchmark reads.")
+@click.option("--bencher", type=_PATH, metavar="FILE", help="Write Bencher's metrics.")
+@click.option("--record", type=_PATH, metavar="FILE", help="The results database.  [default: the user's own]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on the standard output.")
+def compare(
+    runs: tuple[str, ...], fail_slower: float | None, changed: tuple[str, ...], as_json: bool, **values: Any
+) -> int:
+    """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
+
+    A RUN is the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a report in
+    HTML, a package, or a results database, of which the newest run counts. Runs of other machines, governors or
+    versions are not compared, unless --changed says that this is the change.
+    """
+    from gnomon.api.compare import compare as compare_runs
+
+    files = {name: values.pop(name) for name in ("junit", "markdown", "action_benchmark", "bencher")}
+    found = compare_runs(*runs, changed=changed, **values)
+    document = found.document()
+    found.write(files, fail_slower=fail_slower)
+    if as_json:
+        write_json(document)
+    else:
+        from gnomon.jobs.compare.report import compare_report
+
+        write_report(compare_report, document)
+    slowest = found.slowest()
+    return _SLOWER if fail_slower is not None and slowest is not None and slowest.ratio - 1 > fail_slower else 0

@@ -1,0 +1,1 @@
+"""Comparing what was measured at different times: `gnomon compare`."""

@@ -1,0 +1,307 @@
+"""Compares runs that were made at different times: each configuration and each kernel, faster, slower or the same.
+
+Fresh processes are the unit, as everywhere; `core.stats.compare_apart` has the test. What is not equal between the
+sides and moves times is no result: of other machines, governors and versions nothing is compared unless the user
+says that this is the change, and a neighbour that only one side had widens the interval by as much as it took.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gnomon.core.stats import Apart, Side, compare_apart, holm, median, quantile
+from gnomon.errors import RecordError, UsageError
+from gnomon.jobs.compare.document import OperatorsPart, PairPart, SidePart, VerdictPart, compare_document
+from gnomon.jobs.compare.sides import Side as Named
+from gnomon.jobs.compare.sides import read_side
+from gnomon.measure.effort import QUANTILE, Clock
+from gnomon.report.answer import Answer
+from gnomon.report.plain import json_text
+from gnomon.system.files import write_whole
+
+CHANGES = ("machine", "governor", "version", "threads")
+"""What may differ between two sides only where the user says that this is what was changed."""
+
+_MACHINE = ("cpu_model", "machine", "cores", "core_kinds", "soc", "gpus", "cpu_flags_sha256", "memory_bytes", "smt")
+_SLOWED = 0.5
+"""By how much a call gets longer where other processes take all of the machine, at least: what shares caches, memory
+and cores costs CPU time too. An interval is widened by this times the difference in load."""
+
+_ANSWERED = 0.05
+"""Differences in load below this share of the machine are no reason to widen anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared(Answer):
+    """The verdicts of each later side against the first."""
+
+    main: ClassVar[str] = "pairs"
+
+    alpha: float
+    relevant: float
+    sides: tuple[SidePart, ...]
+    pairs: tuple[PairPart, ...]
+
+    __repr__ = Answer.__repr__
+
+    def document(self) -> dict[str, Any]:
+        """All of it, in JSON values."""
+        return compare_document(alpha=self.alpha, relevant=self.relevant, sides=self.sides, pairs=self.pairs)
+
+    def headline(self) -> tuple[str, str]:
+        """How many configurations are slower, faster, the same or unknown."""
+        verdicts = [row.verdict for pair in self.pairs for row in pair.configurations]
+        told = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("slower", "faster", "same", "unknown"))
+        return f"{len(self.sides)} runs compared", told
+
+    def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
+        """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
+
+        A configuration that is slower by more than `fail_slower` is a failure in JUnit's. RecordError where a file
+        cannot be written.
+        """
+        from gnomon.jobs.compare import exchange
+        from gnomon.jobs.compare.report import markdown
+
+        document = self.document()
+        made = {
+            "junit": lambda: exchange.junit(document, fail_slower),
+            "markdown": lambda: markdown(document),
+            "action_benchmark": lambda: json_text(exchange.action_benchmark(document)),
+            "bencher": lambda: json_text(exchange.bencher(document)),
+        }
+        for name, path in files.items():
+            if path is not None:
+                try:
+                    write_whole(made[name]().encode(), path)
+                except OSError as error:
+                    raise RecordError(
+                        f"{path} cannot be written: {error.strerror}", hint="Name another file."
+                    ) from error
+
+    def slowest(self) -> VerdictPart | None:
+        """The configuration that surely became slower by the most; None where none did."""
+        slower = [row for pair in self.pairs for row in pair.configurations if row.verdict == "slower"]
+        return max(slower, key=lambda row: row.ratio, default=None)
+
+
+def compare(
+    names: Sequence[str],
+    *,
+    record: Path | None = None,
+    alpha: float = 0.01,
+    relevant: float = 0.01,
+    changed: Iterable[str] = (),
+) -> Compared:
+    """Compare later runs with the first one; see `read_side` for how they are named.
+
+    Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
+    `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. UsageError where
+    there is nothing to compare.
+    """
+    if len(names) < 2:
+        raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
+    if unknown := set(changed) - set(CHANGES):
+        raise UsageError(
+            f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
+        )
+    sides = [read_side(name, record) for name in names]
+    pairs = tuple(
+        _pair(number, sides[0], side, alpha=alpha, relevant=relevant, changed=frozenset(changed))
+        for number, side in enumerate(sides[1:], 1)
+    )
+    return Compared(alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs)
+
+
+def _side(side: Named) -> SidePart:
+    document = side.document
+    started = [t for row in side.configurations.values() for t in row["runs"]["samples"]["started_at_s"]]
+    return SidePart(
+        name=side.name,
+        campaign=document["campaign"],
+        model=Path(document["model"]["path"]).name,
+        model_sha256=document["model"]["sha256"],
+        device=document["device"],
+        versions=dict(document["versions"]),
+        started_at_s=min(started, default=None),
+        clock=document["clock"],
+    )
+
+
+def _pair(
+    number: int, before: Named, after: Named, *, alpha: float, relevant: float, changed: frozenset[str]
+) -> PairPart:
+    unlike = tuple(told for kind, told in differences(before.document, after.document) if kind not in changed)
+    accepted = tuple(told for kind, told in differences(before.document, after.document) if kind in changed)
+    old, new = before.configurations, after.configurations
+    both = [label for label in old if label in new]
+    clock = _clock(before, after, both)
+    rows: list[VerdictPart] = []
+    operators: list[OperatorsPart] = []
+    if not unlike:
+        load, told = _unequal_load(before.document, after.document)
+        apart = {}
+        for label in both:
+            a, b = levels_of(old[label], clock), levels_of(new[label], clock)
+            if a.levels_s and b.levels_s:
+                apart[label] = (a, b, compare_apart(a, b, doubt=load))
+        rows = _verdicts(apart, alpha, relevant, told)
+        operators = [_operators(label, old[label], new[label], alpha, relevant, load, told) for label in apart]
+    return PairPart(
+        side=number,
+        clock=clock,
+        unlike=unlike,
+        changed=accepted,
+        only_before=tuple(label for label in old if label not in new),
+        only_after=tuple(label for label in new if label not in old),
+        configurations=tuple(rows),
+        operators=tuple(part for part in operators if part.compared),
+    )
+
+
+def _clock(before: Named, after: Named, labels: Sequence[str]) -> Clock:
+    """CPU time where both sides were decided by it, else wall time, which all have."""
+    told = all(
+        side.configurations[label]["runs"]["samples"]["cpu_us"] is not None
+        for side in (before, after)
+        for label in labels
+    )
+    return "cpu" if told and before.document["clock"] == after.document["clock"] == "cpu" else "wall"
+
+
+def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:
+    """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
+    samples = row["runs"]["samples"]
+    values = samples["cpu_us"] if clock == "cpu" else samples["wall_us"]
+    found: dict[int, list[float]] = {}
+    moments: dict[int, list[float]] = {}
+    for process, at_s, block in zip(samples["process"], samples["started_at_s"], values, strict=True):
+        if block:
+            found.setdefault(process, []).append(quantile(block, QUANTILE[clock]) * 1e-6)
+            moments.setdefault(process, []).append(at_s)
+    order = [process for process in found if min(found[process]) > 0]
+    return Side(
+        levels_s=tuple(median(found[process]) for process in order),
+        moments_s=tuple(median(moments[process]) for process in order),
+    )
+
+
+def _verdicts(
+    apart: Mapping[str, tuple[Side, Side, Apart]], alpha: float, relevant: float, told: tuple[str, ...]
+) -> list[VerdictPart]:
+    rejected = holm([found.p for _, _, found in apart.values()], alpha)
+    share = alpha / max(1, len(apart))
+    return [
+        _verdict(label, a, b, found, sure=sure, alpha=share, relevant=relevant, told=told)
+        for (label, (a, b, found)), sure in zip(apart.items(), rejected, strict=True)
+    ]
+
+
+def _verdict(
+    label: str, a: Side, b: Side, found: Apart, *, sure: bool, alpha: float, relevant: float, told: tuple[str, ...]
+) -> VerdictPart:
+    low, high = found.interval(alpha)
+    threshold = math.log1p(relevant)
+    verdict: Any = "unknown"
+    if sure and abs(math.log(found.ratio)) >= threshold / 2:
+        verdict = "slower" if found.ratio > 1 else "faster"
+    elif low > 0 and math.log(low) >= -threshold and math.log(high) <= threshold:
+        verdict = "same"
+    processes = len(a.levels_s), len(b.levels_s)
+    more = None
+    if verdict == "unknown" and math.isfinite(high) and low > 0:
+        wanted = max(threshold / 2, abs(math.log(found.ratio)) / 2)
+        more = found.needed(min(processes), wanted, alpha)
+    return VerdictPart(
+        label=label,
+        before_s=found.before_s,
+        after_s=found.after_s,
+        ratio=found.ratio,
+        low=low if low > 0 else None,
+        high=high,
+        p=found.p,
+        verdict=verdict,
+        processes=processes,
+        more=more,
+        moved=found.drift,
+        differs=told,
+    )
+
+
+def _operators(
+    label: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    alpha: float,
+    relevant: float,
+    load: float,
+    told: tuple[str, ...],
+) -> OperatorsPart:
+    """The kernels that changed, of those that both sides have under one name, in order of execution."""
+    left, right = _kernels(old), _kernels(new)
+    apart = {
+        name: (a, right[name], compare_apart(a, right[name], doubt=load))
+        for name, a in left.items()
+        if name in right and a.levels_s and right[name].levels_s
+    }
+    rows = _verdicts(apart, alpha, relevant, told)
+    changed = tuple(row for row in rows if row.verdict in ("slower", "faster"))
+    return OperatorsPart(label=label, compared=len(apart), changed=changed)
+
+
+def _kernels(row: Mapping[str, Any]) -> dict[str, Side]:
+    """The levels of each kernel by process; one name that several have is told apart by its turn."""
+    profile = row["runs"]["profile"]
+    if profile is None:
+        return {}
+    found: dict[str, Side] = {}
+    turns: dict[str, int] = {}
+    for name, times in zip(profile["name"], profile["wall_us"], strict=True):
+        turns[name] = turns.get(name, 0) + 1
+        known = [(t * 1e-6, float(p)) for t, p in zip(times, profile["process"], strict=True) if t]
+        found[name if turns[name] == 1 else f"{name} #{turns[name]}"] = Side(
+            levels_s=tuple(t for t, _ in known), moments_s=tuple(p for _, p in known)
+        )
+    return found
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What must be equal for a comparison and is not: (what it is of `CHANGES`, in words)."""
+    found: list[tuple[str, str]] = []
+    a, b = before["fingerprint"], after["fingerprint"]
+    for key in _MACHINE:
+        if a.get(key) != b.get(key):
+            told = "other flags of the processor" if key.endswith("sha256") else f"{key.replace('_', ' ')}"
+            shown = (
+                f": {a.get(key)} and {b.get(key)}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
+            )
+            found.append(("machine", f"the machines differ in {told}{shown}"))
+    if a.get("governor") != b.get("governor"):
+        found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
+    for name in sorted(before["versions"].keys() & after["versions"].keys()):
+        if before["versions"][name] != after["versions"][name]:
+            told = f"{name} is {before['versions'][name]} and {after['versions'][name]}"
+            found.append(("version", told))
+    return found
+
+
+def _unequal_load(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
+    """The standard error that a neighbour of one side alone adds, and what is told of it."""
+    first, second = (_load(document["environments"]) for document in (before, after))
+    if first is None or second is None or abs(first - second) < _ANSWERED:
+        return 0.0, ()
+    told = f"other processes and virtual machines had {first:.0%} of the machine before, {second:.0%} after"
+    return _SLOWED * abs(first - second), (told,)
+
+
+def _load(environments: Sequence[Mapping[str, Any]]) -> float | None:
+    shares = [
+        (part["others_share"] or 0.0) + (part["steal_share"] or 0.0)
+        for part in environments
+        if part["others_share"] is not None
+    ]
+    return median(shares) if shares else None

@@ -1,0 +1,181 @@
+"""The report of `gnomon compare`, and its forms for a pull request: each made from its JSON document alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.page import Column, Page
+from gnomon.report.parts import CLOCKS, listed
+
+_FEW, _MOST = 5, 40
+_ORDER = ("slower", "faster", "unknown", "same")
+
+
+def compare_report(document: Mapping[str, Any], page: Page) -> None:
+    """Write the report: what changed, each configuration, the operators that changed first, what cannot be compared."""
+    page.headline(headline(document))
+    sides = document["sides"]
+    for pair in document["pairs"]:
+        _pair(sides[0], sides[pair["side"]], pair, document, page)
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """The answer in one sentence."""
+    unlike = [told for pair in document["pairs"] for told in pair["unlike"]]
+    rows = [row for pair in document["pairs"] for row in pair["configurations"]]
+    if unlike and not rows:
+        return f"These runs cannot be compared: {unlike[0]}."
+    if not rows:
+        return "Nothing to compare: no configuration was measured on both sides."
+    told = []
+    for verdict in _ORDER:
+        found = [row for row in rows if row["verdict"] == verdict]
+        if found and verdict in ("slower", "faster"):
+            most = max(found, key=lambda row: abs(row["ratio"] - 1))
+            by = f"{most['label']} {units.percent(most['ratio'] - 1)}"
+            told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
+        elif found:
+            told.append(f"{len(found)} {verdict}")
+    return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}."
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """The interval of a ratio."""
+    if row["low"] is None or row["high"] is None:
+        return "[unknown]"
+    return f"[{units.digits(row['low'])}, {units.digits(row['high'])}]"
+
+
+def verdict_words(row: Mapping[str, Any]) -> str:
+    """The verdict, and what it would take where it is open."""
+    if row["verdict"] == "unknown" and row["more"]:
+        return f"unknown: --processes {row['more']} would tell"
+    return str(row["verdict"])
+
+
+def _pair(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    pair: Mapping[str, Any],
+    document: Mapping[str, Any],
+    page: Page,
+) -> None:
+    page.line(f"Before: {_who(before)}. After: {_who(after)}.")
+    if before["model_sha256"] != after["model_sha256"]:
+        page.line("The models differ, and are compared as two versions of one.")
+    for told in pair["changed"]:
+        page.line(f"Changed on purpose: {told}.")
+    for told in pair["unlike"]:
+        page.item(f"Not compared: {told}.", _CHANGED)
+    rows = sorted(pair["configurations"], key=lambda row: (_ORDER.index(row["verdict"]), -abs(row["ratio"] - 1)))
+    if rows:
+        sure = units.share(1 - document["alpha"])
+        page.heading(f"One inference by {CLOCKS[pair['clock']]} (ratio: after over before, [{sure} for all together])")
+        page.table(
+            [
+                Column(title="configuration", number=False, least=20),
+                Column(title="before"),
+                Column(title="after"),
+                Column(title="ratio"),
+                Column(title="", number=False, least=14),
+                Column(title="verdict", number=False, least=8),
+                Column(title="processes"),
+            ],
+            [
+                [
+                    row["label"],
+                    units.time(row["before_s"]),
+                    units.time(row["after_s"]),
+                    units.digits(row["ratio"]),
+                    interval(row),
+                    verdict_words(row),
+                    " + ".join(map(str, row["processes"])),
+                ]
+                for row in rows
+            ],
+            split=6,
+        )
+        page.line(
+            f"same: within {units.percent(document['relevant']).lstrip('+')}; a run's fresh processes are what counts.",
+            indent=1,
+            style="dim",
+        )
+    for told in dict.fromkeys(told for row in rows for told in row["differs"]):
+        page.item(f"Warning: {told}: intervals are wider for it.", "Measure both at a quiet time.")
+    moved = [row["label"] for row in rows if row["moved"] > 0]
+    if moved:
+        page.item(
+            f"Warning: the machine's speed moved within a run ({listed(moved)}): intervals are wider for it.",
+            "Let the device settle, or measure longer.",
+        )
+    for name, labels in (("before", pair["only_before"]), ("after", pair["only_after"])):
+        if labels:
+            page.line(f"Measured only {name}: {listed(labels)}.")
+    _operators(pair["operators"], page)
+
+
+_CHANGED = "If that is the change to be judged, say so: --changed machine, governor, version or threads."
+
+
+def _who(side: Mapping[str, Any]) -> str:
+    return f"{side['model']} on {side['device']}, run {side['campaign'][:8]}"
+
+
+def _operators(parts: Sequence[Mapping[str, Any]], page: Page) -> None:
+    for part in parts:
+        changed = part["changed"]
+        if not changed:
+            continue
+        page.heading(f"{part['label']}: kernels that changed, the first first ({len(changed)} of {part['compared']})")
+        shown = changed[: _FEW if page.brief else _MOST]
+        page.table(
+            [
+                Column(title="kernel", number=False, least=20),
+                Column(title="before"),
+                Column(title="after"),
+                Column(title="ratio"),
+                Column(title="", number=False, least=14),
+                Column(title="verdict", number=False, least=8),
+            ],
+            [
+                [
+                    row["label"],
+                    units.time(row["before_s"]),
+                    units.time(row["after_s"]),
+                    units.digits(row["ratio"]),
+                    interval(row),
+                    row["verdict"],
+                ]
+                for row in shown
+            ],
+        )
+        if len(changed) > len(shown):
+            page.line(f"and {len(changed) - len(shown)} more: --json has all", indent=1, style="dim")
+
+
+_MARKS = {"slower": "slower", "faster": "faster", "same": "same", "unknown": "unknown"}
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The comparison as Markdown, for a pull request."""
+    lines = [f"**gnomon**: {headline(document)}", ""]
+    for pair in document["pairs"]:
+        lines += [f"- not compared: {_cell(told)}" for told in pair["unlike"]]
+        if not pair["configurations"]:
+            continue
+        lines += ["", "| configuration | before | after | ratio | interval | verdict |", "|---|--:|--:|--:|---|---|"]
+        for row in pair["configurations"]:
+            cells = [row["label"], units.time(row["before_s"]), units.time(row["after_s"]), units.digits(row["ratio"])]
+            lines.append("| " + " | ".join(map(_cell, [*cells, interval(row), verdict_words(row)])) + " |")
+        for part in pair["operators"]:
+            if part["changed"]:
+                first = part["changed"][0]
+                told = f"{part['label']}: {len(part['changed'])} of {part['compared']} kernels changed, first"
+                lines += ["", f"{_cell(told)} `{first['label'].replace('`', '')}` ({units.digits(first['ratio'])})."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,0 +1,130 @@
+"""What is compared: documents of runs, from the results database, from files, from reports, or from packages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.strict_json import Strict
+from gnomon.errors import RecordError, UsageError
+from gnomon.jobs.runs.answers import answer_of
+from gnomon.jobs.runs.job import find_campaign, open_record
+from gnomon.store.base import CampaignQuery, Store
+
+_MOST_BYTES = 256 << 20
+_STRICT = Strict(
+    what="the document of a run",
+    hint="Give what --json printed, or a report of gnomon in HTML.",
+    most_letters=_MOST_BYTES,
+)
+_EMBEDDED = re.compile(
+    r"<script[^>]*\bid=[\"']gnomon-document[\"'][^>]*>(?P<json>.*?)</script>", re.DOTALL | re.IGNORECASE
+)
+CONFIGURATIONS: Mapping[str, str] = {"gnomon-place": "contenders", "gnomon-profile": "columns"}
+"""Where a document has its configurations, by its format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a comparison: how it was named, and its document."""
+
+    name: str
+    document: Mapping[str, Any]
+
+    @property
+    def configurations(self) -> dict[str, Mapping[str, Any]]:
+        """The configurations that were measured, by label."""
+        rows = self.document[CONFIGURATIONS[self.document["format"]]]
+        return {row["label"]: row for row in rows if row["runs"]["samples"]["process"]}
+
+
+def read_side(named: str, record: Path | None) -> Side:
+    """The side that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
+    --json wrote, a report in HTML, a package, or a results database (its newest run).
+
+    GnomonError where there is none, or it is no document that has configurations with samples.
+    """
+    path = Path(named)
+    if path.is_dir():
+        document = _of_package(path, record)
+    elif path.is_file():
+        document = _of_file(path)
+    else:
+        document = _of_record(named, record)
+    if document.get("format") not in CONFIGURATIONS:
+        raise UsageError(
+            f"{named} is a document of the format {document.get('format')!r}, which has no configurations to compare",
+            hint=f"Formats that have: {', '.join(CONFIGURATIONS)}.",
+        )
+    from gnomon.jobs.documents import read_document
+
+    read_document(document)  # tells all that does not fit
+    return Side(name=named, document=document)
+
+
+def _of_file(path: Path) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise UsageError(
+            f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Give a report, a document or a package."
+        )
+    if content.startswith(b"SQLite format 3\0"):
+        return _of_record("last", path)
+    text = content.decode("utf-8", "replace")
+    if found := _EMBEDDED.search(text):
+        text = found["json"]
+    return _STRICT.object(_STRICT.parse(text), "$")
+
+
+def _of_package(path: Path, record: Path | None) -> Mapping[str, Any]:
+    if not (path / "plan.json").is_file():
+        raise UsageError(f"{path} is no package of gnomon: it has no plan.json")
+    whole = path.resolve()
+    with open_record(record) as store:
+        for document in _answers(store, "place"):
+            if document.get("package") and Path(document["package"]).resolve() == whole:
+                return document
+    raise RecordError(
+        f"the results database has no run that wrote {path}", hint="Name the database with --record, or give the run."
+    )
+
+
+def _of_record(named: str, record: Path | None) -> Mapping[str, Any]:
+    with open_record(record) as store:
+        if back := re.fullmatch(r"last~(\d{1,4})", named):
+            for number, document in enumerate(_answers(store)):
+                if number == int(back[1]):
+                    return document
+            raise RecordError(f"there are no {int(back[1]) + 1} runs with an answer", hint="gnomon runs lists them.")
+        if named == "last":
+            found = next(_answers(store), None)
+        else:
+            found = answer_of(store, find_campaign(store, named))
+    if found is None:
+        raise RecordError(
+            f"no answer is kept of the run {named}",
+            hint="The same command with --fresh measures again, and keeps one.",
+        )
+    return found
+
+
+def _answers(store: Store, kind: str | None = None) -> Iterator[dict[str, Any]]:
+    """The answers that have configurations, the newest first."""
+    for campaign in store.query(CampaignQuery(kind=kind)):
+        document = answer_of(store, campaign)
+        if document is not None and document.get("format") in CONFIGURATIONS:
+            yield document
+
+
+def embedded(document: Mapping[str, Any]) -> str:
+    """The element of a page in HTML that holds a document, from which it is read again."""
+    text = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="gnomon-document">{text}</script>'

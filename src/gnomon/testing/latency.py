@@ -1,0 +1,109 @@
+"""A pytest plugin: latency as a test, `gnomon_latency("model.onnx").is_at_most("2 ms")`.
+
+It is there where gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval over fresh
+processes: a median whose interval lies below it passes, one above it fails, and one that holds it cannot be told from
+so many processes, which fails too, with what would tell (or skips: `unknown="skip"`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from gnomon.jobs.compare.job import Compared
+    from gnomon.jobs.place.job import Profile
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_LATENCY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ns|us|ms|s)\s*")
+_SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """What one inference of a model takes: the fastest configuration, or the only one that was asked for."""
+
+    profile: Profile
+    unknown: Literal["fail", "skip"]
+
+    def is_at_most(self, limit: str) -> None:
+        """Fail unless the median is surely at most the limit, such as "2 ms"."""
+        __tracebackhide__ = True
+        limit_s = _seconds(limit)
+        fastest = self.profile.fastest
+        found = fastest.cpu if self.profile.clock == "cpu" and fastest.cpu is not None else fastest.wall
+        told = f"{fastest.label} takes {_shown(found.median_s)} [{_shown(found.low_s)}, {_shown(found.high_s)}]"
+        told = f"{told} by {self.profile.clock} time, {found.processes} processes, {found.n} samples"
+        if found.low_s > limit_s:
+            pytest.fail(f"{told}: more than {limit}")
+        if found.high_s > limit_s:
+            self._open(f"{told}: whether that is at most {limit} cannot be told; more processes= would")
+
+    def is_not_slower_than(self, before: str | Path, *, by: str = "3%") -> None:
+        """Fail where it is surely slower than a run before by more than a share.
+
+        `before` is what `gnomon compare` takes: a file that --json wrote, a report, a run's id. What cannot be
+        compared, such as a run of another machine, is open.
+        """
+        __tracebackhide__ = True
+        from gnomon.api.compare import compare
+        from gnomon.jobs.compare.report import headline
+
+        match = _SHARE.fullmatch(by)
+        if match is None:
+            raise ValueError(f"{by!r} is no share such as 3%")
+        compared: Compared = compare(before, self.profile.campaign, record=self.profile.record)
+        told = headline(compared.document())
+        slowest = compared.slowest()
+        if slowest is not None and slowest.ratio - 1 > float(match["number"]) / 100:
+            pytest.fail(told)
+        if not any(pair.configurations for pair in compared.pairs):
+            self._open(told)
+
+    def _open(self, told: str) -> None:
+        __tracebackhide__ = True
+        if self.unknown == "skip":
+            pytest.skip(told)
+        pytest.fail(told)
+
+
+def _seconds(limit: str) -> float:
+    match = _LATENCY.fullmatch(limit)
+    if match is None:
+        raise ValueError(f"{limit!r} is no latency: give a number and ns, us, ms or s")
+    return float(match["number"]) * _UNITS[match["unit"]]
+
+
+def _shown(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "unknown"
+    unit = next((unit for unit, factor in _UNITS.items() if seconds < 1000 * factor), "s")
+    return f"{seconds / _UNITS[unit]:.3g} {unit}"
+
+
+@pytest.fixture(scope="session")
+def gnomon_latency() -> Callable[..., Latency]:
+    """A function that measures a model: gnomon_latency(model, runtimes=("onnxruntime",), processes=6, ..).
+
+    Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that cannot be told. Equal calls
+    measure once a session.
+    """
+    known: dict[str, Profile] = {}
+
+    def measure(
+        model: str | Path, *, unknown: Literal["fail", "skip"] = "fail", fresh: bool = True, **options: Any
+    ) -> Latency:
+        from gnomon.api.place import profile
+
+        key = repr((str(model), sorted(options.items())))
+        if key not in known:
+            known[key] = profile(model, fresh=fresh, **options)
+        return Latency(profile=known[key], unknown=unknown)
+
+    return measure

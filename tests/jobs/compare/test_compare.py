@@ -1,0 +1,246 @@
+"""Runs compared: verdicts on sides made by hand, what is refused, every way of naming a run, and of answering."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.cli.placement_kit import profiled
+
+import gnomon
+from gnomon.cli.main import cli
+from gnomon.core.sample import Campaign, Context
+from gnomon.errors import GnomonError, ProblemError, RecordError, UsageError
+from gnomon.jobs.compare.document import CompareDocument
+from gnomon.jobs.compare.job import compare
+from gnomon.jobs.compare.report import compare_report, headline
+from gnomon.jobs.compare.sides import embedded, read_side
+from gnomon.jobs.documents import read_document
+from gnomon.jobs.place.document import profile_document
+from gnomon.jobs.runs.answers import keep
+from gnomon.report.page import Page
+from gnomon.store.sqlite import SqliteStore
+
+
+def document(
+    rng: np.random.Generator, *, level_us: float = 5000.0, scatter: float = 0.005, processes: int = 12, **more: Any
+) -> dict[str, Any]:
+    """The document of a profile, of which each configuration has so many processes of one block of 20 samples."""
+    made: dict[str, Any] = profile_document(profiled())
+    made["clock"] = "cpu"
+    for column in made["columns"]:
+        runs = column["runs"]
+        levels = level_us * np.exp(scatter * rng.standard_normal(processes))
+        blocks = [(one * np.exp(0.01 * rng.standard_normal(20))).tolist() for one in levels]
+        runs["samples"] = {
+            "process": list(range(processes)),
+            "block": [0] * processes,
+            "started_at_s": [1000.0 + 10 * k for k in range(processes)],
+            "inner": [1] * processes,
+            "wall_us": blocks,
+            "cpu_us": blocks,
+        }
+    return made | more
+
+
+def written(folder: Path, name: str, made: dict[str, Any]) -> str:
+    path = folder / name
+    path.write_text(json.dumps(made), encoding="utf-8")
+    return str(path)
+
+
+def pair(tmp_path: Path, before: dict[str, Any], after: dict[str, Any], **options: Any) -> Any:
+    return compare([written(tmp_path, "a.json", before), written(tmp_path, "b.json", after)], **options)
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, ("same", "unknown")), (1.05, ("slower",)), (0.95, ("faster",)), (3.0, ("slower",))]
+)
+def test_verdicts(tmp_path: Path, factor: float, verdict: Sequence[str]) -> None:
+    rng = np.random.default_rng(3)
+    found = pair(tmp_path, document(rng), document(rng, level_us=5000.0 * factor))
+    (only,) = found.pairs
+    assert only.configurations
+    for row in only.configurations:
+        assert row.verdict in verdict
+        assert row.low is not None
+        assert row.high is not None
+        assert row.low < row.ratio < row.high
+        assert row.ratio == pytest.approx(factor, rel=0.02)
+
+
+def test_an_open_verdict_says_what_would_tell(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    found = pair(tmp_path, document(rng, scatter=0.05, processes=4), document(rng, scatter=0.05, processes=4))
+    for row in found.pairs[0].configurations:
+        assert row.verdict == "unknown"
+        assert row.more is not None
+        assert row.more > 4
+    # As many processes as were asked for do tell.
+    more = max(row.more for row in found.pairs[0].configurations)
+    again = pair(
+        tmp_path,
+        document(rng, scatter=0.05, processes=min(more, 200)),
+        document(rng, scatter=0.05, processes=min(more, 200)),
+    )
+    for row in again.pairs[0].configurations:
+        assert row.high / row.low - 1 < 0.05
+
+
+def test_false_alarms_are_as_rare_as_promised(tmp_path: Path) -> None:
+    """Of 200 pairs of equal sides with a disturbed process each, at most 1.5 % are called different at alpha 1 %."""
+    from gnomon.core.stats import Side, compare_apart
+
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(2000):
+        sides = []
+        for _ in range(2):
+            levels = np.exp(0.01 * rng.standard_normal(8))
+            levels[rng.integers(8)] *= 1 + rng.exponential(0.05)
+            sides.append(Side(levels_s=tuple(levels), moments_s=tuple(range(8))))
+        wrong += compare_apart(*sides).p < 0.01
+    assert wrong <= 30
+
+
+def test_drift_within_a_side_widens_the_interval() -> None:
+    from gnomon.core.stats import Side, compare_apart
+
+    rng = np.random.default_rng(2)
+    moments = tuple(map(float, range(12)))
+    still = tuple(np.exp(0.002 * rng.standard_normal(12)))
+    moving = tuple(np.exp(0.002 * rng.standard_normal(12) + np.linspace(0, 0.04, 12)))
+    calm = compare_apart(Side(levels_s=still, moments_s=moments), Side(levels_s=still, moments_s=moments))
+    found = compare_apart(Side(levels_s=still, moments_s=moments), Side(levels_s=moving, moments_s=moments))
+    assert calm.drift == 0
+    assert found.drift > 0.01
+    assert found.p > 0.01
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda d: d["fingerprint"].update(cpu_model="another"), "machine"),
+        (lambda d: d["fingerprint"].update(governor="powersave"), "governor"),
+        (lambda d: d["versions"].update(onert="9.9"), "version"),
+    ],
+)
+def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, change: Any, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    before, after = document(rng), document(rng)
+    change(after)
+    found = pair(tmp_path, before, after)
+    assert found.pairs[0].unlike
+    assert not found.pairs[0].configurations
+    assert headline(found.document()).startswith("These runs cannot be compared")
+    allowed = pair(tmp_path, before, after, changed=(kind,))
+    assert allowed.pairs[0].configurations
+    assert allowed.pairs[0].changed
+
+
+def test_a_neighbour_of_one_side_alone_is_no_slow_down(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    before, after = document(rng), document(rng, level_us=5400.0)
+    for made, share in ((before, 0.0), (after, 0.4)):
+        for part in made["environments"]:
+            part["others_share"], part["steal_share"] = share, 0.0
+        assert made["environments"]
+    found = pair(tmp_path, before, after)
+    for row in found.pairs[0].configurations:
+        assert row.verdict == "unknown"
+        assert row.differs
+
+
+def test_kernels_that_changed_are_named_in_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    before, after = document(rng), document(rng)
+    for made, factor in ((before, 1.0), (after, 1.3)):
+        for column in made["columns"]:
+            column["runs"]["profile"] = {
+                "process": list(range(6)),
+                "call_us": [100.0] * 6,
+                "name": ["first", "second", "second"],
+                "backend": ["cpu"] * 3,
+                "operators": [[0], [1], [2]],
+                "wall_us": [
+                    (10 * np.exp(0.002 * rng.standard_normal(6))).tolist(),
+                    (20 * np.exp(0.002 * rng.standard_normal(6))).tolist(),
+                    (30 * factor * np.exp(0.002 * rng.standard_normal(6))).tolist(),
+                ],
+            }
+    found = pair(tmp_path, before, after)
+    for part in found.pairs[0].operators:
+        assert part.compared == 3
+        assert [row.label for row in part.changed] == ["second #2"]
+    text = io.StringIO()
+    compare_report(found.document(), Page(text, width=100))
+    assert "second #2" in text.getvalue()
+
+
+def test_a_run_is_named_in_every_way(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    record = tmp_path / "record.sqlite"
+    context = Context(
+        device={}, versions={}, model_digest="0" * 64, model_name="m", options={}, seed=0, gnomon_version="0"
+    )
+    made = []
+    for number in range(2):
+        campaign = Campaign(id=f"{number}" * 32, kind="profile", key="k", context=context, started_at_s=float(number))
+        with SqliteStore.open(record) as store:
+            store.open_campaign(campaign)
+        made.append(document(rng, campaign=campaign.id, record=str(record)))
+        keep(made[-1], None)
+    page = tmp_path / "report.html"
+    page.write_text(f"<html><body>{embedded(made[1])}</body></html>", encoding="utf-8")
+    named = {
+        "last": made[1],
+        "last~1": made[0],
+        "000": made[0],
+        str(page): made[1],
+        str(record): made[1],
+        written(tmp_path, "run.json", made[0]): made[0],
+    }
+    for name, expected in named.items():
+        assert read_side(name, record).document == expected
+    runs = gnomon.compare("last~1", "last", record=record)
+    assert runs.pairs == gnomon.compare(tmp_path / "run.json", page).pairs
+    assert isinstance(read_document(runs.document()), CompareDocument)
+    with pytest.raises(RecordError):
+        read_side("last~2", record)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "gnomon-profile"}', "<html></html>"])
+def test_what_is_no_run_is_told(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(GnomonError) as told:
+        read_side(str(path), None)
+    assert isinstance(told.value, (UsageError, ProblemError, RecordError))
+
+
+def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    before = written(tmp_path, "a.json", document(rng))
+    after = written(tmp_path, "b.json", document(rng, level_us=5500.0))
+    files = {name: tmp_path / name for name in ("junit", "markdown", "action-benchmark", "bencher")}
+    words = ["compare", before, after, *(word for name, path in files.items() for word in (f"--{name}", str(path)))]
+    done = CliRunner().invoke(cli, [*words, "--fail-slower", "3%"], standalone_mode=False)
+    assert done.return_value == 1, done.output
+    assert "slower" in done.stdout
+    suite = ElementTree.fromstring(files["junit"].read_text(encoding="utf-8"))  # noqa: S314 - our own
+    assert int(suite.get("failures", 0)) == len(suite.findall("testcase/failure")) > 0
+    assert "| slower |" in files["markdown"].read_text(encoding="utf-8")
+    rows = json.loads(files["action-benchmark"].read_text(encoding="utf-8"))
+    assert all(row["unit"] == "us" and row["value"] == pytest.approx(5500, rel=0.02) for row in rows)
+    metrics = json.loads(files["bencher"].read_text(encoding="utf-8"))
+    assert all(one["latency"]["value"] == pytest.approx(5.5e6, rel=0.02) for one in metrics.values())
+    assert CliRunner().invoke(cli, [*words, "--fail-slower", "20%"], standalone_mode=False).return_value == 0
+    assert CliRunner().invoke(cli, ["compare", before]).exit_code != 0
+    assert CliRunner().invoke(cli, ["compare", before, after, "--fail-slower", "0.03"]).exit_code == 2

@@ -1,0 +1,51 @@
+"""Latency as a test: the plugin in a pytest of its own, on a real model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TEST = """
+pytest_plugins = ["gnomon.testing.latency"]
+OPTIONS = dict(runtimes=("onnxruntime",), processes=3, budget_s=0.2)
+
+
+def test_fast_enough(gnomon_latency):
+    gnomon_latency({model!r}, **OPTIONS).is_at_most("10 s")
+
+
+def test_too_slow(gnomon_latency):
+    gnomon_latency({model!r}, **OPTIONS).is_at_most("1 ns")
+
+
+def test_as_before(gnomon_latency):
+    found = gnomon_latency({model!r}, **OPTIONS)
+    found.is_not_slower_than(found.profile.campaign)
+
+
+def test_of_another_machine(gnomon_latency):
+    gnomon_latency({model!r}, unknown="skip", **OPTIONS).is_not_slower_than({other!r})
+
+
+def test_nonsense(gnomon_latency):
+    gnomon_latency({model!r}, **OPTIONS).is_at_most("2")
+"""
+
+
+def test_the_plugin(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+    from tests.jobs.compare.test_compare import document
+
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "home"))
+    other = document(np.random.default_rng(1))
+    other["columns"][0]["label"] = "onnxruntime"
+    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
+    model = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
+    pytester.makepyfile(TEST.format(model=str(model), other=str(tmp_path / "other.json")))
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rfs", "-p", "no:gnomon")
+    done.assert_outcomes(passed=2, failed=2, skipped=1)
+    done.stdout.fnmatch_lines_random(["*more than 1 ns*", "*cannot be compared*", "*is no latency*"])
