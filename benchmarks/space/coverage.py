@@ -36,7 +36,7 @@ from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, selec
 
 SETTINGS = {
     f"noise {noise:.1%}, interaction {interaction:g}": (noise, interaction)
-    for interaction in (0.0, 0.15, 0.4, 0.8)
+    for interaction in (0.0, 0.15, 0.4, 0.6, 0.8, 1.0)
     for noise in (0.008, 0.02)
 }
 LATENCY_NOISE = 0.02

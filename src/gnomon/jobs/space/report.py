@@ -209,7 +209,9 @@ def front_report(document: Mapping[str, Any], page: Page) -> None:
         right, took = held["accuracy"], held["latency"]
         off = f"{100 * right['mean_error']:.2f} points and {percent(took['mean_error'])} on average"
         within = f"{units.share(right['inside'])} and {units.share(took['inside'])} are in their 95 % intervals"
-        say(page, f"Predictions were off by {off}; {within}.")
+        rounds = document["rounds"]
+        told = f"Measured in {rounds} rounds, each predicted by what the ones before told. " if rounds > 1 else ""
+        say(page, f"{told}Predictions were off by {off}; {within}.")
     elif document["latency_model"] is not None:
         off = document["latency_model"]
         say(page, f"Such latencies were off by {percent(off['mean'])} on average of {off['networks']} others.")
