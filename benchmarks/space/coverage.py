@@ -36,7 +36,7 @@ from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, selec
 
 SETTINGS = {
     f"noise {noise:.1%}, interaction {interaction:g}": (noise, interaction)
-    for interaction in (0.0, 0.15, 0.4, 0.8)
+    for interaction in (0.0, 0.15, 0.4, 0.6, 0.8, 1.0)
     for noise in (0.008, 0.02)
 }
 LATENCY_NOISE = 0.02
@@ -187,7 +187,7 @@ def main() -> None:
     """Judge all settings and print."""
     options = parser(__doc__)
     options.add_argument("--worlds", type=int, default=100, help="made-up spaces of each setting")
-    options.add_argument("--first", type=int, default=1000, help="seed of the first; the prior was chosen on 0 to 39")
+    options.add_argument("--first", type=int, default=1000, help="seed of the first; priors are from 100 to 159")
     options.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     options.add_argument("--again", action="store_true", help="measure and choose twice")
     options.add_argument("--workers", type=int, default=1)

@@ -1,13 +1,14 @@
 """What the predicted front of the full space reaches, and how long it takes. Prints one JSON document.
 
 Made-up spaces of which every network is known, as in coverage.py: what is measured is what `gnomon space profile`
-trains and measures. From that the best 50 networks of the full space are predicted, and 10 of it and of the reduced
-space that the default choice leaves, as `gnomon space front` and `validate` do; these are then measured, with the same
-noise. With "sums" the spaces are those of truths.py, of 759,375 networks, whose effects add up.
+trains and measures. From that the best 50 networks of the full space are predicted and measured, with the same noise,
+round by round as `gnomon space front` does it; and 10 of it and of the reduced space that the default choice leaves, at
+once as `validate` does it. With "sums" the spaces are those of truths.py, of 759,375 networks, whose effects add up.
 
 Told for each setting: `reached`, the true share of the true hypervolume of all networks that the 50 reach: mean, least
-and most; `covered`, the share of spaces whose told interval holds it, before and after the 50 are measured, with its
-95 % interval; `inside`, the share of the 50 networks whose true accuracy and latency are in what was predicted;
+and most, and `at_once` what 50 reach that are predicted before any of them is measured; `covered`, the share of spaces
+whose told interval holds it, before the last round is measured and after, with its 95 % interval; `inside`, the share
+of the 50 networks whose true accuracy and latency are in what was predicted;
 `ratio`, the true ratio of the hypervolumes of the 10 networks of either space, of which `covered` has the share of told
 intervals that hold it. `seconds` and `cpu_seconds` are those of a whole prediction in spaces of 10^12 networks and
 more.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +35,16 @@ from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import Evidence, balanced_design, expit
-from gnomon.spaces.selection.front import FrontOptions, believe, predict_front, ratio_of, share_of
+from gnomon.spaces.selection.front import (
+    Beliefs,
+    FrontOptions,
+    PredictedFront,
+    believe,
+    in_rounds,
+    predict_front,
+    ratio_of,
+    share_of,
+)
 from gnomon.spaces.selection.pareto import select_pareto
 from gnomon.spaces.selection.reduce import front_of_sums
 
@@ -65,14 +76,9 @@ def judge(task: tuple[str, int]) -> dict[str, Any]:
     accuracy, latency = coverage.measured(made, noise, (seed, 0))
     rng = np.random.default_rng([seed, 18])
 
-    def after(networks: Ints) -> tuple[Evidence, Evidence]:
+    def priced(networks: Ints) -> _Truth:
         rows = made.rows(networks)
-        right, took = made.accuracy[rows], made.latency[rows]
-        found = more(accuracy, networks, right, np.full(len(rows), noise), rng)
-        return (
-            replace(found, values=np.clip(found.values, 0, 1)),
-            more(latency, networks, took, coverage.LATENCY_NOISE * took, rng),
-        )
+        return made.latency[rows], made.accuracy[rows]
 
     beliefs = believe(made.space, accuracy, latency)
     truth = np.column_stack([made.latency / beliefs.unit, 1 - made.accuracy])
@@ -80,20 +86,8 @@ def judge(task: tuple[str, int]) -> dict[str, Any]:
     def volume(networks: Ints | None) -> float:
         return hypervolume(truth if networks is None else truth[made.rows(networks)], beliefs.reference)
 
-    front = predict_front(beliefs, FrontOptions(networks=NETWORKS))
-    rows = made.rows(front.networks)
-    reached = volume(front.networks) / volume(None)
-    held = share_of(believe(made.space, *after(front.networks)), front.networks)
-    found = {
-        "setting": setting,
-        "networks": made.space.size,
-        "on_front": front.size,
-        "reached": reached,
-        "before": _holds(front.share, reached),
-        "after": _holds(held, reached),
-        "accuracy": _inside(front.accuracy, made.accuracy[rows]),
-        "latency": _inside(front.latency, made.latency[rows]),
-    }
+    noises = noise, coverage.LATENCY_NOISE
+    found = {"setting": setting, **_fronts(made.space, (accuracy, latency), priced, volume, noises, rng)}
     try:
         groups = select_pareto(made.space, accuracy, latency).groups
     except UsageError:
@@ -104,7 +98,56 @@ def judge(task: tuple[str, int]) -> dict[str, Any]:
     few = [predict_front(beliefs, FrontOptions(networks=FEW, choices=choices)).networks for choices in (places, None)]
     ratio = volume(few[0]) / volume(few[1])
     both = np.unique(np.concatenate(few), axis=0)
-    return {**found, "ratio": ratio, "held": _holds(ratio_of(believe(made.space, *after(both)), few[0], few[1]), ratio)}
+    known = measured((accuracy, latency), both, priced(both), noises, rng)
+    return {**found, "ratio": ratio, "held": _holds(ratio_of(believe(made.space, *known), few[0], few[1]), ratio)}
+
+
+def measured(
+    known: tuple[Evidence, Evidence],
+    networks: Ints,
+    truth: _Truth,
+    noises: tuple[float, float],
+    rng: np.random.Generator,
+) -> tuple[Evidence, Evidence]:
+    """What is known with networks that were measured since: noise of accuracies, and of latencies as a share."""
+    took, right = truth
+    found = more(known[0], networks, right, np.full(len(networks), noises[0]), rng)
+    return (
+        replace(found, values=np.clip(found.values, 0, 1)),
+        more(known[1], networks, took, noises[1] * took, rng),
+    )
+
+
+def _fronts(
+    space: Space,
+    evidence: tuple[Evidence, Evidence],
+    priced: Callable[[Ints], _Truth],
+    volume: Callable[[Ints | None], float],
+    noises: tuple[float, float],
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """What the best 50 networks reach that are measured round by round, and those that are predicted at once."""
+    known = [evidence]
+
+    def after(front: PredictedFront) -> Beliefs:
+        known.append(measured(known[-1], front.networks, priced(front.networks), noises, rng))
+        return believe(space, *known[-1])
+
+    beliefs, options = believe(space, *evidence), FrontOptions(networks=NETWORKS)
+    at_once, rounds = predict_front(beliefs, options), in_rounds(beliefs, options, after)
+    mine = np.concatenate([one.networks for one in rounds])
+    took, right = priced(mine)
+    reached = volume(mine) / volume(None)
+    return {
+        "networks": space.size,
+        "on_front": at_once.size,
+        "at_once": volume(at_once.networks) / volume(None),
+        "reached": reached,
+        "before": _holds(rounds[-1].share, reached),
+        "after": _holds(share_of(believe(space, *known[-1]), mine), reached),
+        "accuracy": _inside(np.concatenate([one.accuracy for one in rounds]), right),
+        "latency": _inside(np.concatenate([one.latency for one in rounds]), took),
+    }
 
 
 def _judged_sums(setting: str, seed: int) -> dict[str, Any]:
@@ -119,19 +162,19 @@ def _judged_sums(setting: str, seed: int) -> dict[str, Any]:
     def points(costs: Floats) -> Floats:
         return np.column_stack([costs[:, 0] / unit, expit(costs[:, 1])])
 
-    every = front_of_sums([np.column_stack([slow[g], -right[g]]) for g in groups]).costs
-    front = predict_front(beliefs, FrontOptions(networks=NETWORKS))
-    mine = np.column_stack([slow[groups, front.networks].sum(axis=1), -right[groups, front.networks].sum(axis=1)])
-    reached = hypervolume(points(mine), beliefs.reference) / hypervolume(points(every), beliefs.reference)
-    return {
-        "setting": setting,
-        "networks": made.space.size,
-        "on_front": front.size,
-        "reached": reached,
-        "before": _holds(front.share, reached),
-        "accuracy": _inside(front.accuracy, expit(-mine[:, 1])),
-        "latency": _inside(front.latency, mine[:, 0]),
-    }
+    every = points(front_of_sums([np.column_stack([slow[g], -right[g]]) for g in groups]).costs)
+
+    def priced(networks: Ints) -> _Truth:
+        return slow[groups, networks].sum(axis=1), expit(right[groups, networks].sum(axis=1))
+
+    def volume(networks: Ints | None) -> float:
+        if networks is None:
+            return hypervolume(every, beliefs.reference)
+        took, rate = priced(networks)
+        return hypervolume(np.column_stack([took / unit, 1 - rate]), beliefs.reference)
+
+    noises, rng = (SUMS[setting], truths.LATENCY_NOISE), np.random.default_rng([seed, 18])
+    return {"setting": setting, **_fronts(made.space, (accuracy, latency), priced, volume, noises, rng)}
 
 
 def _holds(told: tuple[float, float, float], truth: float) -> bool:
@@ -150,7 +193,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not own:
             continue
         entry: dict[str, Any] = {"setting": setting, "spaces": len(own)}
-        for key in ("networks", "on_front", "reached"):
+        for key in ("networks", "on_front", "at_once", "reached"):
             values = [row[key] for row in own]
             entry[key] = [round(float(one), 3) for one in (np.mean(values), min(values), max(values))]
         entry["covered"] = {

@@ -18,6 +18,7 @@ from gnomon.spaces.cells.effects import Evidence, expit
 FAMILIES = ("Mobile", "Res", "VGG")
 GROUPS = BLOCKS = 5
 MIDDLE = 0.85  # the mean accuracy
+LATENCY_NOISE = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,7 +96,7 @@ def swaps(default: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def measure(
-    made: Truth, seed: tuple[int, ...], *, accuracy_sd: float = 0.01, latency_sd: float = 0.03
+    made: Truth, seed: tuple[int, ...], *, accuracy_sd: float = 0.01, latency_sd: float = LATENCY_NOISE
 ) -> tuple[Evidence, Evidence]:
     """Accuracies with an absolute, latencies with a relative error, both of the sizes that are told."""
     rng = np.random.default_rng(seed)

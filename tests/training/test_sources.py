@@ -352,7 +352,7 @@ def test_calibration_images_are_those_of_the_list(tmp_path: Path) -> None:
     assert found.shape == (3, 1, 5, 4)
     np.testing.assert_array_equal(found[1, 0], np.asarray(pillow().open(tmp_path / "root" / "b b" / "0.png")))
     assert load_calibration(names, tmp_path / "root", channels=3).shape == (3, 3, 5, 4)
-    with pytest.raises(ProblemError, match="have 1 channels, and the networks take 4"):
+    with pytest.raises(ProblemError, match="have 1 channel, and the networks take 4"):
         load_calibration(names, tmp_path / "root", channels=4)
     names.write_text("../names.txt\n/etc/passwd\na/9.png\n\0\n" + "a" * 5000 + "\n")
     with pytest.raises(ProblemError) as refused:

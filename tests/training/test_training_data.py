@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -179,6 +181,37 @@ def test_a_packed_file_is_the_same_data_set_and_a_missing_one_is_told(tmp_path: 
     whole = packed(dataset(seed=9))
     path = tmp_path / "images"
     path.write_bytes(whole.content)
-    assert PackedFile(digest=whole.digest, path=str(path)).open().digest == whole.digest
+    opened = PackedFile(digest=whole.digest, path=str(path)).open()
+    assert opened.digest == whole.digest
+    assert np.array_equal(opened.train.x, dataset(seed=9).train.x)
+    path.unlink()
+    assert opened.validation.x.sum() == dataset(seed=9).validation.x.sum()  # its pages stay as long as they are mapped
     with pytest.raises(ProblemError, match="cannot be read"):
         PackedFile(digest="0" * 64, path=str(tmp_path / "nothing")).open()
+
+
+def test_a_packed_file_is_mapped_and_not_copied(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    many = Images(x=rng.integers(0, 256, (4000, 3, 32, 32), dtype=np.uint8), y=np.zeros(4000, np.int64))
+    few = many.take(np.arange(3))
+    large = Dataset(name="large", classes=1, train=many, validation=few, test=few)
+    path = tmp_path / "large"
+    path.write_bytes(packed(large).content)
+    source = f"""
+from gnomon.training.data.dataset import PackedFile
+own = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1])
+before = own()
+kept = PackedFile(digest={large.digest!r}, path={str(path)!r}).open()
+print(own() - before, len(kept.train))
+"""
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    grown_kib, count = map(int, ran.stdout.split())
+    assert count == 4000 and 1024 * grown_kib < many.x.nbytes / 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"not an archive" * 9])
+def test_a_damaged_packed_file_is_told(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "images"
+    path.write_bytes(damage)
+    with pytest.raises(ProblemError, match="packed data set"):
+        PackedFile(digest="1" * 64, path=str(path)).open()

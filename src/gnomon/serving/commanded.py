@@ -109,6 +109,7 @@ def _answer(command: Command, info: DeviceInfo, runs: Sequence[Sequence[float]])
         "high_s": high_s,
         "processes": len(each),
         "loads": len(each),
+        "interval_of": "processes",
         "samples": sum(map(len, runs)),
         "drift": 1.0,
         "runtime": command.name,

@@ -236,6 +236,7 @@ def _measured(order: Order, held: _Held) -> dict[str, Any]:
         "high_s": one.high_s,
         "processes": 1 if kept else one.processes,
         "loads": one.processes,
+        "interval_of": "loads in one process" if kept else "processes",
         "samples": sum(map(len, one.samples.values())),
         "drift": one.drift,
         "runtime": bench.runtime.name,

@@ -146,6 +146,7 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
     }
     assert told["groups"] == 2 and told["accuracy"]["imported"] == {"accuracy_table.yaml": len(networks)}
     assert told["latency"][0]["imported"] == {"latency_table.yaml": len(networks)}
+    assert told["accuracy"]["without_error"] == len(networks)
     assert any("--config" in note for note in told["notes"])
     for rule in ("published", "relative", "pareto"):
         asked = SelectRequest(profile=tmp_path / "p", rule=rule, options=ParetoOptions(most_share=0.5))

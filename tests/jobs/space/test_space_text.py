@@ -85,6 +85,22 @@ def test_nothing_trained_and_nothing_measured_says_what_is_missing() -> None:
     assert "gnomon space select" not in told
 
 
+def test_what_to_do_where_nothing_was_measured_is_no_option_that_contradicts_the_command() -> None:
+    told = words_of(profile_report, profile(latency=[]))
+    assert "The command that made the profile, without --no-latency." in told and "--toolchain" not in told
+    imported = words_of(profile_report, profile(latency=[], data=""))
+    assert "gnomon space import FILE --profile-dir" in imported and "--no-latency" not in imported
+
+
+@pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "Without a standard error came 3 of them")])
+def test_a_standard_error_is_made_up_only_where_none_came(unsure: int, told: str) -> None:
+    document = profile()
+    count = document["accuracy"]["trainings"]
+    document["accuracy"].update(imported={"nets.csv": count}, noise=None, without_error=unsure)
+    words = words_of(profile_report, document)
+    assert ("0.5 points" in words) == bool(unsure) and told in words
+
+
 def test_a_toolchain_that_measured_nothing_tells_why() -> None:
     document = profile()
     broken = {**document["latency"][0], "networks": [network("VGG", 1, 1, None, "no compiler")], "predictors": {}}

@@ -18,7 +18,9 @@ from gnomon.spaces.cells.effects import Evidence, expit
 from gnomon.spaces.selection.front import (
     Beliefs,
     FrontOptions,
+    PredictedFront,
     believe,
+    in_rounds,
     predict_front,
     ratio_of,
     share_of,
@@ -165,6 +167,97 @@ def test_shares_and_ratios_are_of_the_same_hypervolume(beliefs: Beliefs) -> None
     assert share_of(beliefs, EVERY, options) == (1.0, 1.0, 1.0)
     assert ratio_of(beliefs, found.networks, found.networks, options) == (1.0, 1.0, 1.0)
     assert ratio_of(beliefs, found.networks[:5], found.networks, options)[0] < 1
+
+
+def test_rounds_go_by_what_the_ones_before_have_told() -> None:
+    """Of families that were never measured beside each other: the same number of networks reaches more."""
+    in_turn, at_once = np.mean([reached_of_families(seed) for seed in (3, 4)], axis=0)
+    assert in_turn > max(0.97, at_once)
+
+
+def reached_of_families(seed: int) -> tuple[float, float]:
+    """The true share of the hypervolume that 20 networks reach, measured in rounds and predicted at once."""
+    space, evidence_of, priced = families(seed)
+    rng = np.random.default_rng(seed)
+    known = [evidence_of(np.array(ONE_FAMILY), rng)]
+
+    def measured(front: PredictedFront) -> Beliefs:
+        right, took = (joined(*both) for both in zip(known[-1], evidence_of(front.networks, rng), strict=True))
+        known.append((right, took))
+        return believe(space, right, took)
+
+    first, options = believe(space, *known[0]), FrontOptions(networks=20, draws=60)
+    rounds = in_rounds(first, options, measured)
+    mine = np.concatenate([one.networks for one in rounds])
+    assert [len(one.networks) for one in rounds] == [4] * 5 and len({tuple(row) for row in mine.tolist()}) == 20
+    assert all(0 < one.share[1] <= one.share[0] <= one.share[2] <= 1 for one in rounds)
+
+    def volume(networks: Any) -> float:
+        return hypervolume(priced(networks) / np.array([first.unit, 1]), first.reference)
+
+    whole = volume(TWO_FAMILIES)
+    return volume(mine) / whole, volume(predict_front(first, options).networks) / whole
+
+
+TWO_FAMILIES = np.array(list(itertools.product(range(6), repeat=4)), dtype=np.intp)
+ONE_FAMILY = [
+    [*[first] * g, one, *[first] * (3 - g)] for first in (0, 3) for g in range(4) for one in range(first, first + 3)
+]
+
+
+def families(seed: int) -> Any:
+    """Four groups of two families of three, whose effects add up; what measuring gives; and true prices."""
+    rng = np.random.default_rng([seed, 5])
+    space = Space(
+        tuple(Slot(f"cell{g}", tuple(f"{f}block_{i}" for f in ("VGG", "Res") for i in range(3))) for g in range(4))
+    )
+    work = rng.normal(0, 0.5, (4, 6))
+    right, slow = 0.3 * (work + rng.normal(0, 0.7, work.shape)), np.exp(work)
+
+    def priced(networks: Any) -> Any:
+        logits = right[np.arange(4), networks].sum(axis=1)
+        return np.column_stack([slow[np.arange(4), networks].sum(axis=1), expit(-1.5 - logits)])
+
+    def evidence_of(networks: Any, noise: Any) -> tuple[Evidence, Evidence]:
+        took, wrong = priced(networks).T
+        rate = np.clip(1 - wrong + noise.normal(0, 0.01, len(took)), 0, 1)
+        return (
+            Evidence(assignments=networks, values=rate, errors=np.full(len(took), 0.01)),
+            Evidence(assignments=networks, values=took, errors=0.01 * took),
+        )
+
+    return space, evidence_of, priced
+
+
+def joined(one: Evidence, other: Evidence) -> Evidence:
+    return Evidence(
+        assignments=np.concatenate([one.assignments, other.assignments]),
+        values=np.concatenate([one.values, other.values]),
+        errors=np.concatenate([one.errors, other.errors]),
+    )
+
+
+def test_what_is_there_already_is_not_told_again_and_counts(beliefs: Beliefs) -> None:
+    options = FrontOptions(networks=6, draws=40)
+    first = predict_front(beliefs, options)
+    more = predict_front(beliefs, options, beside=first.networks)
+    both = np.concatenate([first.networks, more.networks])
+    assert len({tuple(row) for row in both.tolist()}) == 12
+    assert more.share == pytest.approx(share_of(beliefs, both, options))
+    assert more.share[0] > first.share[0]
+
+
+def test_rounds_end_where_no_network_keeps_to_the_latency_any_more() -> None:
+    known = believe(SPACE, *evidence(*world(2, 0.2), 2))
+    least = float(np.sort(beliefs_of_all(known))[40])
+    slower = Beliefs(
+        space=known.space, accurate=known.accurate, fast=known.fast, reference=known.reference, unit=known.unit * 99
+    )
+    options = FrontOptions(networks=20, most_latency=least, draws=10)
+    rounds = in_rounds(known, options, lambda front: slower)
+    assert len(rounds) == 1 and len(rounds[0].networks) == 4
+    with pytest.raises(ProblemError, match="times as long"):
+        in_rounds(slower, options, lambda front: slower)
 
 
 def test_too_few_are_refused() -> None:

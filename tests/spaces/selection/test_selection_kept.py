@@ -49,6 +49,26 @@ def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
     assert shared_pairs(rows[:, :1]).tolist() == (rows[:, :1] == rows[:, 0]).astype(float).tolist()
 
 
+def test_sizes_are_drawn_as_likely_as_they_are() -> None:
+    """Of what pairs add: as its likelihood has it, all other sizes held, on a fine grid."""
+    learned = learn(SPACE, evidence(*world(4, 0.5), 4, networks=20)[0], scale="logit")
+    own, middle = learned.likelihood, learned.sizes
+    narrow = np.diag([1.0, *np.full(len(middle) - 1, 1e-6)])  # so that only the first moves
+    drawn = own.sampled(middle, narrow, 400, np.random.default_rng(0))[:, 0]
+    grid = np.linspace(middle[0] - 6, middle[0] + 3, 400)
+    likely = []
+    for size in grid:
+        sizes = np.array([size, *middle[1:]])
+        # The normal approximation of the sizes that are held is the same in all, and cancels.
+        likely.append(own._likely(sizes, own.prior(sizes)[0])[0])
+    weights = np.exp(np.array(likely) - max(likely))
+    weights /= weights.sum()
+    mean = float(grid @ weights)
+    deviation = float(np.sqrt(((grid - mean) ** 2) @ weights))
+    assert abs(drawn.mean() - mean) < 0.25 * deviation
+    assert drawn.std() == pytest.approx(deviation, rel=0.25)
+
+
 def test_the_size_of_what_pairs_add_is_found() -> None:
     for interaction in (0.3, 0.8):
         found = []

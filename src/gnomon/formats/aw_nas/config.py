@@ -461,12 +461,16 @@ def _stem_warnings(manager: YamlPlace, stem: StemConfig | None, inputs: int) -> 
         made = width.whole(1, _MOST_WIDTH) * times.whole(1, _MOST_WIDTH)
         if made != inputs:
             found.append(
-                f"the stem makes the {inputs} channels that the first layer takes; in aw_nas it would make {made}, by "
-                "init_channels and stem_multiplier"
+                f"the stem makes the {_channels(inputs)} that the first layer takes; in aw_nas it would make {made}, "
+                "by init_channels and stem_multiplier"
             )
     if not manager.entry("stem_affine").flag(True):
         found.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
     return tuple(found)
+
+
+def _channels(count: int) -> str:
+    return f"{count} channel{'' if count == 1 else 's'}"
 
 
 def _dataset(place: YamlPlace) -> str:
@@ -532,7 +536,7 @@ def _widths(place: YamlPlace, layers: int) -> tuple[int, tuple[int, ...]]:
         if not widths:
             inputs = taken
         elif taken != widths[-1]:
-            one.tell(f"C_in is {taken}, and the layer before makes {widths[-1]} channels")
+            one.tell(f"C_in is {taken}, and the layer before makes {_channels(widths[-1])}")
         widths.append(made)
     if layers and widths and len(widths) != layers:
         place.tell(f"{len(widths)} layers, and cell_layout has {layers}")

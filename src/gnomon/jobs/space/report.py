@@ -209,7 +209,9 @@ def front_report(document: Mapping[str, Any], page: Page) -> None:
         right, took = held["accuracy"], held["latency"]
         off = f"{100 * right['mean_error']:.2f} points and {percent(took['mean_error'])} on average"
         within = f"{units.share(right['inside'])} and {units.share(took['inside'])} are in their 95 % intervals"
-        say(page, f"Predictions were off by {off}; {within}.")
+        rounds = document["rounds"]
+        told = f"Measured in {rounds} rounds, each predicted by what the ones before told. " if rounds > 1 else ""
+        say(page, f"{told}Predictions were off by {off}; {within}.")
     elif document["latency_model"] is not None:
         off = document["latency_model"]
         say(page, f"Such latencies were off by {percent(off['mean'])} on average of {off['networks']} others.")
@@ -547,8 +549,9 @@ def _accuracy(document: Mapping[str, Any], accuracy: Mapping[str, Any], page: Pa
             f"{accuracy['method']}, {units.duration(accuracy['cpu_seconds'])} of processor time.",
         )
     _imported(accuracy.get("imported", {}), page)
-    if not count:
-        say(page, "Where no standard error came with an accuracy, 0.5 points are taken.")
+    if not count and accuracy["noise"] is None:
+        if unsure := accuracy.get("without_error", 0):
+            say(page, f"Without a standard error came {unsure} of them; 0.5 points are taken.")
     elif accuracy["noise"] is None:
         say(
             page,
@@ -620,7 +623,7 @@ def _next(document: Mapping[str, Any], page: Page) -> None:
     if not rankings:
         page.item("Accuracies are missing.", "The command that made the profile, with --accuracy balanced.")
     if not timed:
-        page.item("Latencies are missing.", "The command that made the profile, with --toolchain NAME.")
+        page.item("Latencies are missing.", _latencies_missing(document))
     noisy = [one["family"] for one in rankings if one["repeatability"] < _NOISE]
     if noisy and statistics.fmean(one["repeatability"] for one in rankings) < 0.6:
         page.item(
@@ -635,6 +638,15 @@ def _next(document: Mapping[str, Any], page: Page) -> None:
     for path in document.get("pictures", ()):
         page.path("picture", path)
     page.path("profile", profile)
+
+
+def _latencies_missing(document: Mapping[str, Any]) -> str:
+    """The next step where nothing has a latency: whether any was tried, and whether images are known at all."""
+    if document["latency"]:
+        return "See why above, or measure by another one: the command that made the profile, with --toolchain NAME."
+    if document["data"]:
+        return "The command that made the profile, without --no-latency."
+    return f"gnomon space import FILE --profile-dir {shlex.quote(document['profile'])}, with latencies in the file."
 
 
 def exported_report(document: Mapping[str, Any], page: Page) -> None:

@@ -20,7 +20,9 @@ How likely measured prices are under sizes of the parts of effects, and the size
 
 The restricted likelihood of a normal model with one constant, climbed by Fisher scoring (Patterson and Thompson,
 "Recovery of inter-block information when block sizes are unequal", 1971), under a weak prior on the logarithm of each
-size, which keeps sizes finite that the measurements leave open.
+size, which keeps sizes finite that the measurements leave open. The misfit's is half normal, as wide as the values
+spread: it may be nothing or all, and measurements alone speak against either (Gelman, "Prior distributions for variance
+parameters in hierarchical models", 2006).
 
 Networks that tell the most about each choice: every primitive equally often in each cell group.
 
@@ -50,10 +52,10 @@ from gnomon.spaces.features import Ints as Int64s
 PARTS = ("misfit", "family", "main", "own")
 """The parts whose sizes are estimated, before the scale of each group."""
 
-_USUAL = (0.15, 1.0, 0.5, 0.5)  # the middle of the weak prior on their sizes, in the spread of the values
-_SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size
-_MISFIT_SPREAD = 1.5  # and on that of the misfit
+_USUAL = (0.15, 1.0, 0.5, 0.5)  # where the search for sizes begins, and the middle of the weak prior on the effects'
+_SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _SIZES = 20  # so many times sizes are drawn among draws of networks
+_FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
 _LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
 _WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
@@ -87,9 +89,9 @@ class Likelihood:
         self.groups, self.last = len(space.slots), 1 + len(self.parts)
         usual = np.log(_USUAL) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
-        own = np.full(self.last - 1, _SPREAD)
-        spread = np.concatenate([[_MISFIT_SPREAD], own, np.full(self.groups, _GROUP_SPREAD)])
+        spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
+        self.weights[0] = 0.0 if told.mixed else 1.0  # half normal; where no network tells it is not looked at
 
     def prior(self, sizes: Floats) -> tuple[Floats, list[Floats]]:
         """The covariance of the effects, and its derivative by each log size but that of the misfit."""
@@ -137,15 +139,8 @@ class Likelihood:
         """The penalised likelihood, its gradient, and its expected curvature."""
         prior, slopes = self.prior(sizes)
         effects = self.design[:, 1:]
-        inverse = np.linalg.inv(self.covariance(sizes, prior))
-        ones = inverse.sum(axis=1)
-        total = float(ones.sum())
-        projected = inverse - np.outer(ones, ones) / total
-        pulled = projected @ self.values
+        score, projected, pulled = self._likely(sizes, prior)
         back, crossed = effects.T @ pulled, effects.T @ projected @ effects
-        away = sizes - self.start
-        score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
-        score -= 0.5 * float((self.weights * away**2).sum())
         products = [crossed @ slope for slope in slopes]
         slope, curvature = np.zeros(len(sizes)), np.zeros((len(sizes), len(sizes)))
         slope[1:] = [
@@ -154,11 +149,56 @@ class Likelihood:
         curvature[1:, 1:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
         if self.mixed:
             variance, spread = 2 * math.exp(2 * sizes[0]), projected @ self.pairs
-            slope[0] = 0.5 * variance * (float(pulled @ self.pairs @ pulled) - float(np.trace(spread)))
-            curvature[0, 0] = 0.5 * variance**2 * float((spread * spread.T).sum())
+            slope[0] = 0.5 * variance * (float(pulled @ self.pairs @ pulled) - float(np.trace(spread)) - 1) + 1
+            curvature[0, 0] = 0.5 * variance**2 * float((spread * spread.T).sum()) + variance
             between = effects.T @ spread @ projected @ effects
             curvature[0, 1:] = curvature[1:, 0] = [0.5 * variance * float((between * one).sum()) for one in slopes]
-        return score, slope - self.weights * away, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
+        slope -= self.weights * (sizes - self.start)
+        return score, slope, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
+
+    def _likely(self, sizes: Floats, prior: Floats) -> tuple[float, Floats, Floats]:
+        """The penalised likelihood, what makes residuals of values, and these residuals."""
+        inverse = np.linalg.inv(self.covariance(sizes, prior))
+        ones = inverse.sum(axis=1)
+        total = float(ones.sum())
+        projected = inverse - np.outer(ones, ones) / total
+        pulled = projected @ self.values
+        score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
+        score -= 0.5 * float((self.weights * (sizes - self.start) ** 2).sum())
+        if self.mixed:
+            score += float(sizes[0]) - 0.5 * math.exp(2 * float(sizes[0]))
+        return score, projected, np.asarray(pulled)
+
+    def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
+        """Log sizes as likely as they are: (count, sizes), from the most likely ones and a root of their covariance.
+
+        By elliptical slice sampling around that normal approximation, which corrects it where a size has a long tail
+        (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams, "Parallel MCMC with
+        generalized elliptical slice sampling", 2014).
+        """
+        precision = np.linalg.inv(doubt @ doubt.T)
+
+        def excess(away: Floats) -> float:
+            sizes = middle + away
+            return self._likely(sizes, self.prior(sizes)[0])[0] + 0.5 * float(away @ precision @ away)
+
+        away, found = np.zeros(len(middle)), []
+        level = excess(away)
+        for step in range(1 - _FORGOTTEN, 1 + count * _APART):
+            other, least = doubt @ rng.standard_normal(len(middle)), level - rng.exponential()
+            angle = rng.uniform(0, 2 * math.pi)
+            low, high = angle - 2 * math.pi, angle
+            while True:
+                tried = away * math.cos(angle) + other * math.sin(angle)
+                level = excess(tried)
+                if level >= least:
+                    break
+                low, high = (angle, high) if angle < 0 else (low, angle)
+                angle = rng.uniform(low, high)
+            away = tried
+            if step > 0 and step % _APART == 0:
+                found.append(middle + away)
+        return np.array(found)
 
     def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
         """The covariance of constant and effects, and what makes their mean of the values: (1 + C, N)."""
@@ -320,10 +360,10 @@ class Learned:
         """
         rng = np.random.default_rng(seed)
         parts = np.array_split(np.arange(count), min(_SIZES, count))
-        drawn = []
-        for part in parts:
-            sizes = self.sizes + np.clip(rng.standard_normal(len(self.sizes)), -2, 2) @ self.doubt.T
-            drawn.append(self.likelihood.drawn(sizes, networks, len(part), rng))
+        every = self.likelihood.sampled(self.sizes, self.doubt, len(parts), rng)
+        drawn = [
+            self.likelihood.drawn(sizes, networks, len(part), rng) for sizes, part in zip(every, parts, strict=True)
+        ]
         return np.asarray(np.concatenate(drawn) * self.unit + self.center)
 
     def again(self, count: int, *, seed: int) -> list[Effects]:

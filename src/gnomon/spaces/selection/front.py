@@ -10,14 +10,17 @@ Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gauss
 gain of a network falls with what is taken already, so that one whose old gain is below another's new one need not be
 looked at (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978); what is reached is at
 least 1 - 1/e of what the best set of as many would reach, in these draws (Nemhauser, Wolsey and Fisher, 1978).
+
+Where they are really measured, that is done in a few rounds: what a round tells of effects, of families beside each
+other, and of what pairs add, decides which networks the next one measures (batch Bayesian optimisation; `in_rounds`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +37,9 @@ from gnomon.spaces.selection.reduce import Resamples, SumFront, front_of_sums
 
 _SOME = 2000
 """Of a space that is too large to look at each network, so many that may be on the front."""
+
+_ROUNDS, _LEAST_ROUND = 5, 4
+"""So many rounds there are, of at least so many networks each, which are trained side by side."""
 
 _SEED = 4
 _ROUNDING = 1 + 1e-9  # sums of the same effects differ by their order
@@ -123,36 +129,72 @@ class PredictedFront:
     share: tuple[float, float, float]
 
 
-def predict_front(beliefs: Beliefs, options: FrontOptions | None = None) -> PredictedFront:
+def predict_front(
+    beliefs: Beliefs, options: FrontOptions | None = None, *, beside: Ints | None = None
+) -> PredictedFront:
     """The best networks of all.
 
     Those of the exact front; where it has more of them than are asked for, those that are worth most hypervolume, and
-    where it has fewer, others beside them that may be on it. ProblemError where no network is predicted to keep to the
-    latency.
+    where it has fewer, others beside them that may be on it. With networks `beside` (N, groups), which are there
+    already, it is those that are expected to add most to these, on the exact front or not; `share` is then of both.
+    ProblemError where no network is predicted to keep to the latency.
     """
     options = options or FrontOptions()
-    front = _exact(beliefs, options)
-    rows = np.unique(np.concatenate([front, _candidates(beliefs, options)]), axis=0)
+    front = exact_front(beliefs, options)
+    there = front[:0] if beside is None else beside
+    rows = np.unique(np.concatenate([front, _candidates(beliefs, options), there]), axis=0)
     points = beliefs.drawn(rows, options)
-    sure = np.flatnonzero((rows[:, None, :] == front[None, :, :]).all(axis=2).any(axis=1))
-    if len(sure) > options.networks:
-        chosen = sure[taken(points[:, sure], beliefs.reference, options.networks)]
+    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    sure, had = _among(rows, front), np.flatnonzero(_among(rows, there))
+    first = had[points[:, had, 0].mean(axis=0) <= bound]
+    if beside is not None:
+        free = np.concatenate([first, np.setdiff1d(np.arange(len(rows)), had)])
+        count = len(first) + options.networks
+        chosen = free[taken(points[:, free], beliefs.reference, count, first=range(len(first)))][len(first) :]
+    elif sure.sum() > options.networks:
+        chosen = np.flatnonzero(sure)[taken(points[:, sure], beliefs.reference, options.networks)]
     else:
-        chosen = taken(points, beliefs.reference, options.networks, first=sure)
+        chosen = taken(points, beliefs.reference, options.networks, first=np.flatnonzero(sure))
     expected = beliefs.points(rows[chosen])
     order = np.lexsort((expected[:, 1], expected[:, 0]))
     chosen, expected = chosen[order], expected[order]
-    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
     return PredictedFront(
         networks=rows[chosen],
         latency=beliefs.unit * _intervals(expected[:, 0], points[:, chosen, 0]),
         accuracy=_intervals(1 - expected[:, 1], 1 - points[:, chosen, 1]),
-        on_front=np.isin(chosen, sure),
+        on_front=sure[chosen],
         chance=_often(points)[chosen],
         meets=(points[:, chosen, 0] <= bound).mean(axis=0),
         size=len(front),
-        share=_told(_ratios(points[:, chosen], points, beliefs.reference)),
+        share=_told(_ratios(points[:, np.concatenate([first, chosen])], points, beliefs.reference)),
     )
+
+
+def in_rounds(
+    beliefs: Beliefs, options: FrontOptions, measured: Callable[[PredictedFront], Beliefs]
+) -> tuple[PredictedFront, ...]:
+    """As many of the best networks, in a few rounds, each of what is believed once those before it are measured.
+
+    `measured` measures the networks of a round, and returns what is believed after that. What each round tells of its
+    networks was predicted before any of these was measured; `share` is that of all up to it. A round is the last where
+    no network is left, or none is believed to keep to the latency any more. ProblemError as `predict_front`.
+    """
+    count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
+    found: list[PredictedFront] = []
+    mine = np.empty((0, len(beliefs.space.slots)), dtype=np.intp)
+    for size in (len(part) for part in np.array_split(np.arange(options.networks), count)):
+        try:
+            one = predict_front(beliefs, replace(options, networks=size), beside=mine)
+        except ProblemError:
+            if not found:
+                raise
+            break
+        if not len(one.networks):
+            break
+        found.append(one)
+        mine = np.concatenate([mine, one.networks])
+        beliefs = measured(one)
+    return tuple(found)
 
 
 def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions | None = None) -> tuple[float, float, float]:
@@ -160,7 +202,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions | None = No
     options = options or FrontOptions()
     rows = np.unique(np.concatenate([networks, _candidates(beliefs, options)]), axis=0)
     points = beliefs.drawn(rows, options)
-    mine = (rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1)
+    mine = _among(rows, networks)
     return _told(_ratios(points[:, mine], points, beliefs.reference))
 
 
@@ -222,8 +264,16 @@ class _Steps:
         self.heights = np.maximum.accumulate(heights, axis=1)
 
 
-def _exact(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """The networks (N, groups) of the exact front of sums of effects that keep to the latency."""
+def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
+    """Which rows are some of these networks."""
+    return np.asarray((rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1))
+
+
+def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
+    """The networks (N, groups) of the exact front of sums of effects that keep to the latency.
+
+    ProblemError where none is predicted to.
+    """
     found = _sums(beliefs, options)
     bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
     kept = found.costs[:, 0] <= bound * _ROUNDING

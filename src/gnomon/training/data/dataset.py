@@ -12,11 +12,14 @@ import hashlib
 import io
 import json
 import math
+import mmap
+import os
+import struct
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,9 @@ from gnomon.training.recipe import Recipe
 
 PARTS = ("train", "validation", "test")
 _HINT = "Pack the data set again."
+_HEAD_BYTES, _LENGTHS_AT = 30, 26  # of an entry of a ZIP archive, and where the lengths of what follows stand in it
+_NPY_HEAD_BYTES = 1 << 17  # the longest head of version 1, and more than numpy reads of version 2
+_COUNTED = 1 << 18  # pixels that are counted at once
 _KEPT = 2  # data sets that a process keeps unpacked
 
 
@@ -138,9 +144,20 @@ class Packed:
         return _opened(self.digest, lambda: self.content)
 
 
+class _Mapped(mmap.mmap):
+    """A file mapped into memory, as zipfile reads it: before Python 3.13 a mapping does not say that it can seek."""
+
+    def seekable(self) -> bool:
+        """It can."""
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedFile:
-    """A packed data set in a file, for workers that share a disk: it is not sent along with each job."""
+    """A packed data set in a file, for workers that share a disk: it is not sent along with each job.
+
+    The file is mapped, so that all processes of a machine that have it open hold its pages once.
+    """
 
     digest: str
     path: str
@@ -149,9 +166,11 @@ class PackedFile:
         """The data set, as `Packed.open` has it. ProblemError also where the file cannot be read."""
         return _opened(self.digest, self._content)
 
-    def _content(self) -> bytes:
+    def _content(self) -> bytes | _Mapped:
         try:
-            return Path(self.path).read_bytes()
+            with Path(self.path).open("rb") as file:
+                # An empty file cannot be mapped: `unpack` says what it lacks.
+                return _Mapped(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
         except OSError as error:
             raise ProblemError(f"{self.path} cannot be read: {error.strerror}", hint=_HINT) from error
 
@@ -160,7 +179,7 @@ _unpacked: dict[str, Dataset] = {}
 """The data sets that this process has unpacked, by digest."""
 
 
-def _opened(digest: str, content: Callable[[], bytes]) -> Dataset:
+def _opened(digest: str, content: Callable[[], bytes | _Mapped]) -> Dataset:
     if digest not in _unpacked:
         made = unpack(content())
         if made.digest != digest:
@@ -185,20 +204,23 @@ def pack(dataset: Dataset) -> bytes:
     return stream.getvalue()
 
 
-def unpack(content: bytes) -> Dataset:
-    """The data set that `pack` wrote. ProblemError, with what is wrong, for any other bytes.
+def unpack(content: bytes | _Mapped) -> Dataset:
+    """The data set that `pack` wrote, its arrays views of these bytes.
 
-    Nothing is unpickled, and nothing larger than the bytes themselves is made.
+    ProblemError, with what is wrong, for any other bytes. Nothing is unpickled, and nothing larger than the bytes
+    themselves is made. Sums over entries are not compared: the data set's digest tells whether it is the one that was
+    packed.
     """
     names = {"head", *(f"{name}_{axis}" for name in PARTS for axis in "xy")}
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        file = io.BytesIO(content) if isinstance(content, bytes) else cast("IO[bytes]", content)
+        with zipfile.ZipFile(file) as archive:
             found = archive.infolist()
             if {one.filename for one in found} != {f"{name}.npy" for name in names} or len(found) != len(names):
                 raise ProblemError("this archive is not a data set", hint=_HINT)
             if any(one.compress_type != zipfile.ZIP_STORED for one in found):
                 raise ProblemError("a packed data set is not compressed, and this one is", hint=_HINT)
-            arrays = {name: npy(archive.read(f"{name}.npy")) for name in names}
+            arrays = {name: npy(_stored(archive, f"{name}.npy", content)) for name in names}
         head = json.loads(arrays["head"].tobytes())
         name, classes = head["name"], head["classes"]
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError) as error:
@@ -207,6 +229,17 @@ def unpack(content: bytes) -> Dataset:
         raise ProblemError("a packed data set has a name and a number of classes", hint=_HINT)
     parts = {part: Images(x=arrays[f"{part}_x"], y=arrays[f"{part}_y"]) for part in PARTS}
     return Dataset(name=name, classes=classes, **parts)
+
+
+def _stored(archive: zipfile.ZipFile, name: str, content: bytes | _Mapped) -> memoryview:
+    """An entry that is not compressed, where it stands in an archive's bytes. BadZipFile where it does not fit."""
+    entry = archive.getinfo(name)
+    archive.open(entry).close()  # compares the entry's own head with the archive's list
+    lengths = struct.unpack_from("<HH", content, entry.header_offset + _LENGTHS_AT)
+    begin = entry.header_offset + _HEAD_BYTES + sum(lengths)
+    if begin + entry.file_size > len(content) or entry.file_size != entry.compress_size:
+        raise zipfile.BadZipFile(f"{name} is not as long as the archive says")
+    return memoryview(content)[begin : begin + entry.file_size]
 
 
 def split(images: Images, shares: Sequence[float], *, seed: int) -> tuple[Images, ...]:
@@ -238,12 +271,12 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
     return made
 
 
-def npy(content: bytes) -> NDArray[Any]:
+def npy(content: bytes | memoryview) -> NDArray[Any]:
     """An array of numbers or text of an npy file, without any pickled object. ValueError for anything else.
 
     numpy's own reader sets aside what a header says before it looks whether there is so much.
     """
-    stream = io.BytesIO(content)
+    stream = io.BytesIO(content[:_NPY_HEAD_BYTES])
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(stream)
     if version not in readers:
@@ -271,10 +304,13 @@ def _digest(dataset: Dataset) -> str:
 
 
 def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, from how often each value occurs: exact, and without a copy."""
+    """Mean and standard deviation of each channel, from how often each value occurs: exact, and a part at a time."""
     means, stds, values = [], [], np.arange(256.0)
     for channel in range(x.shape[1]):
-        counts = np.bincount(x[:, channel].ravel(), minlength=256) / (x.size / x.shape[1])
+        counts = np.zeros(256)
+        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # each is counted as int64
+            counts += np.bincount(rows.ravel(), minlength=256)
+        counts /= x.size / x.shape[1]
         mean = float(counts @ values)
         std = math.sqrt(float(counts @ (values - mean) ** 2))
         means.append(mean)

@@ -232,7 +232,8 @@ def load_calibration(
     if x.shape[1] == 1 and channels == 3:
         return np.repeat(x, 3, axis=1)
     raise ProblemError(
-        f"the images of {source} have {x.shape[1]} channels, and the networks take {channels}",
+        f"the images of {source} have {x.shape[1]} channel{'' if x.shape[1] == 1 else 's'}, and the networks take "
+        f"{channels}",
         hint="Give images of the kind that the networks are trained on.",
     )
 

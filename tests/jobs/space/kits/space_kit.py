@@ -210,6 +210,7 @@ def front(*, measured: bool = True, **changes: Any) -> dict[str, Any]:
                 "id": name,
                 "primitives": ["VGGblock_0", "VGGblock_1"],
                 "on_front": k != 1,
+                "round": 1 + k // 2,
                 "chance": 0.4,
                 "meets": 0.9,
                 "predicted": {
@@ -243,6 +244,7 @@ def front(*, measured: bool = True, **changes: Any) -> dict[str, Any]:
         "proofs": False,
         "space": "1000000000000",
         "on_front": 71,
+        "rounds": 2 if measured else 1,
         "share": [0.97, 0.92, 0.99],
         "latency_model": {"networks": 12, "mean": 0.02, "worst": 0.041},
         "networks": rows,

@@ -18,7 +18,7 @@ from gnomon.core.dominance import hypervolume, nondominated
 from gnomon.devices.http import DpuServer
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, proving, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, Prover, inside, proving, with_proofs
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     accuracy_evidence,
@@ -30,12 +30,22 @@ from gnomon.jobs.space.profiling.estimates import (
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.methods import PUBLISHED
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.costs import kendall_tau
-from gnomon.spaces.selection.front import Beliefs, FrontOptions, PredictedFront, believe, predict_front, share_of
+from gnomon.spaces.selection.front import (
+    Beliefs,
+    FrontOptions,
+    PredictedFront,
+    believe,
+    exact_front,
+    in_rounds,
+    predict_front,
+    share_of,
+)
 from gnomon.system.files import save_text
 
 FRONT = "front.json"
@@ -93,13 +103,19 @@ def find_front(
     beliefs = beliefs_of(study, evidence)
     options = FrontOptions(networks=asked.networks, most_latency=asked.latency_s, seed=asked.request.seed)
     try:
-        front = predict_front(beliefs, options)
+        front = exact_front(beliefs, options)
     except ProblemError as error:
         if asked.latency_s is None:
             raise
         raise ProblemError(f"--latency {units.time(asked.latency_s)}: {error.message}", hint=error.hint) from error
-    networks = networks_of(study, front.networks)
-    told = _predicted(networks, front)
+    proofs: Known = {}, {}
+    if asked.measure:
+        with proving(asked, server=server, watch=watch, tell=tell) as prover:
+            rounds = _in_rounds(prover, (method, toolchain), beliefs, evidence, options, proofs)
+    else:
+        rounds = (predict_front(beliefs, options),)
+    exact = {network.id for network in networks_of(study, front)}
+    told = [one for number, some in enumerate(rounds, 1) for one in _predicted(study, some, number, exact)]
     found: dict[str, Any] = {
         "profile": str(asked.profile),
         "method": method,
@@ -108,20 +124,49 @@ def find_front(
         "measure": asked.measure,
         "proofs": asked.proofs,
         "space": str(beliefs.space.size),
-        "on_front": front.size,
-        "share": list(front.share),
+        "on_front": len(front),
+        "rounds": len(rounds),
+        "share": list(rounds[-1].share),
         "latency_model": _held_out(study, evidence),
         "networks": told,
         "measured": None,
     }
     if asked.measure:
-        with proving(asked, server=server, watch=watch, tell=tell) as prover:
-            proofs = prover.prove(networks, toolchain)
         for one in told:
             one["measured"] = _measured(one["id"], proofs)
-        found["measured"] = _held(study, asked, (beliefs, evidence, proofs), told, front.networks)
+        assignments = np.concatenate([some.networks for some in rounds])
+        found["measured"] = _held(study, asked, (beliefs, evidence, proofs), told, assignments)
+    told.sort(key=lambda one: float(one["predicted"]["latency_s"][0]))
     save_text(json.dumps(found, indent=1, allow_nan=False) + "\n", asked.profile / FRONT, option="--profile-dir")
     return FoundFront(found=found)
+
+
+def _in_rounds(
+    prover: Prover,
+    whose: tuple[str, str],
+    beliefs: Beliefs,
+    evidence: Known,
+    options: FrontOptions,
+    proofs: Known,
+) -> tuple[PredictedFront, ...]:
+    """The networks round by round; what was measured of them, by the toolchain of `whose`, is added to `proofs`.
+
+    Where the networks of the method of `whose` were tuned, those that were trained from nothing do not stand beside
+    them: there is one round.
+    """
+    method, toolchain = whose
+
+    def measured(front: PredictedFront) -> Beliefs:
+        seen, rows = prover.prove(networks_of(prover.study, front.networks), toolchain)
+        proofs[0].update(seen)
+        proofs[1].update(rows)
+        return beliefs_of(prover.study, with_proofs(evidence, proofs))
+
+    if method != PUBLISHED:
+        return in_rounds(beliefs, options, measured)
+    front = predict_front(beliefs, options)
+    measured(front)
+    return (front,)
 
 
 def beliefs_of(study: Study, known: Known) -> Beliefs:
@@ -153,19 +198,20 @@ def _held_out(study: Study, evidence: Known) -> dict[str, Any] | None:
     return None if model is None else model.document()["held_out"].get(EFFECTS)
 
 
-def _predicted(networks: list[Network], front: PredictedFront) -> list[dict[str, Any]]:
+def _predicted(study: Study, front: PredictedFront, number: int, exact: set[str]) -> list[dict[str, Any]]:
     return [
         {
             "id": network.id,
             "primitives": list(network.primitives),
-            "on_front": bool(front.on_front[k]),
+            "on_front": network.id in exact,
+            "round": number,
             "chance": float(front.chance[k]),
             "meets": float(front.meets[k]),
             "predicted": {"accuracy": front.accuracy[k].tolist(), "latency_s": front.latency[k].tolist()},
             "measured": None,
             "best": False,
         }
-        for k, network in enumerate(networks)
+        for k, network in enumerate(networks_of(study, front.networks))
     ]
 
 
@@ -199,10 +245,11 @@ def _held(
     fits = np.flatnonzero(points[:, 0] <= bound)
     for place in fits[nondominated(points[fits])].tolist() if len(fits) else ():
         networks[both[place]]["best"] = True
-    volumes = [hypervolume(some, beliefs.reference) for some in (beliefs.points(assignments[both]), points)]
+    values = {name: np.array([networks[k]["predicted"][name] for k in both]).T for name in ("accuracy", "latency_s")}
+    predicted = np.column_stack([values["latency_s"][0] / beliefs.unit, 1 - values["accuracy"][0]])
+    volumes = [hypervolume(some, beliefs.reference) for some in (predicted, points)]
     after = beliefs_of(study, with_proofs(evidence, proofs))
     options = FrontOptions(most_latency=asked.latency_s, seed=asked.request.seed)
-    values = {name: np.array([networks[k]["predicted"][name] for k in both]).T for name in ("accuracy", "latency_s")}
     seen = [proofs[0][networks[k]["id"]] for k in both]
     took = [proofs[1][networks[k]["id"]] for k in both]
     right = np.array([one.accuracy for one in seen])

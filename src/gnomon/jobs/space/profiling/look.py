@@ -169,6 +169,7 @@ def _accuracy(study: Study, rows: list[AccuracyRow], wanted: str | None) -> dict
         "noise": noise,
         "cpu_seconds": sum(row.cpu_seconds for row in mine),
         "imported": imported(mine),
+        "without_error": sum(bool(row.origin) and row.error is None and not row.reason for row in mine),
         "trained": [
             {"id": one.network.id, "family": one.network.family, "accuracy": one.accuracy, "error": one.error}
             for one in seen.values()

@@ -169,7 +169,8 @@ def open_study(
     stem, head = _stem(config, ends), ends.get(HEAD)
     if stem is None and config.input_channels != image_shape[0]:
         raise ProblemError(
-            f"the first layer takes {config.input_channels} channels, and an image has {image_shape[0]}",
+            f"the first layer takes {config.input_channels} channel{'' if config.input_channels == 1 else 's'}, and an "
+            f"image has {image_shape[0]}",
             hint="Say what stands before it: weights_manager_cfg.use_stem: true is a 3x3 convolution, gnomon_cfg.stem "
             "one of your own. Without a stem cell_group_kwargs[0].C_in is the images' channels.",
         )
@@ -239,7 +240,8 @@ def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
         made = block(x, argument)
         if block.name == STEM and (len(made.shape) != 4 or made.channels != argument):
             raise ProblemError(
-                f"the stem makes {made.shape} of {x.shape}, and the first layer takes {argument} channels",
+                f"the stem makes {made.shape} of {x.shape}, and the first layer takes {argument} "
+                f"channel{'' if argument == 1 else 's'}",
                 hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
             )
         return made
