@@ -46,14 +46,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long files first, and mark what drives devices: what lies in their folder or imports one of their kits."""
     below = Path(__file__).parent
     driving = {module for module in {getattr(item, "module", None) for item in items} if _drives_devices(module)}
+    folders = {path: path.relative_to(below).parts[0] for path in {item.path for item in items}}
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(below).parts[0]
+        folder = folders[item.path]
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=rank)
     for item in items:
-        if item.path.is_relative_to(below / "devices") or getattr(item, "module", None) in driving:
+        if folders[item.path] == "devices" or getattr(item, "module", None) in driving:
             item.add_marker(pytest.mark.devices)
 
 
@@ -99,5 +100,7 @@ def own_home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
     """Each test has a record and leases of its own, so that it neither sees nor waits for anybody else's."""
     home = tmp_path / "home"
     monkeypatch.setenv("GNOMON_HOME", str(home))
-    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
+    # By the test's own name, which is there once: for another number the folders of all tests would be listed.
+    leases = tmp_path_factory.mktemp(f"{tmp_path.name}-leases", numbered=False)
+    monkeypatch.setenv("GNOMON_LEASES", str(leases))
     return home
