@@ -56,7 +56,7 @@ def test_there_are_two_pictures_of_a_layer_each_as_svg_and_png(tmp_path: Path) -
 
 
 def test_the_same_document_gives_the_same_bytes_in_any_order_of_kinds(tmp_path: Path) -> None:
-    series = {"a": measured(8, 150, 1)}
+    series = {"a": measured(8, 20, 1)}
     kinds = {"a": ("svg", "png"), "b": ("png", "svg")}
     first, second = (sorted(layer_pictures(DOCUMENT, series, tmp_path / name, kinds[name])) for name in kinds)
     assert len(first) == 4
@@ -85,7 +85,7 @@ def test_many_configurations_are_thinned(tmp_path: Path) -> None:
     assert "thin lines: medians of neighbouring ranks; dots: single ones" in words_in(made[0])
 
 
-@pytest.mark.parametrize(("devices", "count"), [(1, 8), (3, 30), (6, 60), (2, 90), (3, 200), (9, 40)])
+@pytest.mark.parametrize(("devices", "count"), [(1, 8), (6, 60), (2, 90), (9, 8)])
 def test_points_have_their_intervals(tmp_path: Path, devices: int, count: int) -> None:
     series = measured(devices, count)
     times = np.asarray(series["times_s"])
@@ -106,8 +106,6 @@ def test_points_have_their_intervals(tmp_path: Path, devices: int, count: int) -
         assert chosen in rows
         assert len(rows) == (count if count <= 60 else len(set(rows)))
         assert len(rows) <= 60
-    plain = drawn(tmp_path / "plain", series)
-    assert not any("bars" in words for words in plain.values())
 
 
 def test_lines_stand_side_by_side_about_their_rank() -> None:
@@ -128,6 +126,7 @@ def test_any_size_is_drawn(tmp_path: Path, devices: int, count: int) -> None:
     told = drawn(tmp_path, measured(devices, count))
     assert set(told) == {"times", "metric"}
     assert all("chosen: " in words for words in told.values())
+    assert not any("bars" in words for words in told.values()), "there is no interval without its samples"
 
 
 def test_one_device_and_all_equal_ones_are_told_as_such(tmp_path: Path) -> None:
@@ -306,7 +305,7 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest(tmp_path: Path
     assert "no own best beside the overlay's choice" in " ".join(words)
 
 
-@pytest.mark.parametrize("count", [1, 60, 130])
+@pytest.mark.parametrize("count", [1, 9, 121])
 def test_any_number_of_devices_is_drawn(tmp_path: Path, count: int) -> None:
     times = [{f"own:d{k}": 1e-3, "overlay": None if k == 7 else 1e-3 * (1 + k / 1000)} for k in range(count)]
     rows = [row for k in range(count) for row in proved(f"d{k}", times[k])]
