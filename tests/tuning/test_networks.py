@@ -112,9 +112,9 @@ def test_the_layers_of_a_network(kit: Kit) -> None:
     layers = {layer.name: layer for layer in kit.layers}
     assert len({layer.layer for layer in kit.layers}) == len(kit.layers) == 7
     conv = layers["fused_conv2d1_add_relu"]
-    image, bias = ("float32", (1, 8, 8, 8)), ("float32", (1, 8, 1, 1))
-    assert conv.arguments == (image, ("float32", (8, 8, 3, 3)), bias, image)
-    assert conv.flops == pytest.approx(2 * 8 * 8 * 8 * 8 * 9, rel=0.05)
+    image, bias = ("float32", (1, 4, 4, 4)), ("float32", (1, 4, 1, 1))
+    assert conv.arguments == (image, ("float32", (4, 4, 3, 3)), bias, image)
+    assert conv.flops == pytest.approx(2 * 4 * 4 * 4 * 4 * 9, rel=0.05)
     scalar = ("float32", ())
     assert layers["fused_conv2d_add_maximum_minimum"].arguments.count(scalar) == 2, "a clipping has scalars"
     assert all(layer.weight == 1 and layer.workload and layer.layer.isdigit() for layer in kit.layers)
@@ -303,7 +303,7 @@ def test_records_schedule_the_functions_that_they_are_of(kit: Kit) -> None:
     assert (untuned.functions, untuned.scheduled, untuned.layers) == (7, 0, None)
     assert library.is_file() and plain.is_file() and layers.is_file()
     stored = arrays(inputs)
-    assert json.loads(str(stored["names"])) == ["x"] and stored["in_0"].shape == (1, 3, 8, 8)
+    assert json.loads(str(stored["names"])) == ["x"] and stored["in_0"].shape == (1, 3, 4, 4)
     reference = kit.path(".npz")
     by = network.reference(inputs, reference)
     assert isinstance(by, str), by

@@ -38,7 +38,7 @@ def model_bytes(
     return bytes(made.SerializeToString())
 
 
-def small_net(size: int = 8) -> bytes:
+def small_net(size: int = 4) -> bytes:
     """Three convolutions of which two are the same function for TVM, a clipping, a residual, and a classifier.
 
     The importer makes several of TVM's operators of most of its eleven nodes, and fusing joins them again.
@@ -53,16 +53,16 @@ def small_net(size: int = 8) -> bytes:
     held["low"], held["high"] = np.zeros((), np.float32), np.full((), 6, np.float32)
     node = helper.make_node
     nodes = [
-        node("Conv", ["x", weights("w1", 8, 3, 3, 3), weights("b1", 8)], ["c1"], name="first", pads=[1, 1, 1, 1]),
+        node("Conv", ["x", weights("w1", 4, 3, 3, 3), weights("b1", 4)], ["c1"], name="first", pads=[1, 1, 1, 1]),
         node("Clip", ["c1", "low", "high"], ["r1"], name="clip"),
-        node("Conv", ["r1", weights("w2", 8, 8, 3, 3), weights("b2", 8)], ["c2"], name="second", pads=[1, 1, 1, 1]),
+        node("Conv", ["r1", weights("w2", 4, 4, 3, 3), weights("b2", 4)], ["c2"], name="second", pads=[1, 1, 1, 1]),
         node("Relu", ["c2"], ["r2"], name="relu"),
-        node("Conv", ["r2", weights("w3", 8, 8, 3, 3), weights("b3", 8)], ["c3"], pads=[1, 1, 1, 1]),
+        node("Conv", ["r2", weights("w3", 4, 4, 3, 3), weights("b3", 4)], ["c3"], pads=[1, 1, 1, 1]),
         node("Relu", ["c3"], ["r3"]),
         node("Add", ["r3", "r1"], ["sum"], name="add"),
         node("GlobalAveragePool", ["sum"], ["pooled"]),
         node("Flatten", ["pooled"], ["flat"]),
-        node("Gemm", ["flat", weights("w4", 8, 5), weights("b4", 5)], ["scores"], name="dense"),
+        node("Gemm", ["flat", weights("w4", 4, 5), weights("b4", 5)], ["scores"], name="dense"),
         node("Softmax", ["scores"], ["y"]),
     ]
     return model_bytes(nodes, held, {"x": (1, 3, size, size)}, {"y": (TensorProto.FLOAT, (1, 5))})

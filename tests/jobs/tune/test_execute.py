@@ -30,7 +30,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, children: None) -> Iterator[
     """A network tuned here for the plainest code of x86-64; the folder is `out`."""
     out = tmp_path_factory.mktemp("tuned")
     model = out / "tiny.onnx"
-    model.write_bytes(tiny_net())
+    model.write_bytes(tiny_net(4, 4))
     with pooling() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
         search = {"strategy": "replay-trace", "per_round": 2, "plateau": 0}
@@ -119,7 +119,7 @@ def test_only_configurations_faster_than_none_are_compiled(tuned: dict[str, Any]
 @pytest.mark.usefixtures("pooled")
 def test_records_of_another_network_do_not_fit(tuned: dict[str, Any], tmp_path: Path) -> None:
     other = tmp_path / "other.onnx"
-    other.write_bytes(tiny_net(4))
+    other.write_bytes(tiny_net(2))
     path = tmp_path / "fast.json"
     lines = [json.loads(line) for line in Path(tuned["records"]).read_text().splitlines()]
     for line in lines:

@@ -41,18 +41,26 @@ REPLAY = {"strategy": "replay-trace", "per_round": 2}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Soon compiled; few of its configurations are faster than none."""
     path = tmp_path_factory.mktemp("model") / "tiny.onnx"
+    path.write_bytes(tiny_net(4, 4))
+    return path
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("larger") / "tiny.onnx"
     path.write_bytes(tiny_net())
     return path
 
 
 @pytest.fixture(scope="module")
-def first(model: Path, tmp_path_factory: pytest.TempPathFactory, children: None) -> dict[str, Any]:  # noqa: F811
+def first(larger: Path, tmp_path_factory: pytest.TempPathFactory, children: None) -> dict[str, Any]:  # noqa: F811
     """The network tuned here with the search that is the default; the folder is `out`."""
     out = tmp_path_factory.mktemp("first")
     with pooling() as patch:
         patch.setenv("GNOMON_LEASES", str(tmp_path_factory.mktemp("leases")))
-        document = api.tune(model, trials=5, search={"per_round": 2}, out=out, compare=False, **QUICK).document()
+        document = api.tune(larger, trials=5, search={"per_round": 2}, out=out, compare=False, **QUICK).document()
     return document | {"out": out}
 
 
@@ -67,7 +75,7 @@ def tune(model: Path, out: Path, trials: int = 4, **options: Any) -> dict[str, A
     return api.tune(model, trials=trials, search=search, out=out, **{"compare": False, **QUICK, **options}).document()
 
 
-def test_records_and_library_are_there_and_right(first: dict[str, Any], model: Path) -> None:
+def test_records_and_library_are_there_and_right(first: dict[str, Any], larger: Path) -> None:
     records = read_tuning_records(Path(first["records"]).read_bytes())
     assert (records.device.key, records.model.name) == ("local", "tiny")
     assert {layer.layer for layer in records.layers} == {layer["layer"] for layer in first["layers"]}
@@ -86,7 +94,7 @@ def test_records_and_library_are_there_and_right(first: dict[str, Any], model: P
         *(f"local.tiny.float32{end}" for end in (".so", ".so.json", ".in.npz", ".out.npz", ".layers.so", ".untuned.so"))
     }
     (kept,) = (first["out"] / "models").iterdir()
-    assert kept.read_bytes() == model.read_bytes()
+    assert kept.read_bytes() == larger.read_bytes()
 
 
 def test_the_document_says_what_was_done(first: dict[str, Any]) -> None:
@@ -114,15 +122,15 @@ def test_what_it_made_is_listed(first: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("pooled")
-def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any], model: Path) -> None:
+def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any], larger: Path) -> None:
     said: list[str] = []
     path = Path(first["records"])
     before = path.read_bytes()
-    api.tune(model, trials=5, search=REPLAY, out=first["out"], compare=False, on_message=said.append, **QUICK)
+    api.tune(larger, trials=5, search=REPLAY, out=first["out"], compare=False, on_message=said.append, **QUICK)
     assert path.read_bytes() == before
     assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
     stages: list[Progress] = []
-    document = tune(model, first["out"], 7, on_progress=stages.append)
+    document = tune(larger, first["out"], 7, on_progress=stages.append)
     assert path.read_bytes().startswith(before)
     lines = trials_of(path)
     assert len(lines) == len({(line["layer"], line["trial"]) for line in lines}) == 7
@@ -131,38 +139,38 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
 
 
 @pytest.mark.usefixtures("pooled")
-def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(model: Path, tmp_path: Path) -> None:
-    whole = tune(model, tmp_path, 4, search={"plateau": 0, "per_round": 2})
+def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(larger: Path, tmp_path: Path) -> None:
+    whole = tune(larger, tmp_path, 4, search={"plateau": 0, "per_round": 2})
     names = [layer["name"] for layer in whole["layers"]]
     tuned = {layer["name"] for layer in whole["layers"] if (layer["speedup"] or 0) > 1}
-    again = tune(model, tmp_path, 3, search={"layers": [names[0]]})
+    again = tune(larger, tmp_path, 3, search={"layers": [names[0]]})
     assert [layer["name"] for layer in again["layers"]] == [name for name in names if names[0] in name]
     now = {layer["name"] for layer in again["layers"] if (layer["speedup"] or 0) > 1}
     assert again["network"]["scheduled"] >= len(tuned | now)
 
 
 @pytest.mark.usefixtures("pooled")
-def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], model: Path, tmp_path: Path) -> None:
+def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], larger: Path, tmp_path: Path) -> None:
     known = read_tuning_records(Path(first["records"]).read_bytes()).trials
     timed = sorted((t for t in known if t.time_s and t.trace is not None), key=lambda t: t.time_s or 0)
     best = {layer: next(t.configuration for t in timed if t.layer == layer) for layer in {t.layer for t in timed}}
-    tune(model, tmp_path, len(best), logs=[first["records"]], search={"first_round": 1})
+    tune(larger, tmp_path, len(best), logs=[first["records"]], search={"first_round": 1})
     (record,) = (tmp_path / "records").glob("*.json")
     tried = [t for t in read_tuning_records(record.read_bytes()).trials if t.trace is not None]
     assert {t.layer: t.configuration for t in tried} == best
     with pytest.raises(UsageError, match="none"):
-        tune(model, tmp_path / "other", 2, logs=[tmp_path / "none"])
+        tune(larger, tmp_path / "other", 2, logs=[tmp_path / "none"])
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.usefixtures("pooled")
 def test_other_runtimes_are_measured_beside_the_tuned_network(
-    first: dict[str, Any], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: dict[str, Any], larger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ONNX Runtime and TVM with the records, each with its time; nothing where the budget leaves no time for it."""
     monkeypatch.setenv("GNOMON_RECORD", str(tmp_path / "record.sqlite"))
     assert first["beside"] is None, "it was not asked for"
-    found = tune(model, first["out"], 5, compare=True)["beside"]
+    found = tune(larger, first["out"], 5, compare=True)["beside"]
     assert found["failure"] == ""
     columns = {row["label"]: row for row in found["columns"]}
     assert "onnxruntime" in columns and [row["tuned"] for row in columns.values()].count(True) == 1
@@ -255,13 +263,13 @@ def test_an_untuned_time_that_is_missing_is_measured_another_time(model: Path, t
 
 
 @pytest.mark.usefixtures("pooled")
-def test_float16(model: Path, tmp_path: Path) -> None:
-    found = tune(model, tmp_path, 2, dtype="float16")
+def test_float16(larger: Path, tmp_path: Path) -> None:
+    found = tune(larger, tmp_path, 2, dtype="float16")
     assert found["model"]["dtype"] == "float16"
     assert found["network"]["failure"] is None
     assert 0 < found["network"]["max_error"] <= 2e-2
     assert Path(found["records"]).name == "local.tiny.float16.json"
-    again = tune(model, tmp_path, 2, dtype="float16", compare=True)["beside"]
+    again = tune(larger, tmp_path, 2, dtype="float16", compare=True)["beside"]
     assert again is None or "float16" in again["failure"], "what other runtimes compute is another thing"
 
 
@@ -323,7 +331,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("pooled")
 def test_two_at_once_into_one_file(
-    first: dict[str, Any], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: dict[str, Any], larger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is refused in words before it measures anything."""
     monkeypatch.setattr(locks, "_PATIENCE_S", 0.1)
@@ -334,7 +342,7 @@ def test_two_at_once_into_one_file(
     with RecordFile(path, read_tuning_records(before)):
         for fresh in (False, True):
             with pytest.raises(RecordError, match="another gnomon writes"):
-                tune(model, tmp_path, 9, fresh=fresh)
+                tune(larger, tmp_path, 9, fresh=fresh)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -413,7 +421,7 @@ def test_kill_9_leaves_nothing_behind_and_the_same_command_goes_on(
 
 
 @pytest.mark.usefixtures("pooled")
-def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], model: Path, tmp_path: Path) -> None:
+def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], larger: Path, tmp_path: Path) -> None:
     """What a kill leaves is a beginning of the file."""
     whole = Path(first["records"]).read_bytes()
     path = tmp_path / "records" / "local.tiny.float32.json"
@@ -421,7 +429,7 @@ def test_cut_off_at_any_line_it_ends_with_as_many_trials(first: dict[str, Any], 
     for share in (0.02, 0.97):
         path.write_bytes(whole[: int(len(whole) * share)])
         before = len(trials_of(path))
-        found = api.tune(model, trials=4, search=REPLAY, out=tmp_path, compare=False, **QUICK).document()
+        found = api.tune(larger, trials=4, search=REPLAY, out=tmp_path, compare=False, **QUICK).document()
         assert found["trials"]["before"] == before
         assert len(trials_of(path)) == max(4, before)
 
