@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG, write_images
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
 from gnomon.cli.main import run
@@ -50,7 +51,7 @@ def config(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> Path:  # noqa: F811
     """A folder with a config, images, and a profile that the command made."""
     folder = tmp_path_factory.mktemp("command")
     where = ["space", "profile", str(config(folder)), "--profile-dir", str(folder / "p")]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
 from gnomon.errors import UsageError
@@ -22,6 +23,7 @@ from gnomon.spaces.selection.pareto import ParetoOptions
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
+pytestmark = pytest.mark.usefixtures("trained_alike")
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -37,7 +39,7 @@ def profile(folder: Path, out: Path, *, toolchains: tuple[str, ...] = (), method
 
 
 @pytest.fixture(scope="module")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def profiled(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> Path:  # noqa: F811
     """A profile with accuracies from balanced designs, and latencies of ONNX Runtime in float32 and int8."""
     folder = tmp_path_factory.mktemp("profile")
     profile(folder, folder / "out", toolchains=("onnxruntime", "onnxruntime-int8"))

@@ -12,6 +12,7 @@ import pytest
 from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.spacekit import CONFIG, write_images
 from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed, trained
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
 from gnomon.core.dominance import nondominated
@@ -153,7 +154,7 @@ INT8 = "onnxruntime-int8"
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> Path:  # noqa: F811
     """The profile of a config that names images for calibration, whose folder is gone since."""
     for name in ("torch", "onnxruntime"):
         pytest.importorskip(name, reason=f"{name} is not installed: pip install '.[space]'")
