@@ -234,22 +234,19 @@ def test_an_interrupt_in_training_leaves_no_worker_and_the_folder_goes_on(tmp_pa
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
     partial = tmp_path / "p" / "checkpoints" / "partial"
     while not list(partial.glob("*.pt")):
-        assert time.monotonic() < deadline and started.poll() is None
+        assert started.poll() is None
         time.sleep(0.02)
     os.killpg(started.pid, signal.SIGINT)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate()
     assert started.returncode == 130
     assert err.strip().splitlines() == ["interrupted: what was measured is kept; the same command goes on from there"]
-    deadline = time.monotonic() + 20
-    while left := alive(tmp_path / "tmp"):
-        assert time.monotonic() < deadline, left
+    while alive(tmp_path / "tmp"):  # or the limit that all tests have is met
         time.sleep(0.05)
     rows = len(list(read_accuracy(tmp_path / "p"))) if journal.exists() else 0
     done = subprocess.run(
-        [*command, "--epochs", "1"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [*command, "--epochs", "1"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert len(list(read_accuracy(tmp_path / "p"))) == rows + 3
