@@ -94,7 +94,9 @@ def ask(path: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
         },
         **more,
     }
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    home = path.parent / "home of the process"
+    home.mkdir()
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT],
         input=json.dumps(asked) + "\n",
@@ -106,6 +108,7 @@ def ask(path: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("told ")]
     assert lines, done.stderr[-2000:]
+    assert list(home.iterdir()) == [], "TVM's interface would compile an extension into it, beside PyTorch"
     found: dict[str, Any] = json.loads(lines[0].removeprefix("told "))
     return found
 
@@ -174,7 +177,7 @@ def test_other_models(tmp_path: Path, content: bytes, sources: list[list[int]] |
 
 
 def test_two_threads(tmp_path: Path) -> None:
-    check_threads(ask(written(tmp_path, tvm_models.small_net()), {"threads": 2}), 2)
+    check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
 
 
 def test_a_process_compiles_once_for_all_and_each_target_apart(tmp_path: Path, folder: Path) -> None:
@@ -273,12 +276,3 @@ def test_versions_that_were_never_tried_together_are_refused_before_anything_is_
     monkeypatch.setattr(driver_tvm, "version", absent)
     with pytest.raises(ModuleNotFoundError, match="No module named 'tvm'"):
         TvmDriver().probe()
-
-
-def test_nothing_is_left_in_the_home(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    path = written(tmp_path, tvm_models.layer_norm_net())
-    script = f"from gnomon.agent.drivers.tvm import TvmDriver; TvmDriver().supports({{'model': {str(path)!r}}})"
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, "HOME": str(home)}, check=True, timeout=120)
-    assert list(home.iterdir()) == []
