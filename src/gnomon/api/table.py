@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.estimator.job import Described, SpaceEstimator
     from gnomon.jobs.estimator.models import ModelPrediction
     from gnomon.jobs.estimator.scores import Function, Scores
-    from gnomon.jobs.estimator.search import Method, Searched, Wanted
+    from gnomon.jobs.estimator.search import Method, Searched
     from gnomon.jobs.table.job import Built
     from gnomon.jobs.table.nets import NetsMeasured
     from gnomon.measure.progress import Watch
@@ -172,7 +172,9 @@ def fit_document(
     `out` is the file that gets it, which must not be there unless it may be overwritten. `work` is a function of a
     unit, as FILE.py:FUNCTION. Raises GnomonError.
     """
+    from gnomon.core import codec
     from gnomon.estimate.columns import FitOptions
+    from gnomon.jobs.estimator.document import FitDocument, evaluation_part
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
     from gnomon.jobs.estimator.job import described, fit_estimator, read_samples, save_estimator, sources_of
 
@@ -184,36 +186,44 @@ def fit_document(
     more = {one.name: one for one in sources_of(found, read)}  # once, and not a fold
     made = fit_estimator(found, rows, others=more, options=options)
     evaluation = cross_validate(found, rows, others=more, options=options) if len(rows) >= LEAST_TO_HOLD_OUT else None
-    document: dict[str, Any] = {
-        "space": found.space.name,
-        "samples": len(rows),
-        "units": len(found.tables.units),
-        "priced": 0 if found.table is None else sum(u in found.table.times_s for u in found.tables.units),
-        "sum_over_measured": found.sum_over_measured(rows),
-        "context": dict(made.context),
-        "noise": made.estimator.noise.relative,
-        "unknown": [found.label(n) for n, k in zip(found.columns.names, made.estimator.known, strict=True) if not k],
-        "learner": made.estimator.residual is not None,
-        "evaluation": evaluation.document() if evaluation else None,
-    }
     if out is not None:
         save_estimator(made, Path(out))
-        document["file"] = str(out)
-    return made, evaluation, document
+    document = FitDocument(
+        format="gnomon-estimator-fit",
+        version=1,
+        space=found.space.name,
+        samples=len(rows),
+        units=len(found.tables.units),
+        priced=0 if found.table is None else sum(u in found.table.times_s for u in found.tables.units),
+        sum_over_measured=found.sum_over_measured(rows),
+        context=made.context,
+        noise=made.estimator.noise.relative,
+        unknown=tuple(found.label(n) for n, k in zip(found.columns.names, made.estimator.known, strict=True) if not k),
+        learner=made.estimator.residual is not None,
+        evaluation=evaluation_part(evaluation) if evaluation else None,
+        file=None if out is None else str(out),
+    )
+    return made, evaluation, codec.document(document)
 
 
 def evaluation_document(path: PathLike, samples: PathLike, *, space: str | None = None) -> dict[str, Any]:
     """What an estimator's file predicts of measured nets that it was not fitted to, as JSON values."""
+    from gnomon.core import codec
+    from gnomon.jobs.estimator.document import EvaluationDocument, evaluation_part
     from gnomon.jobs.estimator.evaluation import evaluate
     from gnomon.jobs.estimator.job import load_estimator, read_samples
 
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(samples), made.described, measured=True)
-    return {
-        "space": made.described.space.name,
-        "file": str(path),
-        "evaluation": evaluate(made, rows).document(),
-    }
+    return codec.document(
+        EvaluationDocument(
+            format="gnomon-estimator-evaluation",
+            version=1,
+            space=made.described.space.name,
+            file=str(path),
+            evaluation=evaluation_part(evaluate(made, rows)),
+        )
+    )
 
 
 def predictions(
@@ -226,8 +236,10 @@ def predictions(
     out: PathLike | None = None,
 ) -> tuple[Described, tuple[NetRow, ...], dict[str, Any]]:
     """Predict the nets of a csv: as rows, and as JSON values. `out` is a csv that gets them. Raises GnomonError."""
+    from gnomon.core import codec
     from gnomon.estimate.columns import Unknown
     from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.document import PredictedNet, PredictionsDocument
     from gnomon.jobs.estimator.job import load_estimator, read_samples, save_nets
 
     made = load_estimator(Path(path), space)
@@ -244,19 +256,21 @@ def predictions(
         NetRow(assignment=net, latency_s=float(mean), low_s=float(low), high_s=float(high))
         for net, mean, low, high in zip(chosen, found.mean_s, found.low_s, found.high_s, strict=True)
     )
-    document = {
-        "space": made.described.space.name,
-        "coverage": made.estimator.noise.coverage,
-        "bound_s": bound_s,
-        "nets": [
-            {"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s, "below": p}
+    document = PredictionsDocument(
+        format="gnomon-estimator-predictions",
+        version=1,
+        space=made.described.space.name,
+        coverage=made.estimator.noise.coverage,
+        bound_s=bound_s,
+        nets=tuple(
+            PredictedNet(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, below=p)
             for r, p in zip(told, below, strict=True)
-        ],
-    }
+        ),
+        file=None if out is None else str(out),
+    )
     if out is not None:
         save_nets(told, made.described.space.space, Path(out), measured=True)
-        document["file"] = str(out)
-    return made.described, told, document
+    return made.described, told, codec.document(document)
 
 
 def predict_model(
@@ -282,22 +296,28 @@ def predict_model(
 
 def explanation(path: PathLike, nets: PathLike, *, space: str | None = None) -> dict[str, Any]:
     """What each unit of the first net of a csv adds to its time, and to the doubt, as JSON values."""
+    from gnomon.core import codec
     from gnomon.estimate.columns import Unknown
+    from gnomon.jobs.estimator.document import ExplainedPart, ExplanationDocument
     from gnomon.jobs.estimator.job import load_estimator, read_samples
 
     made = load_estimator(Path(path), space)
     rows = read_samples(Path(nets), made.described, measured=False)
     matrix = made.described.rows([rows[0].assignment])
     predicted = made.estimator.predict(matrix, unknown=Unknown.WIDEN)
-    return {
-        "latency_s": float(predicted.mean_s[0]),
-        "low_s": float(predicted.low_s[0]),
-        "high_s": float(predicted.high_s[0]),
-        "parts": [
-            {"unit": made.described.label(d.column), "time_s": d.time_s, "share": d.share}
-            for d in made.estimator.explain(matrix[0])
-        ],
-    }
+    return codec.document(
+        ExplanationDocument(
+            format="gnomon-estimator-explanation",
+            version=1,
+            latency_s=float(predicted.mean_s[0]),
+            low_s=float(predicted.low_s[0]),
+            high_s=float(predicted.high_s[0]),
+            parts=tuple(
+                ExplainedPart(unit=made.described.label(d.column), time_s=d.time_s, share=d.share)
+                for d in made.estimator.explain(matrix[0])
+            ),
+        )
+    )
 
 
 def search_nets(
@@ -321,6 +341,7 @@ def search_nets(
     None: as many as the job usually does. Raises GnomonError; InfeasibleError where no net meets the bound.
     """
     from gnomon.formats.nets_csv import NetRow
+    from gnomon.jobs.estimator.document import search_document
     from gnomon.jobs.estimator.job import SpaceEstimator, load_estimator, save_nets
     from gnomon.jobs.estimator.scores import FunctionScores, additive, load_scores
     from gnomon.jobs.estimator.search import EVALUATIONS, Wanted
@@ -338,11 +359,10 @@ def search_nets(
     wanted = Wanted(bound_s=bound_s, confidence=confidence, nets=nets)
     most = EVALUATIONS if evaluations is None else evaluations
     found = search_job(made, scores, wanted, method=method, evaluations=most, seed=seed)
-    document = _search_document(made, found, wanted)
+    document = search_document(made, found, wanted, None if out is None else str(out))
     if out is not None:
         rows = [NetRow(assignment=net.assignment) for net in found.nets]
         save_nets(rows, made.described.space.space, Path(out), measured=False)
-        document["file"] = str(out)
     return found, document
 
 
@@ -496,31 +516,6 @@ def sum_blocks(file: PathLike, names: Sequence[str] = ()) -> dict[str, Any]:
     from gnomon.jobs.table.look import blocks_document
 
     return blocks_document(Path(file), names)
-
-
-def _search_document(made: SpaceEstimator, found: Searched, wanted: Wanted) -> dict[str, Any]:
-    """What a search found, as JSON values."""
-    space = made.described.space.space
-    return {
-        "space": made.described.space.name,
-        "method": found.method,
-        "bound_s": wanted.bound_s,
-        "confidence": wanted.confidence,
-        "coverage": made.estimator.noise.coverage,
-        "evaluations": found.evaluations,
-        "most_score": found.most_score,
-        "nets": [
-            {
-                "net": dict(zip((s.name for s in space.slots), space.names(net.assignment), strict=True)),
-                "score": net.score,
-                "latency_s": net.mean_s,
-                "low_s": net.low_s,
-                "high_s": net.high_s,
-                "below": net.probability,
-            }
-            for net in found.nets
-        ],
-    }
 
 
 def _unused(out: PathLike | None, *, overwrite: bool) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Run, Samples
-from gnomon.core.stats import median, quantile
+from gnomon.core.stats import Block, median, quantile
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import others_share, steal_share
 from gnomon.session.kernels import CALLS_QUANTILE, kernels
@@ -145,6 +145,15 @@ class SampleColumns:
     inner: tuple[int, ...]
     wall_us: tuple[tuple[float, ...], ...]
     cpu_us: tuple[tuple[float, ...], ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockColumns:
+    """Every sample by one clock, a row a block: microseconds of one call, in the order in which they were taken."""
+
+    process: tuple[int, ...]
+    block: tuple[int, ...]
+    call_us: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +350,18 @@ def _microseconds(times_ns: Iterable[float], inner: int = 1) -> tuple[float, ...
     """Microseconds of one call, with every digit that a clock of nanoseconds has."""
     times_us = (time_ns / inner / 1000 for time_ns in times_ns)
     return tuple(round(t, 3) if t >= 1000 else float(f"{t:.7g}") for t in times_us)
+
+
+def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
+    """The samples of blocks, in order of process and block; None where there are none."""
+    ordered = sorted(blocks, key=lambda block: (block.process, block.block))
+    if not ordered:
+        return None
+    return BlockColumns(
+        process=tuple(block.process for block in ordered),
+        block=tuple(block.block for block in ordered),
+        call_us=tuple(_microseconds(value_s * 1e9 for value_s in block.values_s) for block in ordered),
+    )
 
 
 def runs_of(columns: SampleColumns, candidate: str) -> tuple[Run, ...]:

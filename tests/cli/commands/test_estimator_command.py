@@ -92,8 +92,8 @@ def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:
 def test_fit_says_how_good_it_is_on_nets_held_out(bench: Bench) -> None:
     made = bench.fit()
     assert list(made) == [
-        "space", "samples", "units", "priced", "sum_over_measured", "context", "noise", "unknown", "learner",
-        "evaluation", "file",
+        "format", "version", "space", "samples", "units", "priced", "sum_over_measured", "context", "noise", "unknown",
+        "learner", "evaluation", "file",
     ]  # fmt: skip
     assert (made["space"], made["samples"], made["units"], made["priced"]) == ("small", 14, 19, 19)
     assert made["evaluation"]["scores"]["within_10"] > 0.9
@@ -154,7 +154,7 @@ def test_eval_compares_with_nets_held_out(bench: Bench) -> None:
     bench.fit()
     words = ("eval", bench.estimator, bench.held, "--space", bench.space)
     made = document(*words)
-    assert list(made) == ["space", "file", "evaluation"]
+    assert list(made) == ["format", "version", "space", "file", "evaluation"]
     assert made["evaluation"]["scores"]["nets"] == 30
     assert len(made["evaluation"]["nets"]) == 30
     text = " ".join(told(*words).split())  # lines break where the path is long
@@ -234,7 +234,8 @@ def test_search_finds_nets_and_writes_them(bench: Bench) -> None:
     by_file = document(*words, "--score", bench.folder / "s.json", "--method", "exact", "--out", out)
     by_function = document(*words, "--score", f"{bench.folder}/s.py:score", "--nets", 3)
     assert list(by_function) == [
-        "space", "method", "bound_s", "confidence", "coverage", "evaluations", "most_score", "nets",
+        "format", "version", "space", "method", "bound_s", "confidence", "coverage", "evaluations", "most_score",
+        "nets", "file",
     ]  # fmt: skip
     assert by_file["nets"][0]["score"] == by_function["nets"][0]["score"]
     assert len(by_function["nets"]) == 3

@@ -24,7 +24,7 @@ def printed(problem: dict[str, Any], *options: str) -> str:
 
 def test_json() -> None:
     document = json.loads(printed(PROBLEM, "--json"))
-    assert list(document) == ["certificate", "objectives", "points", "seconds"]
+    assert list(document) == ["format", "version", "certificate", "objectives", "points", "seconds"]
     assert document["certificate"] == "exact"
     assert [point["code"] for point in document["points"]] == ["3", "0"]
 

@@ -31,6 +31,8 @@ def test_report() -> None:
     report = json.loads(front_problem(json.dumps(PROBLEM)).to_json())
     assert report.pop("seconds") > 0
     assert report == {
+        "format": "gnomon-front",
+        "version": 1,
         "certificate": "exact",
         "objectives": PROBLEM["objectives"],
         "points": [

@@ -33,6 +33,8 @@ def test_report() -> None:
     seconds = report.pop("seconds")
     assert seconds > 0
     assert report == {
+        "format": "gnomon-solve",
+        "version": 1,
         "assignment": ["gpu", "gpu"],
         "code": "3",
         "cost": [1.0, 302.0],

@@ -83,7 +83,7 @@ def measure_(nets: Path, table: Path, space: str | None, out: Path, **values: An
         _, told = api.measure_nets(
             nets, table=table, space=space, out=out, on_progress=show.watch, on_message=show.tell, **options_of(values)
         )
-    document = {"file": str(out), **told.document()}
+    document = told.document() | {"file": str(out)}
     if as_json:
         write_json(document)
         return

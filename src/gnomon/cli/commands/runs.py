@@ -67,7 +67,7 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
     record = record or above["record"]
     detail = show_run(campaign, record=record, clock=clock).document()
     if as_json or above["json"]:
-        write_json({**detail, "clock": clock})
+        write_json(detail)
         return
     from gnomon.jobs.runs.report import report_of, run_report
 
@@ -78,9 +78,9 @@ def show(above: dict[str, Any], campaign: str, record: Path | None, as_json: boo
         report(answer, page)
         with page.details("all configurations that ran, with their failures"):
             page.line("")
-            run_report({**detail, "clock": clock}, page)
+            run_report(detail, page)
     else:
-        run_report({**detail, "clock": clock}, page)
+        run_report(detail, page)
     end_report(page)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gnomon.core import codec
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.table.folder import is_table, read_table
@@ -55,6 +56,50 @@ class PricedUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PricedUnitPart:
+    """A unit of the model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
+
+    label: str
+    id: str
+    count: int
+    time_s: float
+    deviation: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutPart:
+    """Operators of a type that are in no unit, and why."""
+
+    type: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPredictionDocument:
+    """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
+
+    `shares` of the time are known in each way; `guessed_s` is what operators that are no units take by what others do.
+    """
+
+    format: Literal["gnomon-model-prediction"]
+    version: Literal[1]
+    model: str
+    tables: tuple[str, ...]
+    context: Mapping[str, Any]
+    mean_s: float
+    low_s: float | None
+    high_s: float | None
+    coverage: float
+    overhead_s: float
+    guessed_s: float
+    shares: Mapping[str, float]
+    units: tuple[PricedUnitPart, ...]
+    left_out: tuple[LeftOutPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPrediction(Answer):
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
@@ -84,30 +129,36 @@ class ModelPrediction(Answer):
     def document(self) -> dict[str, Any]:
         """As JSON values."""
         missed = Counter((one.type, one.reason) for one in self.left_out)
-        return {
-            "model": str(self.model),
-            "tables": [str(path) for path in self.tables],
-            "context": dict(self.context),
-            "mean_s": self.mean_s,
-            "low_s": self.low_s,
-            "high_s": self.high_s,
-            "coverage": self.coverage,
-            "overhead_s": self.overhead_s,
-            "guessed_s": self.guessed_s,
-            "shares": {source: self.share(source) for source in _SOURCES},
-            "units": [
-                {
-                    "label": u.unit.label,
-                    "id": u.unit.id,
-                    "count": u.count,
-                    "time_s": u.time_s,
-                    "deviation": u.deviation,
-                    "source": u.source,
-                }
-                for u in self.units
-            ],
-            "left_out": [{"type": t, "count": n, "reason": why} for (t, why), n in sorted(missed.items())],
-        }
+        return codec.document(
+            ModelPredictionDocument(
+                format="gnomon-model-prediction",
+                version=1,
+                model=str(self.model),
+                tables=tuple(map(str, self.tables)),
+                context=self.context,
+                mean_s=self.mean_s,
+                low_s=self.low_s,
+                high_s=self.high_s,
+                coverage=self.coverage,
+                overhead_s=self.overhead_s,
+                guessed_s=self.guessed_s,
+                shares={source: self.share(source) for source in _SOURCES},
+                units=tuple(
+                    PricedUnitPart(
+                        label=u.unit.label,
+                        id=u.unit.id,
+                        count=u.count,
+                        time_s=u.time_s,
+                        deviation=u.deviation,
+                        source=u.source,
+                    )
+                    for u in self.units
+                ),
+                left_out=tuple(
+                    LeftOutPart(type=type_, count=count, reason=why) for (type_, why), count in sorted(missed.items())
+                ),
+            )
+        )
 
 
 _SOURCES: tuple[Source, ...] = ("measured", "like measured ones", "unlike any measured one")

@@ -119,7 +119,7 @@ def predictions_report(document: dict[str, Any], page: Page) -> None:
     page.table(columns, rows)
     if len(nets) > _ROWS:
         page.line(f"and {len(nets) - _ROWS} more: --out CSV or --json has all of them", indent=1, style="dim")
-    if "file" in document:
+    if document.get("file"):
         page.path("file", document["file"])
 
 
@@ -206,7 +206,7 @@ def search_report(document: dict[str, Any], page: Page) -> None:
         reached = nets[0]["score"] >= most
         told = "No net that meets the bound has a better score."
         page.line(told if reached else f"No net that meets the bound has a better score than {most:.6g}.")
-    if "file" in document:
+    if document.get("file"):
         page.path("file", document["file"])
         page.line(f"To measure them: gnomon estimator measure {document['file']} --table TABLE", indent=1, style="dim")
 

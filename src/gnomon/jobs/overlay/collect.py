@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.core.overlay.records import (
     UNTUNED,
     TunedDevice,
@@ -21,6 +22,8 @@ from gnomon.core.overlay.records import (
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
+from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
+from gnomon.jobs.tune.document import device_part, failures_of, model_part
 from gnomon.jobs.tune.folder import (
     TuneFolder,
     best_of,
@@ -31,7 +34,6 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
     tuner_versions,
 )
-from gnomon.jobs.tune.job import device_document, failures_of
 from gnomon.jobs.tune.records import RecordFile, check_record, made_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
@@ -299,26 +301,30 @@ def _document(
         first = best_of(trials.get(layer.layer, ()), 1)
         failures += [t.failure for t in file.trials(layer.layer)]
         rows.append(
-            {
-                "name": layer.name,
-                "layer": layer.layer,
-                "configurations": len(meant),
-                "measured": sum(1 for name in times if asked is None or name in meant),
-                "failed": sum(
+            CollectedLayer(
+                name=layer.name,
+                layer=layer.layer,
+                configurations=len(meant),
+                measured=sum(1 for name in times if asked is None or name in meant),
+                failed=sum(
                     1 for name, t in pooled.items() if t.failure is not None and (asked is None or name in meant)
                 ),
-                "best_s": min(times.values(), default=None),
-                "host_best_here_s": times.get(first[0].configuration) if first else None,
-            }
+                best_s=min(times.values(), default=None),
+                host_best_here_s=times.get(first[0].configuration) if first else None,
+            )
         )
-    return {
-        "model": {"name": log.model.name, "sha256": log.model.sha256, "dtype": log.model.dtype},
-        "device": device_document(device),
-        "host": log.host,
-        "records": str(file.path),
-        "source": str(source),
-        "layers": rows,
-        "failures": failures_of(failures),
-        "seconds": seconds,
-        "notes": [],
-    }
+    return codec.document(
+        CollectDocument(
+            format="gnomon-overlay-collect",
+            version=1,
+            model=model_part(log.model),
+            device=device_part(device),
+            host=log.host,
+            records=str(file.path),
+            source=str(source),
+            layers=tuple(rows),
+            failures=failures_of(failures),
+            seconds=seconds,
+            notes=(),
+        )
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
 from gnomon.core.overlay.trials import by_layer, traces_of
 from gnomon.core.sample import Failure
@@ -16,8 +17,9 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
 from gnomon.jobs.overlay.job import Analysis
+from gnomon.jobs.tune.document import failure_part
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder
-from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, failure_document, measure_calls, ratio_of
+from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, measure_calls, ratio_of
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
@@ -208,14 +210,16 @@ def _network_row(device: str, choice: str, found: Mapping[str, CallTimes]) -> di
     ratios = {}
     for name, other in (("to_own", f"own:{device}"), ("to_overlay", _OVERLAY)):
         ratios[name] = ratio_of(mine, found[other]) if other in found and other != choice else None
-    return {
-        "device": device,
-        "choice": choice,
-        "time": mine.summary(),
-        **ratios,
-        "max_error": mine.error,
-        "failure": None if mine.failure is None else failure_document(mine.failure),
-    }
+    return codec.document(
+        {
+            "device": device,
+            "choice": choice,
+            "time": mine.summary(),
+            **ratios,
+            "max_error": mine.error,
+            "failure": failure_part(mine.failure),
+        }
+    )
 
 
 def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:

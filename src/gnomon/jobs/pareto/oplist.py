@@ -5,11 +5,12 @@ The report of `gnomon oplist`, made from its JSON document alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from gnomon.core import codec
 from gnomon.core.graph import By, Graph, Grouping, grouped
 from gnomon.core.space import Space, decimal
 from gnomon.errors import ModelError, ProblemError, UsageError
@@ -26,6 +27,57 @@ DEFAULT_BACKENDS = ("cpu", "acl_cl")
 
 _MOST_BACKENDS = 10
 _ONERT_FORMATS = ("tflite", "circle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistModel:
+    """The model."""
+
+    path: str
+    format: str
+    digest: str
+    operators: int
+    macs: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistSlot:
+    """What a digit of a code belongs to: the types with onert's names of them, the operators, and their data."""
+
+    digit: int
+    name: str
+    types: tuple[str, ...]
+    opcodes: tuple[str | None, ...]
+    operators: tuple[int, ...]
+    data_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistExample:
+    """A code that puts one slot on another backend than all others, and onert's configuration of it."""
+
+    code: str
+    slot: str
+    backend: str
+    others: str
+    config: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OplistDocument:
+    """What `gnomon oplist` found; `oplist` is the file as ONE's pareto_profiler reads it. Codes are texts."""
+
+    format: Literal["gnomon-oplist"]
+    version: Literal[1]
+    model: OplistModel
+    by: str
+    backends: tuple[str, ...]
+    opcodes: Mapping[str, str | None]
+    slots: tuple[OplistSlot, ...]
+    codes: str
+    example: OplistExample
+    oplist: Mapping[str, Any] | None
+    file: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,36 +105,39 @@ class OplistReport(Answer):
     def document(self) -> dict[str, Any]:
         """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
         graph, space = self.model.graph, self.space
-        slots = [
-            {
-                "digit": digit,
-                "name": group.name,
-                "types": list(group.types),
-                "opcodes": list(dict.fromkeys(self.opcodes[name] for name in group.types)),
-                "operators": list(group.operators),
-                "data_bytes": group.data_bytes,
-            }
-            for digit, group in enumerate(self.grouping.groups)
-        ]
-        return {
-            "model": {
-                "path": str(self.model.path),
-                "format": graph.format,
-                "digest": graph.digest,
-                "operators": len(graph.operators),
-                "macs": graph.macs,
-            },
-            "by": self.grouping.by,
-            "backends": list(self.backends),
-            "opcodes": self.opcodes,
-            "slots": slots,
-            "codes": decimal(space.size),
-            "example": self._example(space),
-            "oplist": None if self.oplist is None else _form(self.oplist),
-            "file": None if self.file is None else str(self.file),
-        }
+        return codec.document(
+            OplistDocument(
+                format="gnomon-oplist",
+                version=1,
+                model=OplistModel(
+                    path=str(self.model.path),
+                    format=graph.format,
+                    digest=graph.digest,
+                    operators=len(graph.operators),
+                    macs=graph.macs,
+                ),
+                by=self.grouping.by,
+                backends=self.backends,
+                opcodes=self.opcodes,
+                slots=tuple(
+                    OplistSlot(
+                        digit=digit,
+                        name=group.name,
+                        types=group.types,
+                        opcodes=tuple(dict.fromkeys(self.opcodes[name] for name in group.types)),
+                        operators=group.operators,
+                        data_bytes=group.data_bytes,
+                    )
+                    for digit, group in enumerate(self.grouping.groups)
+                ),
+                codes=decimal(space.size),
+                example=self._example(space),
+                oplist=None if self.oplist is None else _form(self.oplist),
+                file=None if self.file is None else str(self.file),
+            )
+        )
 
-    def _example(self, space: Space) -> dict[str, Any]:
+    def _example(self, space: Space) -> OplistExample:
         """The code that puts only the third slot, or the last of fewer, on the second backend."""
         assignment = [0] * len(space.slots)
         digit = min(3, len(assignment)) - 1
@@ -91,13 +146,13 @@ class OplistReport(Answer):
         config = None
         if self.oplist is not None:
             config = write_config(self.oplist.slots, self.oplist.opmap, self.backends, chosen).strip()
-        return {
-            "code": decimal(space.encode(assignment)),
-            "slot": self.grouping.groups[digit].name,
-            "backend": chosen[digit],
-            "others": self.backends[0],
-            "config": config,
-        }
+        return OplistExample(
+            code=decimal(space.encode(assignment)),
+            slot=self.grouping.groups[digit].name,
+            backend=chosen[digit],
+            others=self.backends[0],
+            config=config,
+        )
 
 
 def oplist(

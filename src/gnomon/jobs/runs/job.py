@@ -19,6 +19,7 @@ from gnomon.core.stats import Block, Summary, blocks_of, summarise
 from gnomon.errors import RecordError
 from gnomon.report.answer import Answer
 from gnomon.report.plain import clean
+from gnomon.session.document import SummaryPart, summary_part
 from gnomon.store.base import COMMAND, FAILED, FILES, CampaignQuery, EventQuery, RunQuery, Store, TallyQuery, last_note
 from gnomon.store.sqlite import SqliteStore, default_path
 from gnomon.system.files import write_whole
@@ -92,12 +93,37 @@ class CandidateRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatePart:
+    """One candidate of a campaign, summed up by the document's clock; null where no end-to-end run of it succeeded."""
+
+    candidate: str
+    runs: int
+    failures: int
+    profiled_runs: int
+    summary: SummaryPart | None
+    last_failure: Failure | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunDocument:
+    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields."""
+
+    format: Literal["gnomon-run"]
+    version: Literal[1]
+    clock: Literal["wall", "cpu"]
+    row: CampaignRow
+    candidates: tuple[CandidatePart, ...]
+    events: tuple[Event, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignDetail(Answer):
-    """A campaign with its candidates, the fastest first and the failed ones last, and its events."""
+    """A campaign with its candidates, the fastest first by a clock and the failed ones last, and its events."""
 
     row: CampaignRow
     candidates: tuple[CandidateRow, ...]
     events: tuple[Event, ...]
+    clock: Literal["wall", "cpu"]
 
     __repr__ = Answer.__repr__
 
@@ -106,8 +132,27 @@ class CampaignDetail(Answer):
         return self.row.headline()
 
     def document(self) -> dict[str, Any]:
-        """It as JSON values; an interval that is not known has null as its upper bound."""
-        return codec.document(self)
+        """It as JSON values; bounds that are not known are null."""
+        return codec.document(
+            RunDocument(
+                format="gnomon-run",
+                version=1,
+                clock=self.clock,
+                row=self.row,
+                candidates=tuple(
+                    CandidatePart(
+                        candidate=one.candidate,
+                        runs=one.runs,
+                        failures=one.failures,
+                        profiled_runs=one.profiled_runs,
+                        summary=summary_part(one.summary),
+                        last_failure=one.last_failure,
+                    )
+                    for one in self.candidates
+                ),
+                events=self.events,
+            )
+        )
 
 
 @contextmanager
@@ -162,6 +207,7 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
         row=_row(store, campaign),
         candidates=tuple(found),
         events=tuple(store.query(EventQuery(campaign=campaign.id))),
+        clock=clock,
     )
 
 

@@ -9,8 +9,9 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from gnomon.core import codec
 from gnomon.core.cost import CostModel
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.solver.solve import Solution, solve
@@ -20,6 +21,51 @@ from gnomon.formats.problem import read_problem
 from gnomon.report.answer import Answer
 
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveDocument:
+    """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof."""
+
+    format: Literal["gnomon-solve"]
+    version: Literal[1]
+    assignment: tuple[str, ...]
+    code: str
+    cost: tuple[float, ...]
+    optimal: bool
+    method: str
+    bound: float | None
+    width: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectivePart:
+    """What is minimised, and its unit."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPointPart:
+    """A point: a choice a slot, its code as a text, and its cost in each objective."""
+
+    assignment: tuple[str, ...]
+    code: str
+    cost: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontDocument:
+    """What `gnomon front` found, and what is proved of it."""
+
+    format: Literal["gnomon-front"]
+    version: Literal[1]
+    certificate: str | Mapping[str, float]
+    objectives: tuple[ObjectivePart, ...]
+    points: tuple[FrontPointPart, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +84,22 @@ class SolveReport(Answer):
         return f"{len(found.choices)} slots", f"A cost of {found.value:.6g}, {told}."
 
     def document(self) -> dict[str, Any]:
-        """The report as a JSON object; `code` is a text, as many readers of JSON round large integers."""
+        """As JSON values; `bound` is in weighted units, null where none is proved."""
         found = self.solution
-        return {
-            "assignment": list(found.choices),
-            "code": decimal(found.code),
-            "cost": list(found.cost),
-            "optimal": found.optimal,
-            "method": found.method,
-            "bound": found.bound if math.isfinite(found.bound) else None,
-            "width": found.width,
-            "seconds": self.seconds,
-        }
+        return codec.document(
+            SolveDocument(
+                format="gnomon-solve",
+                version=1,
+                assignment=found.choices,
+                code=decimal(found.code),
+                cost=found.cost,
+                optimal=found.optimal,
+                method=found.method,
+                bound=found.bound,
+                width=found.width,
+                seconds=self.seconds,
+            )
+        )
 
 
 def solve_problem(
@@ -88,21 +138,25 @@ class FrontReport(Answer):
         return names, f"{len(self.front)} points."
 
     def document(self) -> dict[str, Any]:
-        """The report as a JSON object; codes are texts, as many readers of JSON round large integers."""
+        """As JSON values; codes are texts, as many readers of JSON round large integers."""
         space = self.model.space
-        return {
-            "certificate": self.front.certificate.document(),
-            "objectives": [{"name": o.name, "unit": o.unit} for o in self.model.objectives],
-            "points": [
-                {
-                    "assignment": list(space.names(point.assignment)),
-                    "code": decimal(space.encode(point.assignment)),
-                    "cost": list(point.cost),
-                }
-                for point in self.front.points
-            ],
-            "seconds": self.seconds,
-        }
+        return codec.document(
+            FrontDocument(
+                format="gnomon-front",
+                version=1,
+                certificate=self.front.certificate.document(),
+                objectives=tuple(ObjectivePart(name=o.name, unit=o.unit) for o in self.model.objectives),
+                points=tuple(
+                    FrontPointPart(
+                        assignment=tuple(space.names(point.assignment)),
+                        code=decimal(space.encode(point.assignment)),
+                        cost=point.cost,
+                    )
+                    for point in self.front.points
+                ),
+                seconds=self.seconds,
+            )
+        )
 
 
 def front_problem(

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon.core import codec
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.jobs.table.document import table_record
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
-from gnomon.jobs.table.look import table_document
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt, worst
@@ -88,10 +89,15 @@ class Built(Answer):
 
     def document(self) -> dict[str, Any]:
         """As JSON values for reports."""
-        document = table_document(self.table, self.path, list(self.complaints))
-        doubts = [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in self.doubts]
-        more = {"measured": self.measured, "seconds": self.seconds, "campaign": self.campaign, "doubts": doubts}
-        return {**document, **more}
+        return codec.document(
+            replace(
+                table_record(self.table, self.path, self.complaints),
+                measured=self.measured,
+                seconds=self.seconds,
+                campaign=self.campaign,
+                doubts=self.doubts,
+            )
+        )
 
 
 def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Built:

@@ -13,46 +13,11 @@ from typing import Any
 
 from gnomon.errors import GnomonError, UsageError
 from gnomon.formats.block_table import Block, BlockTable, scan_block_table
+from gnomon.jobs.table.document import table_document
 from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.fuse import rules
-from gnomon.spaces.latency_table import Row, Table, complaints, differences, unlike
+from gnomon.spaces.latency_table import complaints, differences, unlike
 from gnomon.spaces.loading import space_of
-
-
-def table_document(table: Table, path: Path, told: list[str]) -> dict[str, Any]:
-    """A table as JSON values for reports: the most expensive unit first. `told` are complaints about it."""
-    manifest = table.manifest
-    times = table.times_s
-    rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
-    return {
-        "table": str(path),
-        "space": manifest.space,
-        "context": dict(manifest.context),
-        "clock": manifest.clock,
-        "overhead_s": manifest.overhead_s,
-        "anchor": manifest.anchor or None,
-        "fused": list(manifest.rules),
-        "evidence": [dict(e) for e in manifest.evidence],
-        "counts": {status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
-        "units": [_row_document(row, times.get(row.unit)) for row in rows],
-        "complaints": told,
-    }
-
-
-def _row_document(row: Row, time_s: float | None) -> dict[str, Any]:
-    width = row.relative_half_width
-    return {
-        "id": row.unit.id,
-        "label": row.unit.label,
-        "status": row.status,
-        "time_s": time_s,
-        "call_s": row.call_s,
-        "low_s": row.low_s,
-        "high_s": row.high_s,
-        "relative_half_width": width if math.isfinite(width) else None,
-        "processes": row.processes,
-        "reason": row.reason,
-    }
 
 
 def look(path: Path, space: str | None) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from gnomon.core import codec
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.job import EFFORT, context_of
@@ -37,6 +38,39 @@ Eight share a process with the anchor and the reference net, as all lie in its m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetPart:
+    """A net that was measured, with bounds, and what the reference net took beside it; null where it failed."""
+
+    latency_s: float | None
+    low_s: float | None
+    high_s: float | None
+    reference_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetFailure:
+    """The place of a net among them all, and why it failed."""
+
+    net: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetsDocument:
+    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
+
+    format: Literal["gnomon-nets"]
+    version: Literal[1]
+    clock: str
+    nets: tuple[NetPart, ...]
+    failures: tuple[NetFailure, ...]
+    unlike: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+    seconds: float
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetsMeasured(Answer):
     """Nets with what was measured of them: None where one failed, for the reason in `failures`.
 
@@ -54,17 +88,21 @@ class NetsMeasured(Answer):
 
     def document(self) -> dict[str, Any]:
         """What measuring nets told, as JSON values."""
-        return {
-            "clock": self.clock,
-            "nets": [
-                {"latency_s": r.latency_s, "low_s": r.low_s, "high_s": r.high_s, "reference_s": r.reference_s}
-                for r in self.rows
-            ],
-            "failures": [{"net": index, "reason": reason} for index, reason in self.failures],
-            "unlike": list(self.unlike),
-            "doubts": [{"kind": d.kind, "message": d.message, "hint": d.hint} for d in self.doubts],
-            "seconds": self.seconds,
-        }
+        return codec.document(
+            NetsDocument(
+                format="gnomon-nets",
+                version=1,
+                clock=self.clock,
+                nets=tuple(
+                    NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
+                    for r in self.rows
+                ),
+                failures=tuple(NetFailure(net=index, reason=reason) for index, reason in self.failures),
+                unlike=self.unlike,
+                doubts=self.doubts,
+                seconds=self.seconds,
+            )
+        )
 
 
 def measure_nets(

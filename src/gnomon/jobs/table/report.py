@@ -42,7 +42,7 @@ def table_report(document: dict[str, Any], page: Page) -> None:
             for doubt in document["doubts"]:
                 page.item(doubt["message"], doubt["hint"])
     page.line("")
-    if "seconds" in document:
+    if document.get("seconds") is not None:
         page.line(f"{document['measured']} units measured in {units.duration(document['seconds'])}.")
     page.path("table", document["table"])
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from gnomon.core import codec
 from gnomon.core.codec import Must, decode
 from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.tuning.records import MOST_LAYERS
+from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, device_part, failure_part, model_part
 from gnomon.jobs.tune.folder import (
     best_choice,
     companions,
@@ -22,8 +24,7 @@ from gnomon.jobs.tune.folder import (
     replayable,
     tune_folder,
 )
-from gnomon.jobs.tune.job import device_document
-from gnomon.jobs.tune.networks import CallTimes, compile_network, failure_document, measure_calls
+from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
@@ -135,41 +136,45 @@ def _document(
     for layer in layers:
         times = found[layer.name]
         summary = times.summary()
-        spent = layer.weight * summary["median_s"] if summary else None
+        spent = layer.weight * summary.median_s if summary else None
         total += spent or 0.0
         rows.append(
-            {
-                "name": layer.name,
-                "weight": layer.weight,
-                "time": summary,
-                "share": spent / network["median_s"] if spent and network else None,
-                "failure": None if times.failure is None else failure_document(times.failure),
-            }
+            RunLayerPart(
+                name=layer.name,
+                weight=layer.weight,
+                time=summary,
+                share=spent / network.median_s if spent and network else None,
+                failure=failure_part(times.failure),
+            )
         )
-    complete = bool(rows) and all(row["time"] for row in rows)
-    return {
-        "model": {"name": described.model.name, "sha256": described.model.sha256, "dtype": described.model.dtype},
-        "device": device_document(device),
-        "source": str(request.source),
-        "built_for": dict(described.device.target),
-        "network": network,
-        "max_error": whole.error,
-        "compared_with": None if reference is None else described.reference_by or "the untuned network",
-        "layers": sorted(rows, key=lambda row: -(row["share"] or 0.0)),
-        "layers_sum_s": total if complete else None,
-        "unaccounted_s": network["median_s"] - total if complete and network else None,
-        "failure": None if whole.failure is None else failure_document(whole.failure),
-        "notes": _notes(rows, reference),
-    }
+    complete = bool(rows) and all(row.time for row in rows)
+    return codec.document(
+        ExecDocument(
+            format="gnomon-exec",
+            version=1,
+            model=model_part(described.model),
+            device=device_part(device),
+            source=str(request.source),
+            built_for=described.device.target,
+            network=network,
+            max_error=whole.error,
+            compared_with=None if reference is None else described.reference_by or "the untuned network",
+            layers=tuple(sorted(rows, key=lambda row: -(row.share or 0.0))),
+            layers_sum_s=total if complete else None,
+            unaccounted_s=network.median_s - total if complete and network else None,
+            failure=failure_part(whole.failure),
+            notes=_notes(layers, reference),
+        )
+    )
 
 
-def _notes(rows: Sequence[Mapping[str, Any]], reference: Path | None) -> list[str]:
+def _notes(layers: Sequence[TuningLayer], reference: Path | None) -> tuple[str, ...]:
     made = []
-    if rows:
+    if layers:
         made.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
     if reference is None:
         made.append("There are no reference outputs beside the library: what it computes was not checked.")
-    return made
+    return tuple(made)
 
 
 _Layers = Annotated[

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.core.overlay.records import (
     UNTUNED,
     LayerProgress,
@@ -19,12 +19,21 @@ from gnomon.core.overlay.records import (
     relevant,
     shares,
 )
-from gnomon.core.sample import Failure
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.tune.beside import beside
+from gnomon.jobs.tune.document import (
+    TimesPart,
+    TrialsPart,
+    TunedLayerPart,
+    TuneDocument,
+    device_part,
+    failures_of,
+    model_part,
+    times_part,
+)
 from gnomon.jobs.tune.folder import best_choice, best_traces, given_model, tune_folder
-from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network, summary_of
+from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
 from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
@@ -44,7 +53,7 @@ class Tuned(Answer):
 
     records: Path
     library: Path | None
-    told: dict[str, Any]
+    told: TuneDocument
 
     __repr__ = Answer.__repr__
 
@@ -55,7 +64,7 @@ class Tuned(Answer):
 
     def document(self) -> dict[str, Any]:
         """What `gnomon tune --json` prints."""
-        return self.told
+        return codec.document(self.told)
 
 
 def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> Tuned:
@@ -116,30 +125,33 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 untuned=untuned,
             )
             proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
-            document = {
-                "model": {"name": model.name, "sha256": model.sha256, "dtype": model.dtype},
-                "device": {**device_document(device), "name": request.device.config.name},
-                "records": str(file.path),
-                "library": str(compiled.library) if isinstance(compiled, Compiled) else None,
-                "seconds": time.monotonic() - began_s,
-                "stopped": _stopped(progress),
-                "trials": _trials(file, layers, request, before) | {"relevant": len(relevant(progress.values()))},
-                "layers": _layers(file, layers, progress),
-                "failures": failures_of(
+            document = TuneDocument(
+                format="gnomon-tune",
+                version=1,
+                model=model_part(model),
+                device=device_part(device, request.device.config.name),
+                records=str(file.path),
+                library=str(compiled.library) if isinstance(compiled, Compiled) else None,
+                seconds=time.monotonic() - began_s,
+                stopped=_stopped(progress),
+                trials=_trials(file, layers, request, before, len(relevant(progress.values()))),
+                layers=_layers(file, layers, progress),
+                failures=failures_of(
                     [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
                 ),
-                "network": proof,
-                "beside": None,
-                "notes": [*_too_short(request, progress, time_left), *_notes(tools, layers)],
-            }
+                network=proof,
+                beside=None,
+                notes=(*_too_short(request, progress, time_left), *_notes(tools, layers)),
+            )
             recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
     made = compiled.library if isinstance(compiled, Compiled) else None
     if (
         made is not None
-        and proof["scheduled"]
+        and proof.scheduled
         and (request.budget_s is None if request.compare is None else request.compare)
     ):
-        document["beside"] = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
+        compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
+        document = replace(document, beside=compared)
     return Tuned(records=folder.record(device, model), library=made, told=document)
 
 
@@ -247,19 +259,22 @@ def _chosen(layers: tuple[TuningLayer, ...], names: tuple[str, ...]) -> tuple[Tu
     return tuple(layer for layer in layers if not names or any(name in layer.name for name in names))
 
 
-def _trials(file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest, before: int) -> dict[str, int]:
+def _trials(
+    file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest, before: int, matter: int
+) -> TrialsPart:
     tried = [t for layer in layers for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED]
-    return {
-        "asked": request.trials,
-        "measured": len(tried),
-        "failed": sum(1 for trial in tried if trial.failure is not None),
-        "before": before,
-    }
+    return TrialsPart(
+        asked=request.trials,
+        measured=len(tried),
+        failed=sum(1 for trial in tried if trial.failure is not None),
+        before=before,
+        relevant=matter,
+    )
 
 
 def _layers(
     file: RecordFile, layers: tuple[TuningLayer, ...], progress: dict[str, LayerProgress]
-) -> list[dict[str, Any]]:
+) -> tuple[TunedLayerPart, ...]:
     made = []
     parts = shares([progress[layer.layer] for layer in layers])
     for layer, share in zip(layers, parts, strict=True):
@@ -267,48 +282,27 @@ def _layers(
         best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
         slow, fast = (None if t is None else t.time_s for t in (untuned, best))
         made.append(
-            {
-                "name": layer.name,
-                "layer": layer.layer,
-                "weight": layer.weight,
-                "share": share,
-                "untuned": _summary(untuned),
-                "best": _summary(best),
-                "speedup": slow / fast if slow and fast else None,
-                "configuration": None if best is None else best.configuration,
-                "trials": sum(1 for name in pooled if name != UNTUNED),
-                "failed": sum(1 for trial in pooled.values() if trial.failure is not None),
-                "stopped": progress[layer.layer].ended,
-            }
+            TunedLayerPart(
+                name=layer.name,
+                layer=layer.layer,
+                weight=layer.weight,
+                share=share,
+                untuned=_times(untuned),
+                best=_times(best),
+                speedup=slow / fast if slow and fast else None,
+                configuration=None if best is None else best.configuration,
+                trials=sum(1 for name in pooled if name != UNTUNED),
+                failed=sum(1 for trial in pooled.values() if trial.failure is not None),
+                stopped=progress[layer.layer].ended,
+            )
         )
-    return made
+    return tuple(made)
 
 
-def _summary(trial: TuningTrial | None) -> dict[str, Any] | None:
+def _times(trial: TuningTrial | None) -> TimesPart | None:
     if trial is None or trial.time_s is None:
         return None
-    return summary_of([Block(process=0, block=0, values_s=trial.times_s)])
-
-
-def failures_of(failures: Iterable[Failure | None]) -> list[dict[str, Any]]:
-    """Failures summed up by stage and kind, with the message of one of each."""
-    found = [failure for failure in failures if failure is not None]
-    counts = Counter((failure.stage, failure.kind) for failure in found)
-    first = {(failure.stage, failure.kind): failure.message for failure in reversed(found)}
-    return [
-        {"stage": stage, "kind": kind, "count": count, "message": first[stage, kind]}
-        for (stage, kind), count in counts.most_common()
-    ]
-
-
-def device_document(device: TunedDevice) -> dict[str, Any]:
-    """A device as documents have it."""
-    return {
-        "key": device.key,
-        "target": dict(device.target),
-        "threads": device.threads,
-        "linker": device.linker,
-    }
+    return times_part([Block(process=0, block=0, values_s=trial.times_s)])
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:

@@ -5,7 +5,6 @@ Networks compiled with a choice of configurations, with what is needed to run an
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from typing import Any
 
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.core.stats import Block, Comparison, compare, summarise
+from gnomon.core.stats import Block, compare
 from gnomon.errors import RecordError
+from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, failure_part, ratio_part, times_part
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.progress import Meter, Watch
@@ -31,9 +31,9 @@ class CallTimes:
     error: float | None = None
     failure: Failure | None = None
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> TimesPart | None:
         """The median with its interval, samples and processes; None where it failed or was not measured."""
-        return None if self.failure is not None or not self.blocks else summary_of(self.blocks)
+        return None if self.failure is not None or not self.blocks else times_part(self.blocks)
 
 
 def measure_calls(
@@ -68,39 +68,11 @@ def measure_calls(
     return made
 
 
-def summary_of(blocks: list[Block]) -> dict[str, Any]:
-    """A summary as documents have it; bounds that are unknown are null."""
-    found = summarise(blocks)
-    return {
-        "median_s": found.median_s,
-        "low_s": found.low_s if math.isfinite(found.high_s) else None,
-        "high_s": found.high_s if math.isfinite(found.high_s) else None,
-        "samples": found.n,
-        "processes": found.processes,
-    }
-
-
-def ratio_of(a: CallTimes, b: CallTimes) -> dict[str, Any] | None:
-    """Time of a over time of b, paired by process, as documents have it; None where one has no times."""
+def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
+    """Time of a over time of b, paired by process; None where one has no times."""
     if a.failure is not None or b.failure is not None or not a.blocks or not b.blocks:
         return None
-    found: Comparison = compare(a.blocks, b.blocks)
-    bounded = math.isfinite(found.high) and found.low > 0
-    return {
-        "ratio": found.ratio,
-        "low": found.low if bounded else None,
-        "high": found.high if bounded else None,
-    }
-
-
-def failure_document(failure: Failure) -> dict[str, Any]:
-    """A failure as documents have it."""
-    return {
-        "stage": failure.stage,
-        "kind": failure.kind,
-        "transient": failure.transient,
-        "message": failure.message,
-    }
+    return ratio_part(compare(a.blocks, b.blocks))
 
 
 def _larger(a: float | None, b: float | None) -> float | None:
@@ -186,33 +158,32 @@ def prove_network(
     *,
     model: TunedModel,
     watch: Watch | None,
-) -> dict[str, Any]:
-    """The compiled network beside the untuned one on the device, interleaved, as documents have it."""
+) -> TunedNetworkPart:
+    """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
-        return _no_network(compiled)
+        return TunedNetworkPart(failure=failure_part(compiled))
     loop = care.loop(model.dtype)
     if not compiled.outputs.exists():
         said = _own_reference(bench, compiled, loop)
         if isinstance(said, Failure):
-            return _no_network(said)
+            return TunedNetworkPart(failure=failure_part(said))
     calls = {
         name: NetworkCall(library=library, inputs=compiled.inputs, reference=compiled.outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
     meter = Meter("whole networks", len(calls) * care.processes, watch)
     found = measure_calls(bench, calls, loop, processes=care.processes, seed=care.seed, meter=meter)
-    failure, slow = found["tuned"].failure, found["untuned"].failure
-    return {
-        "untuned": found["untuned"].summary(),
-        "tuned": found["tuned"].summary(),
-        "ratio": ratio_of(found["untuned"], found["tuned"]),
-        "max_error": found["tuned"].error,
-        "compared_with": compiled.reference_by or "the untuned network on this device",
-        "scheduled": compiled.network.scheduled,
-        "functions": compiled.network.functions,
-        "failure": None if failure is None else failure_document(failure),
-        "untuned_failure": None if slow is None else failure_document(slow),
-    }
+    return TunedNetworkPart(
+        untuned=found["untuned"].summary(),
+        tuned=found["tuned"].summary(),
+        ratio=ratio_of(found["untuned"], found["tuned"]),
+        max_error=found["tuned"].error,
+        compared_with=compiled.reference_by or "the untuned network on this device",
+        scheduled=compiled.network.scheduled,
+        functions=compiled.network.functions,
+        failure=failure_part(found["tuned"].failure),
+        untuned_failure=failure_part(found["untuned"].failure),
+    )
 
 
 def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | None:
@@ -220,11 +191,6 @@ def _own_reference(bench: Bench, compiled: Compiled, loop: Loop) -> Failure | No
     call = NetworkCall(library=compiled.untuned, inputs=compiled.inputs, keep=compiled.outputs)
     said = bench.call(call, loop)
     return said if isinstance(said, Failure) else None
-
-
-def _no_network(failure: Failure) -> dict[str, Any]:
-    nothing = dict.fromkeys(("untuned", "tuned", "ratio", "max_error", "compared_with"))
-    return {**nothing, "scheduled": 0, "functions": 0, "failure": failure_document(failure), "untuned_failure": None}
 
 
 def _description(

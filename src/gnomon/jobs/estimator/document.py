@@ -1,0 +1,234 @@
+"""The JSON documents of `gnomon estimator fit`, `eval`, `predict`, `explain` and `search`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gnomon.core import codec
+
+if TYPE_CHECKING:
+    from gnomon.jobs.estimator.evaluation import Evaluation
+    from gnomon.jobs.estimator.job import SpaceEstimator
+    from gnomon.jobs.estimator.search import Searched, Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoresPart:
+    """How predictions of held-out nets compare with what was measured: shares, relative errors, and the rank."""
+
+    nets: int
+    within_10: float
+    within_5: float
+    mean_error: float
+    median_error: float
+    spearman: float | None
+    coverage: float
+    nominal: float
+    half_width: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingPart:
+    """What a perfect estimator would score against measurements as noisy as these."""
+
+    within_10: float
+    within_5: float
+    mean_error: float
+    spearman: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutPart:
+    """A net that was held out: measured, and predicted with its interval."""
+
+    measured_s: float | None
+    mean_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResidualPart:
+    """By how much nets that hold a unit were predicted too long on average, relative, with its 95 % interval."""
+
+    unit: str
+    nets: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentPart:
+    """Scores on `nets` of an estimator that was fitted to the first `samples` of the others."""
+
+    samples: int
+    nets: int
+    mean_error: float
+    within_10: float
+    spearman: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationPart:
+    """Scores, the ceiling, each net held out, residuals by unit, and what more samples brought."""
+
+    how: str
+    scores: ScoresPart
+    ceiling: CeilingPart | None
+    nets: tuple[HeldOutPart, ...]
+    units: tuple[UnitResidualPart, ...]
+    curve: tuple[SpentPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDocument:
+    """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units."""
+
+    format: Literal["gnomon-estimator-fit"]
+    version: Literal[1]
+    space: str
+    samples: int
+    units: int
+    priced: int
+    sum_over_measured: float | None
+    context: Mapping[str, Any]
+    noise: float | None
+    unknown: tuple[str, ...]
+    learner: bool
+    evaluation: EvaluationPart | None
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationDocument:
+    """What an estimator's file predicts of measured nets that it was not fitted to."""
+
+    format: Literal["gnomon-estimator-evaluation"]
+    version: Literal[1]
+    space: str
+    file: str
+    evaluation: EvaluationPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedNet:
+    """A net's expected latency with its interval, and the probability that it is below the bound."""
+
+    latency_s: float | None
+    low_s: float | None
+    high_s: float | None
+    below: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionsDocument:
+    """What an estimator predicts of nets, in their order; the intervals hold with the probability `coverage`."""
+
+    format: Literal["gnomon-estimator-predictions"]
+    version: Literal[1]
+    space: str
+    coverage: float
+    bound_s: float | None
+    nets: tuple[PredictedNet, ...]
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPart:
+    """What a unit adds to the time of a net, and its share of the doubt."""
+
+    unit: str
+    time_s: float
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationDocument:
+    """What the latency of a net is made of."""
+
+    format: Literal["gnomon-estimator-explanation"]
+    version: Literal[1]
+    latency_s: float
+    low_s: float | None
+    high_s: float | None
+    parts: tuple[ExplainedPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundNetPart:
+    """A net: its choice by slot, score, expected latency with its interval, and the probability to meet the bound."""
+
+    net: Mapping[str, str]
+    score: float
+    latency_s: float
+    low_s: float
+    high_s: float | None
+    below: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchDocument:
+    """The best nets by a score within a bound. No net that meets it scores more than `most_score` (null: no proof)."""
+
+    format: Literal["gnomon-estimator-search"]
+    version: Literal[1]
+    space: str
+    method: str
+    bound_s: float
+    confidence: float
+    coverage: float
+    evaluations: int
+    most_score: float | None
+    nets: tuple[FoundNetPart, ...]
+    file: str | None = None
+
+
+def evaluation_part(found: Evaluation) -> EvaluationPart:
+    """An evaluation; numbers that are not known become null where the document is made."""
+    scores, ceiling = found.scores, found.ceiling
+    columns = (found.measured_s, found.mean_s, found.low_s, found.high_s)
+    return EvaluationPart(
+        how=found.how,
+        scores=ScoresPart(**scores.document()),
+        ceiling=None if ceiling is None else CeilingPart(**ceiling.document()),
+        nets=tuple(
+            HeldOutPart(measured_s=float(measured), mean_s=float(mean), low_s=float(low), high_s=float(high))
+            for measured, mean, low, high in zip(*columns, strict=True)
+        ),
+        units=tuple(UnitResidualPart(**unit.document()) for unit in found.units),
+        curve=tuple(SpentPart(**spent.document()) for spent in found.curve),
+    )
+
+
+def search_document(made: SpaceEstimator, found: Searched, wanted: Wanted, file: str | None) -> dict[str, Any]:
+    """What a search found, as JSON values."""
+    space = made.described.space.space
+    names: Sequence[str] = [slot.name for slot in space.slots]
+    return codec.document(
+        SearchDocument(
+            format="gnomon-estimator-search",
+            version=1,
+            space=made.described.space.name,
+            method=found.method,
+            bound_s=wanted.bound_s,
+            confidence=wanted.confidence,
+            coverage=made.estimator.noise.coverage,
+            evaluations=found.evaluations,
+            most_score=found.most_score,
+            nets=tuple(
+                FoundNetPart(
+                    net=dict(zip(names, space.names(net.assignment), strict=True)),
+                    score=net.score,
+                    latency_s=net.mean_s,
+                    low_s=net.low_s,
+                    high_s=net.high_s,
+                    below=net.probability,
+                )
+                for net in found.nets
+            ),
+            file=file,
+        )
+    )

@@ -1,0 +1,115 @@
+"""The JSON document of a latency table: what `gnomon table build`, `check`, `merge` and `import` print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gnomon.core import codec
+from gnomon.core.stats import Block
+from gnomon.measure.environment import Doubt
+from gnomon.session.document import BlockColumns, block_columns
+from gnomon.spaces.latency_table import Row, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPart:
+    """A unit: net of the overhead of a call (`time_s`), and a call of it as a model of its own (`call_s`), with bounds.
+
+    `samples` are of such calls, by the clock of the table; null where another tool measured.
+    """
+
+    id: str
+    label: str
+    status: str
+    time_s: float | None
+    call_s: float | None
+    low_s: float | None
+    high_s: float | None
+    relative_half_width: float | None
+    processes: int
+    reason: str
+    samples: BlockColumns | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDocument:
+    """A latency table, the most expensive unit first, and what speaks against it.
+
+    From `measured` on it is what a build did: how many units, in which campaign, and the doubts; null otherwise.
+    """
+
+    format: Literal["gnomon-table"]
+    version: Literal[1]
+    table: str
+    space: str
+    context: Mapping[str, Any]
+    clock: str
+    overhead_s: float
+    anchor: str | None
+    fused: tuple[str, ...]
+    evidence: tuple[Mapping[str, Any], ...]
+    counts: Mapping[str, int]
+    units: tuple[UnitPart, ...]
+    complaints: tuple[str, ...]
+    measured: int | None = None
+    seconds: float | None = None
+    campaign: str | None = None
+    doubts: tuple[Doubt, ...] | None = None
+
+
+def table_record(table: Table, path: Path, told: Sequence[str]) -> TableDocument:
+    """A table, with complaints about it."""
+    manifest = table.manifest
+    times = table.times_s
+    rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
+    return TableDocument(
+        format="gnomon-table",
+        version=1,
+        table=str(path),
+        space=manifest.space,
+        context=manifest.context,
+        clock=manifest.clock,
+        overhead_s=manifest.overhead_s,
+        anchor=manifest.anchor or None,
+        fused=manifest.rules,
+        evidence=manifest.evidence,
+        counts={status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
+        units=tuple(_unit(row, times.get(row.unit)) for row in rows),
+        complaints=tuple(told),
+    )
+
+
+def table_document(table: Table, path: Path, told: Sequence[str]) -> dict[str, Any]:
+    """A table as JSON values, with complaints about it."""
+    return codec.document(table_record(table, path, told))
+
+
+def _unit(row: Row, time_s: float | None) -> UnitPart:
+    width = row.relative_half_width
+    return UnitPart(
+        id=row.unit.id,
+        label=row.unit.label,
+        status=row.status,
+        time_s=time_s,
+        call_s=row.call_s,
+        low_s=row.low_s,
+        high_s=row.high_s,
+        relative_half_width=width if math.isfinite(width) else None,
+        processes=row.processes,
+        reason=row.reason,
+        samples=block_columns(_blocks(row)),
+    )
+
+
+def _blocks(row: Row) -> list[Block]:
+    """The samples of a row; a tool that measures by itself may name its own otherwise than by process and block."""
+    made = []
+    for name, values_s in row.samples.items():
+        process, _, block = name.partition("/")
+        if process.isdecimal() and block.isdecimal():
+            made.append(Block(process=int(process), block=int(block), values_s=tuple(values_s)))
+    return made
