@@ -1,4 +1,4 @@
-"""ExecuTorch's adapter: the shipped contract with the real runtime, programs that are placed, and those that are not."""
+"""ExecuTorch's adapter: the shipped contract with the real runtime, and exported programs that are placed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gnomon.testing.runtime import RuntimeContract
 
 GOLDEN = Path(__file__).parents[1] / "models" / "golden"
 PROBE = Probe(version="1.5.1", backends=("portable", "XnnpackBackend"))
-needs_executorch = pytest.mark.skipif(find_spec("executorch") is None, reason="executorch is not installed")
+LACKING = [name for name in ("executorch", "torchao", "ruamel") if find_spec(name) is None]
+lowers = pytest.mark.skipif(bool(LACKING), reason=f"{', '.join(LACKING)}: not installed")
 
 
 class ExecuTorchContract(RuntimeContract):
@@ -77,7 +78,7 @@ def test_both_kinds_of_programs_find_it() -> None:
     assert [r.name for r in chosen_runtimes((), "pt2")] == ["executorch", "pytorch"]
 
 
-@needs_executorch
+@lowers
 def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_what_was_asked_for() -> None:
     pte, pt2 = placed("small-portable.pte"), placed("small.pt2")
     lacking = ExecuTorch().segment(pte, configuration(), {})
@@ -87,7 +88,9 @@ def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_wha
     )
     segments = {"lacking": lacking, "exact": exact, "wrong": wrong}
     with LocalDevice() as device, AgentLink(device) as link:
-        found = link.ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()}, timeout_s=900)
+        found = link.ask(
+            {key: {"do": "supports", "segment": segment} for key, segment in segments.items()}, timeout_s=900
+        )
     assert found["exact"] == {"taken": [0]}
     assert isinstance(found["lacking"], Failure)
     assert "no VulkanBackend; it has" in found["lacking"].message

@@ -124,7 +124,7 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""Of operators of TFLite, Circle and PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
+"""Of operators of TFLite, Circle, PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:

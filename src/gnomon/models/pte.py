@@ -82,9 +82,7 @@ class _Reader:
             outputs=outputs,
         )
 
-    def instruction(
-        self, table: Table, written: set[int]
-    ) -> tuple[str, tuple[int, ...], tuple[int, ...], int | None]:
+    def instruction(self, table: Table, written: set[int]) -> tuple[str, tuple[int, ...], tuple[int, ...], int | None]:
         """Type, tensors read, tensors written for the first time (added to `written`), multiply-accumulates."""
         kind, call = table.integer(0, 1), table.table(1)
         if kind in _OTHERS:

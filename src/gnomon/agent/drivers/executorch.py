@@ -202,7 +202,10 @@ class ExecuTorchDriver:
         """Version, and what operators can be given: its kernels, and the delegates that the wheel has."""
         from importlib.metadata import version
 
-        return {"version": version("executorch"), "backends": [PORTABLE, *_executorch()._get_registered_backend_names()]}
+        return {
+            "version": version("executorch"),
+            "backends": [PORTABLE, *_executorch()._get_registered_backend_names()],
+        }
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> ExecuTorchModel:
         """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""

@@ -64,7 +64,7 @@ class PyTorchModel:
         """The module's graph, run node by node, with the time around each operator."""
         names, times, clock = self._names, self._times, time.perf_counter_ns
 
-        class Timing(torch.fx.Interpreter):  # type: ignore[misc,name-defined]
+        class Timing(torch.fx.Interpreter):  # type: ignore[misc]
             """Runs a graph and notes when."""
 
             def run_node(self, node: Any) -> Any:

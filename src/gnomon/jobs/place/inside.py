@@ -262,8 +262,9 @@ class InsidePlacer:
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
     """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
 
-    Kernels of one operator are added up, and what computes several is shared equally: nothing tells more. A trace counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls
-    that something else interrupted. MeasurementError where the trace has no time for an operator.
+    Kernels of one operator are added up, and what computes several is shared equally: nothing tells more. A trace
+    counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls that something
+    else interrupted. MeasurementError where the trace has no time for an operator.
     """
     found: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
