@@ -80,10 +80,8 @@ class ExecuTorchModel:
         self.call: Callable[[], object] = call
 
     def where(self) -> list[dict[str, Any]]:
-        """Of a program that was lowered here, where each operator lies in it; of others only the trace tells."""
-        if self._lowered is None:
-            return []
-        return [{"operators": own, "backend": backend} for own, backend in self._lowered.instructions.values() if own]
+        """Nothing: only the trace of a profiled load tells."""
+        return []
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """Times of instructions, those of delegates by the kernels inside where these are told, and the rest of it."""
