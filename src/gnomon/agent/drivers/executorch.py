@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import Buffers, output_array
 from ..driver import Refused
-from .executorch_lower import PORTABLE, XNNPACK, Lowered
+from .executorch_lower import PORTABLE, XNNPACK, lower_once
 
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 
@@ -41,7 +41,7 @@ class _Program:
         if lacking:
             raise Refused(f"this build of ExecuTorch has no {', '.join(lacking)}; it has {', '.join(sorted(have))}")
         runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
-        self.lowered = Lowered(path, options["xnnpack"]) if "xnnpack" in options else None
+        self.lowered = lower_once(path, options["xnnpack"]) if "xnnpack" in options else None
         checked = {"enable_etdump": profiled, "program_verification": runtime.Verification.InternalConsistency}
         try:
             if self.lowered is None:
@@ -132,7 +132,7 @@ class ExecuTorchModel:
                 "backend": XNNPACK if index in self._lowered.taken else PORTABLE,
                 "wall_ns": [0] * calls,
             }
-            for index in range(self._lowered.count)
+            for index in range(self._lowered.operators)
             if index not in told
         ]
 
@@ -212,4 +212,4 @@ class ExecuTorchDriver:
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
         """Whether a program loads; of one that is lowered here, ``{"taken": [operators that XNNPACK was given]}``."""
         lowered = _Program(segment, profiled=False).lowered
-        return {"taken": sorted(lowered.taken) if lowered else []}
+        return {"taken": lowered.taken if lowered else []}

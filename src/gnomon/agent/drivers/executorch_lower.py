@@ -7,11 +7,12 @@ writes the program of a placement that gnomon packed, for devices where there is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..driver import Refused
 from .pt2 import load_program, operators_of
@@ -19,35 +20,60 @@ from .pt2 import load_program, operators_of
 PORTABLE, XNNPACK = "portable", "XnnpackBackend"
 
 
-class Lowered:
+class Lowered(NamedTuple):
     """A lowered program: its bytes, and the operators of the .pt2 that each instruction computes, with their backend.
 
-    `taken` are the operators that XNNPACK was given.
+    `operators` counts those of the .pt2, `taken` those that XNNPACK was given.
     """
 
-    def __init__(self, path: str, wanted: Collection[int] | None) -> None:
-        """Lower with the `wanted` operators on XNNPACK; None: with all that it takes. Refused where that fails."""
-        program = load_program(path)
-        names = operators_of(program.graph)
-        try:
-            lowered, tagger = _lowered(program, names, wanted)
-            made = lowered.to_executorch()
-        except Exception as error:  # any pass of the exporter may raise anything
-            raise Refused(f"ExecuTorch does not lower {os.path.basename(path)}: {str(error)[:300]}") from error
-        self.buffer: bytes = made.buffer
-        self.count = len(names)
-        self.taken: frozenset[int] = frozenset(tagger.taken)
-        if wanted is not None and self.taken != set(wanted):
-            unlike = sorted(self.taken ^ set(wanted))
-            told = ", ".join(name for name, index in names.items() if index in unlike)
-            raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {told} differ")
-        delegates = made.delegate_map.get("forward", {})
-        self.instructions: dict[int, tuple[list[int], str]] = {}
-        for number, handles in made.debug_handle_map.get("forward", {}).items():
-            own = [handles] if isinstance(handles, int) else handles
-            sources = sorted({index for handle in own for index in tagger.sources.get(handle, ())})
-            backend = delegates[number]["name"] if number in delegates else PORTABLE
-            self.instructions[number] = (sources, backend)
+    buffer: bytes
+    operators: int
+    taken: list[int]
+    instructions: dict[int, tuple[list[int], str]]
+
+
+def lower(path: str, wanted: Collection[int] | None) -> Lowered:
+    """The program with the `wanted` operators on XNNPACK; None: with all that it takes. Refused where that fails."""
+    program = load_program(path)
+    names = operators_of(program.graph)
+    try:
+        lowered, tagger = _lowered(program, names, wanted)
+        made = lowered.to_executorch()
+    except Exception as error:  # any pass of the exporter may raise anything
+        raise Refused(f"ExecuTorch does not lower {os.path.basename(path)}: {str(error)[:300]}") from error
+    if wanted is not None and tagger.taken != set(wanted):
+        unlike = tagger.taken ^ set(wanted)
+        told = ", ".join(name for name, index in names.items() if index in unlike)
+        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {told} differ")
+    delegates = made.delegate_map.get("forward", {})
+    instructions = {}
+    for number, handles in made.debug_handle_map.get("forward", {}).items():
+        own = [handles] if isinstance(handles, int) else handles
+        sources = sorted({index for handle in own for index in tagger.sources.get(handle, ())})
+        instructions[number] = sources, delegates[number]["name"] if number in delegates else PORTABLE
+    return Lowered(made.buffer, len(names), sorted(tagger.taken), instructions)
+
+
+def lower_once(path: str, wanted: Collection[int] | None) -> Lowered:
+    """The same, kept for the processes after this one in the private folder of a device, where there is such."""
+    folder = os.getcwd()
+    if os.environ.get("TMPDIR") != folder:  # the supervisor sets it so in its private folder, and nobody else
+        return lower(path, wanted)
+    status = os.stat(path)
+    said = repr((path, status.st_size, status.st_mtime_ns, None if wanted is None else sorted(wanted)))
+    kept = os.path.join(folder, f"lowered-{hashlib.sha256(said.encode()).hexdigest()[:32]}")
+    try:
+        with open(kept, "rb") as file:
+            count, taken, rows = json.loads(file.readline())
+            instructions = {number: (sources, backend) for number, sources, backend in rows}
+            return Lowered(file.read(), count, taken, instructions)
+    except FileNotFoundError:
+        made = lower(path, wanted)
+    head = [made.operators, made.taken, [[number, *row] for number, row in made.instructions.items()]]
+    with open(f"{kept}.{os.getpid()}", "wb") as target:
+        target.write(json.dumps(head).encode() + b"\n" + made.buffer)
+    os.replace(target.name, kept)
+    return made
 
 
 def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None) -> tuple[Any, Any]:
@@ -108,7 +134,7 @@ def main(plan: str, target: str) -> int:
     """Write the program that a package's plan runs; returns 0."""
     with open(plan, encoding="utf-8") as file:
         segment = json.load(file)["job"]["segments"][0]
-    made = Lowered(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])
+    made = lower(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])
     with open(target, "wb") as file_:
         file_.write(made.buffer)
     return 0
