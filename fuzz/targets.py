@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import io
 import json
 import socket
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,6 +99,7 @@ from gnomon.models.ncnn.convert import _batch_axes
 from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
+from gnomon.models.pt2 import read_pt2
 from gnomon.serving.command import timing_command
 from gnomon.serving.models import sent_model
 from gnomon.serving.orders import outcome_of
@@ -216,6 +219,14 @@ def _inferred(path: Path) -> object:
 def _ncnn(path: Path) -> object:
     path.with_suffix(".bin").write_bytes(bytes(64))
     return load(path)
+
+
+def _exported(data: bytes) -> object:
+    """A graph alone, whose archive no damage would leave readable."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("m/models/model.json", data)
+    return read_pt2(archive.getvalue(), "m")
 
 
 def _package(folder: Path) -> None:
@@ -712,6 +723,13 @@ TARGETS: dict[str, Target] = _all(
     # Models
     Target(name="onnx", seeds=good.onnx_models, read=file("m.onnx", _outline)),
     Target(name="onnx inferred", seeds=good.onnx_models, read=file("m.onnx", _inferred)),
+    Target(
+        name="ExecuTorch program",
+        seeds=good.models("small-portable.pte", "small-xnnpack.pte"),
+        read=file("m.pte", load),
+    ),
+    Target(name="exported program", seeds=good.models("small.pt2"), read=file("m.pt2", load)),
+    Target(name="exported program's graph", seeds=good.exported, read=_exported),
     Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
     Target(
         name="ncnn param",

@@ -168,7 +168,9 @@ def test_precisions_that_the_processor_lacks_are_left_out() -> None:
 
 def test_the_registry() -> None:
     good, broken = all_runtimes()
-    assert [r.name for r in good] == ["litert", "ncnn", "onert", "onnxruntime", "openvino", "tvm"]
+    assert [r.name for r in good] == [
+        "executorch", "litert", "ncnn", "onert", "onnxruntime", "openvino", "pytorch", "tvm",
+    ]  # fmt: skip
     assert broken == ()
     assert [r.name for r in chosen_runtimes((), "onnx")] == ["ncnn", "onnxruntime", "openvino"]
     assert [r.name for r in chosen_runtimes(("openvino", "openvino"), "onnx")] == ["openvino"]

@@ -55,11 +55,13 @@ class Driver(Protocol):
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
+        "executorch": ".drivers.executorch:ExecuTorchDriver",
         "litert": ".drivers.litert:LiteRtDriver",
         "ncnn": ".drivers.ncnn:NcnnDriver",
         "onert": ".drivers.onert:OnertDriver",
         "onnxruntime": ".drivers.onnxruntime:OnnxRuntimeDriver",
         "openvino": ".drivers.openvino:OpenVinoDriver",
+        "pytorch": ".drivers.pytorch:PyTorchDriver",
         "tvm": ".drivers.tvm:TvmDriver",
     }
     path = known.get(runtime, runtime)

@@ -10,11 +10,24 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.strict_json import is_text
 from gnomon.errors import ModelError
-from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, Feed, Limits, Model, model_errors, open_regular, read_regular
+from gnomon.models.model import (
+    ARCHIVE,
+    FLAT_MAGICS,
+    NCNN_MAGIC,
+    PICKLES,
+    PTE_MAGIC,
+    Feed,
+    Limits,
+    Model,
+    model_errors,
+    open_regular,
+    read_regular,
+)
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
-    """Reads an ONNX, TFLite or Circle file, an ncnn .param with its .bin beside, or an nnpackage folder.
+    """Reads an ONNX, TFLite or Circle file, an ExecuTorch program (.pte), an exported PyTorch program (.pt2), an ncnn
+    .param with its .bin beside, or an nnpackage folder.
 
     Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
     RuntimeMissingError for an ONNX file where the package onnx is not installed.
@@ -64,6 +77,8 @@ def _load_file(path: Path, limits: Limits) -> Model:
         from gnomon.models.ncnn.model import load_ncnn
 
         return load_ncnn(path, limits)
+    if head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC:
+        return _load_torch(path, head, limits)
     if head[4:8] not in FLAT_MAGICS:
         from gnomon.models.onnx.graph import load_onnx
 
@@ -82,6 +97,18 @@ def _load_file(path: Path, limits: Limits) -> Model:
     )
 
 
+def _load_torch(path: Path, head: bytes, limits: Limits) -> Model:
+    """What PyTorch's exporters wrote: ExecuTorch's programs and PyTorch's own; never what it pickled."""
+    from gnomon.models.pt2 import read_pt2, refuse_pickle
+    from gnomon.models.pte import read_pte
+
+    if head[:2] in PICKLES:
+        raise refuse_pickle()
+    data = read_regular(path, limits.max_bytes)
+    graph, methods = read_pte(data, path.stem) if head[4:8] == PTE_MAGIC else (read_pt2(data, path.stem), 1)
+    return Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=methods)
+
+
 def plausible_feeds(model: Model) -> dict[str, Feed]:
     """What to feed those inputs of a model that cannot be fed just any numbers, as docs/agent.md says. ModelError."""
     if model.graph.format == "onnx":
@@ -91,8 +118,13 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
     return {} if model.graph.format == "ncnn" else _rows_of_tables(model.graph)
 
 
-_TABLES = {"EMBEDDING_LOOKUP": (1, 0), "GATHER": (0, 1)}
-"""Of operators of TFLite and Circle: the operand that is a table, and the one that holds numbers of its rows."""
+_TABLES = {
+    "EMBEDDING_LOOKUP": (1, 0),
+    "GATHER": (0, 1),
+    "aten.embedding.default": (0, 1),
+    "aten::embedding.out": (0, 1),
+}
+"""Of operators of TFLite, Circle, PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:

@@ -24,6 +24,12 @@ from gnomon.system.files import read_at_most
 
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
+ARCHIVE = b"PK\x03\x04"
+"""The first bytes of PyTorch's archives: its exported programs, and what it pickled."""
+PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""The first bytes of pickles."""
+PTE_MAGIC = b"ET12"
+"""Bytes 4 to 8 of ExecuTorch's programs."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 """Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
 
@@ -61,7 +67,8 @@ class NnPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that was read. `path` is what was given; `kind` is "onnx", "tflite", "circle" or "nnpackage".
+    """A model that was read. `path` is what was given; `kind` is "onnx", "tflite", "circle", "ncnn", "pte", "pt2" or
+    "nnpackage".
 
     `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
     of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of

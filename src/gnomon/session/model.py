@@ -78,6 +78,10 @@ def read_model(request: Request, stack: ExitStack) -> ReadModel:
         folder = stack.enter_context(guarded_folder("gnomon-model-"))
         model = fixed_ncnn(model, {t.name: tuple(t.shape) for t in inputs if t.shape} | shapes, folder)
         source = own = folder
+    if shapes and model.graph.format in {"pte", "pt2"}:
+        raise UsageError(
+            f"the shapes of a .{model.graph.format} are fixed where it is exported", hint="Export it with these shapes."
+        )
     still = dynamic_inputs(model.graph)
     if still:
         raise _open_shapes(still)

@@ -53,8 +53,8 @@ def place(
 ) -> None:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
-    MODEL is an .onnx, .tflite or .circle file, or an nnpackage folder. Every runtime that takes it is measured
-    whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
+    MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
+    measured whole; where mixing backends can pay, a plan is solved for and measured against them. Interrupted? The same
     command goes on from there.
     """
     if len(dict.fromkeys(values["devices"])) > 1:
@@ -159,7 +159,7 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
 def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
-    MODEL is an .onnx, .tflite or .circle file, or an nnpackage folder.
+    MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
     """
     from gnomon.api import place as api
     from gnomon.cli.progress import Show

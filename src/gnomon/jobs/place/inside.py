@@ -262,17 +262,22 @@ class InsidePlacer:
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
     """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
 
-    A trace counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls
-    that something else interrupted. MeasurementError where the trace has no time for an operator.
+    Kernels of one operator are added up, and what computes several is shared equally: nothing tells more. A trace
+    counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls that something
+    else interrupted. MeasurementError where the trace has no time for an operator.
     """
     found: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
+        sums: dict[int, float] = {}
         for row in run.operators:
             for index in row.sources:
                 if 0 <= index < count and row.wall_ns:
                     upper = quantile(row.wall_ns, 0.6)
                     kept = [t for t in row.wall_ns if t <= upper]
-                    found[index].append(trimmed_mean(kept, proportion=0.05) * 1e-9)
+                    own_s = trimmed_mean(kept, proportion=0.05) * 1e-9 / len(row.sources)
+                    sums[index] = sums.get(index, 0.0) + own_s
+        for index, time_s in sums.items():
+            found[index].append(time_s)
     for index, values in enumerate(found):
         if not values:
             raise MeasurementError(

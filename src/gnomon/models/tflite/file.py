@@ -98,6 +98,11 @@ class Table:
         at = self._find(field, 4)
         return 0 if at is None else int(_U32.unpack_from(self.buffer.data, at)[0])
 
+    def table(self, field: int) -> Table | None:
+        """Another table, or the value of a union; None where absent."""
+        at = self._find(field, 4)
+        return None if at is None else self.buffer.table(self.buffer.offset(at))
+
     def text(self, field: int) -> str:
         """A string, empty where absent; bytes that are not UTF-8 become replacement characters."""
         at = self._find(field, 4)

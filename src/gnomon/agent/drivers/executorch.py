@@ -1,0 +1,215 @@
+"""ExecuTorch on the device, by its Python wheel: programs (.pte) as they are, exported ones (.pt2) lowered when loaded.
+
+A profiled load has ExecuTorch's own trace (ETDump): the time of each instruction, and of each kernel inside a delegate
+that tells it (XNNPACK does, in whole microseconds).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Buffers, output_array
+from ..driver import Refused
+from .executorch_lower import PORTABLE, XNNPACK, lower_once
+
+_OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
+
+
+def _executorch() -> Any:
+    """Its runtime alone, without the exporter, which takes seconds to import; PyTorch's libraries must be there."""
+    import torch  # noqa: F401 - the runtime is linked with it
+    from executorch.extension.pybindings import _C
+
+    return _C
+
+
+class _Program:
+    """A program with its method loaded, and what it was lowered from here, if it was."""
+
+    def __init__(self, segment: dict[str, Any], *, profiled: bool) -> None:
+        """Refused with the reason where it does not load; what the runtime printed says more."""
+        runtime = _executorch()
+        options, path = segment.get("options", {}), segment["model"]
+        have = runtime._get_registered_backend_names()
+        lacking = sorted(set(options.get("delegates", {}).values()) - set(have))
+        if lacking:
+            raise Refused(f"this build of ExecuTorch has no {', '.join(lacking)}; it has {', '.join(sorted(have))}")
+        runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
+        self.lowered = lower_once(path, options["xnnpack"]) if "xnnpack" in options else None
+        checked = {"enable_etdump": profiled, "program_verification": runtime.Verification.InternalConsistency}
+        try:
+            if self.lowered is None:
+                self.program = runtime._load_program(path, **checked)
+            else:
+                self.program = runtime._load_program_from_buffer(self.lowered.buffer, **checked)
+            names = [self.program.get_method_name(number) for number in range(self.program.num_methods())]
+            self.method = self.program.load_method("forward" if "forward" in names else names[0])
+        except Exception as error:
+            raise Refused(f"ExecuTorch does not load {os.path.basename(path)}: {error}") from error
+
+
+class ExecuTorchModel:
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        import torch
+
+        self._delegates = segment.get("options", {}).get("delegates", {})
+        self._loaded: _Program | None = _Program(segment, profiled=profiled)
+        self._lowered = self._loaded.lowered
+        run, keep = self._loaded.method.call, buffers
+        inputs = tuple(torch.from_numpy(buffers[buffer]) for _, buffer in segment["inputs"])
+        outputs = [buffer for _, buffer in segment["outputs"]]
+
+        def call() -> None:
+            made = run(inputs, False)
+            for name, tensor in zip(outputs, made, strict=True):
+                value = tensor.numpy()
+                np.copyto(output_array(keep, name, value.shape, value.dtype.name), value)
+
+        try:
+            call()
+        except Exception as error:  # inputs of another shape or order, a kernel that is not in this build
+            raise Refused(f"ExecuTorch: {error}") from error
+        self.call: Callable[[], object] = call
+
+    def where(self) -> list[dict[str, Any]]:
+        """Nothing: only the trace of a profiled load tells."""
+        return []
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Times of instructions, those of delegates by the kernels inside where these are told, and the rest of it."""
+        with tempfile.TemporaryDirectory(prefix="gnomon-etdump-") as folder:
+            path = os.path.join(folder, "trace.etdp")
+            assert self._loaded is not None
+            self._loaded.program.write_etdump_result_to_file(path)
+            with open(path, "rb") as file:
+                runs = _runs(file.read())
+        # The first call is that of loading.
+        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        for events in runs[1 + skip :]:
+            inside: dict[int, int] = {}
+            kernel = ""
+            for event in events:
+                number, taken = event.instruction, event.taken_ns
+                if event.kernel:
+                    inside[number] = inside.get(number, 0) + taken
+                    self._row(rows, number, event.kernel, _DELEGATE)["wall_ns"].append(taken)
+                elif event.name == _DELEGATE:
+                    left = max(taken - inside.get(number, 0), 0)
+                    self._row(rows, number, "rest of the call", _DELEGATE)["wall_ns"].append(left)
+                elif event.name == _OPERATOR:
+                    self._row(rows, number, kernel, _OPERATOR)["wall_ns"].append(taken)
+                kernel = event.name.removeprefix("native_call_")
+        found = list(rows.values())
+        if self._lowered is not None:
+            found += self._folded(found)
+        self.close()
+        return found
+
+    def _row(self, rows: dict[tuple[int, str], dict[str, Any]], number: int, name: str, kind: str) -> dict[str, Any]:
+        sources, backend = [number], PORTABLE if kind == _OPERATOR else self._delegates.get(str(number), kind)
+        if self._lowered is not None:
+            sources, backend = self._lowered.instructions.get(number, ([], PORTABLE))
+        label = f"{name}, {backend} {number}"
+        return rows.setdefault((number, name), {"name": label, "sources": sources, "backend": backend, "wall_ns": []})
+
+    def _folded(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Operators that lowering left out or folded into others: they take no time of their own."""
+        assert self._lowered is not None
+        told = {index for row in rows for index in row["sources"]}
+        calls = max((len(row["wall_ns"]) for row in rows), default=0)
+        return [
+            {
+                "name": f"folded {index}",
+                "sources": [index],
+                "backend": XNNPACK if index in self._lowered.taken else PORTABLE,
+                "wall_ns": [0] * calls,
+            }
+            for index in range(self._lowered.operators)
+            if index not in told
+        ]
+
+    def close(self) -> None:
+        """Drop the program; its outputs were copied."""
+        self.call = _closed
+        self._loaded = None
+
+
+class _Event(NamedTuple):
+    """One event of a trace: what it says of itself, the instruction it belongs to, and how long it took."""
+
+    name: str
+    instruction: int
+    kernel: str
+    taken_ns: int
+
+
+def _runs(data: bytes) -> list[list[_Event]]:
+    """The events of each call.
+
+    Read by the fields' numbers of ExecuTorch's ``etdump_schema_flatcc.fbs``: its own reader loads the whole exporter,
+    which takes longer than all else here.
+    """
+
+    def number(form: str, at: int, default: int = 0) -> int:
+        return int(struct.unpack_from(form, data, at)[0]) if at else default
+
+    def field(table: int, index: int) -> int:
+        vtable = table - number("<i", table)
+        step = number("<H", vtable + 4 + 2 * index) if 4 + 2 * index < number("<H", vtable) else 0
+        return table + step if step else 0
+
+    def follow(at: int) -> int:
+        return at + number("<I", at)
+
+    def tables(table: int, index: int) -> list[int]:
+        at = field(table, index)
+        begin = follow(at) if at else 0
+        return [follow(begin + 4 + 4 * k) for k in range(number("<I", begin))]
+
+    def text(table: int, index: int) -> str:
+        at = field(table, index)
+        begin = follow(at) if at else 0
+        return data[begin + 4 : begin + 4 + number("<I", begin)].decode() if at else ""
+
+    def event(table: int) -> _Event:
+        taken = number("<Q", field(table, 7)) - number("<Q", field(table, 6))
+        return _Event(text(table, 0), number("<i", field(table, 2), -1), text(table, 4), taken)
+
+    # The whole is preceded by its size.
+    runs = [run for run in tables(follow(4), 1) if text(run, 0) == "Execute"]
+    profiled = [[field(one, 0) for one in tables(run, 3)] for run in runs]
+    return [[event(follow(at)) for at in found if at] for found in profiled]
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class ExecuTorchDriver:
+    """ExecuTorch's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, and what operators can be given: its kernels, and the delegates that the wheel has."""
+        from importlib.metadata import version
+
+        return {
+            "version": version("executorch"),
+            "backends": [PORTABLE, *_executorch()._get_registered_backend_names()],
+        }
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> ExecuTorchModel:
+        """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""
+        return ExecuTorchModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether a program loads; of one that is lowered here, ``{"taken": [operators that XNNPACK was given]}``."""
+        lowered = _Program(segment, profiled=False).lowered
+        return {"taken": lowered.taken if lowered else []}

@@ -1,0 +1,144 @@
+"""Lowers an exported PyTorch program for ExecuTorch, with exactly the wished operators tagged for XNNPACK.
+
+    python -m gnomon.agent.drivers.executorch_lower PACKAGE/plan.json model.pte
+
+writes the program of a placement that gnomon packed, for devices where there is no PyTorch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from ..driver import Refused
+from .pt2 import load_program, operators_of
+
+PORTABLE, XNNPACK = "portable", "XnnpackBackend"
+
+
+class Lowered(NamedTuple):
+    """A lowered program: its bytes, and the operators of the .pt2 that each instruction computes, with their backend.
+
+    `operators` counts those of the .pt2, `taken` those that XNNPACK was given.
+    """
+
+    buffer: bytes
+    operators: int
+    taken: list[int]
+    instructions: dict[int, tuple[list[int], str]]
+
+
+def lower(path: str, wanted: Collection[int] | None) -> Lowered:
+    """The program with the `wanted` operators on XNNPACK; None: with all that it takes. Refused where that fails."""
+    program = load_program(path)
+    names = operators_of(program.graph)
+    try:
+        lowered, tagger = _lowered(program, names, wanted)
+        made = lowered.to_executorch()
+    except Exception as error:  # any pass of the exporter may raise anything
+        raise Refused(f"ExecuTorch does not lower {os.path.basename(path)}: {str(error)[:300]}") from error
+    if wanted is not None and tagger.taken != set(wanted):
+        unlike = tagger.taken ^ set(wanted)
+        told = ", ".join(name for name, index in names.items() if index in unlike)
+        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {told} differ")
+    delegates = made.delegate_map.get("forward", {})
+    instructions = {}
+    for number, handles in made.debug_handle_map.get("forward", {}).items():
+        own = [handles] if isinstance(handles, int) else handles
+        sources = sorted({index for handle in own for index in tagger.sources.get(handle, ())})
+        instructions[number] = sources, delegates[number]["name"] if number in delegates else PORTABLE
+    return Lowered(made.buffer, len(names), sorted(tagger.taken), instructions)
+
+
+def lower_once(path: str, wanted: Collection[int] | None) -> Lowered:
+    """The same, kept for the processes after this one in the private folder of a device, where there is such."""
+    folder = os.getcwd()
+    if os.environ.get("TMPDIR") != folder:  # the supervisor sets it so in its private folder, and nobody else
+        return lower(path, wanted)
+    status = os.stat(path)
+    said = repr((path, status.st_size, status.st_mtime_ns, None if wanted is None else sorted(wanted)))
+    kept = os.path.join(folder, f"lowered-{hashlib.sha256(said.encode()).hexdigest()[:32]}")
+    try:
+        with open(kept, "rb") as file:
+            count, taken, rows = json.loads(file.readline())
+            instructions = {number: (sources, backend) for number, sources, backend in rows}
+            return Lowered(file.read(), count, taken, instructions)
+    except FileNotFoundError:
+        made = lower(path, wanted)
+    head = [made.operators, made.taken, [[number, *row] for number, row in made.instructions.items()]]
+    with open(f"{kept}.{os.getpid()}", "wb") as target:
+        target.write(json.dumps(head).encode() + b"\n" + made.buffer)
+    os.replace(target.name, kept)
+    return made
+
+
+def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None) -> tuple[Any, Any]:
+    """The edge program, and the partitioner that tagged it."""
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    def wished(node: Any) -> bool:
+        return wanted is None or node.op != "call_function" or _sources(node, names) <= set(wanted)
+
+    def within(config: Any) -> Any:
+        class Within(config):  # type: ignore[misc]
+            """XNNPACK's own rule for a kind of operator, for the wished ones alone: not for an activation behind it."""
+
+            def check_constraints(self, node: Any, ep: Any) -> bool:
+                return wished(node) and bool(super().check_constraints(node, ep))
+
+            def get_partition(self, node: Any, ep: Any) -> list[Any]:
+                return [one for one in super().get_partition(node, ep) if wished(one)]
+
+        return Within
+
+    class Tagger(XnnpackPartitioner):  # type: ignore[misc]
+        """XNNPACK's partitioner, which notes what it tagged, and what each node was in the file."""
+
+        def __init__(self) -> None:
+            super().__init__(configs=[within(config) for config in ALL_PARTITIONER_CONFIGS])
+            self.sources: dict[int, set[int]] = {}
+            self.taken: set[int] = set()
+
+        def partition(self, exported_program: Any) -> Any:
+            result = super().partition(exported_program)
+            for node in result.tagged_exported_program.graph.nodes:
+                if node.op == "call_function":
+                    own = _sources(node, names)
+                    self.sources.setdefault(node.meta.get("debug_handle"), set()).update(own)
+                    self.taken |= own if "delegation_tag" in node.meta else set()
+            return result
+
+    tagger = Tagger()
+    return to_edge_transform_and_lower(program, partitioner=[tagger]), tagger
+
+
+def _sources(node: Any, names: dict[str, int]) -> set[int]:
+    """The operators of the file that a node of the lowered graph was made of."""
+    found: set[int] = set()
+    pending = list(node.meta.get("from_node", ()))
+    while pending:
+        source = pending.pop()
+        pending += source.from_node or ()
+        if not source.from_node and source.name in names:
+            found.add(names[source.name])
+    return found
+
+
+def main(plan: str, target: str) -> int:
+    """Write the program that a package's plan runs; returns 0."""
+    with open(plan, encoding="utf-8") as file:
+        segment = json.load(file)["job"]["segments"][0]
+    made = lower(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])
+    with open(target, "wb") as file_:
+        file_.write(made.buffer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

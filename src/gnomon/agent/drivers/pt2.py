@@ -1,0 +1,35 @@
+"""PyTorch's exported programs (.pt2) on the device, loaded without running what a hostile file would smuggle in."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+from ..driver import Refused
+
+
+def load_program(path: str) -> Any:
+    """The exported program of a file. Refused where PyTorch cannot load it, ImportError where it is not installed.
+
+    PyTorch loads weights without code first, and with code where that fails; here it fails. Objects of classes of the
+    file's own choice are not loaded either.
+    """
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    import torch
+    from torch.export.pt2_archive import _package
+
+    vars(_package).pop("pickle", None)
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # what a broken file makes PyTorch raise is of any kind
+        raise Refused(f"PyTorch does not load {os.path.basename(path)}: {str(error)[:300]}") from error
+
+
+def operators_of(graph: Any) -> dict[str, int]:
+    """Names of the operators of a program's graph, by which PyTorch knows them, and their numbers in the file.
+
+    What takes one of several outputs is no operator: the file does not have it either.
+    """
+    names = [node.name for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+    return {name: index for index, name in enumerate(names)}

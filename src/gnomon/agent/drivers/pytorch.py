@@ -1,0 +1,130 @@
+"""PyTorch on the device: an exported program (.pt2) as PyTorch itself runs it, eagerly or compiled by Inductor.
+
+A profiled load runs the program's graph node by node and takes the time around each, of eager mode; compiled code has
+no operators any more, and is one row.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Buffers, output_array
+from ..driver import Refused
+from .pt2 import load_program, operators_of
+
+EAGER, INDUCTOR = "eager", "inductor"
+
+
+class PyTorchModel:
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
+
+    def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        import torch
+
+        options = segment.get("options", {})
+        self._mode = options.get("mode", EAGER)
+        torch.set_num_threads(int(options.get("threads", 1)))
+        program = load_program(segment["model"])
+        self._names = operators_of(program.graph)
+        self._times: dict[str, list[int]] = {}
+        module = program.module()
+        run: Callable[..., Any] = module
+        if self._mode == INDUCTOR:
+            run = torch.compile(module, backend=INDUCTOR, fullgraph=True)
+        elif profiled:
+            run = self._timing(torch, module)
+        inputs = tuple(torch.from_numpy(buffers[buffer]) for _, buffer in segment["inputs"])
+        outputs = [buffer for _, buffer in segment["outputs"]]
+        flat, keep, names = torch.utils._pytree.tree_leaves, buffers, [name for name, _ in segment["inputs"]]
+        arguments, named = _arranged(torch, program, dict(zip(names, inputs, strict=True)))
+        whole_ns = self._times.setdefault("", [])
+        clock = time.perf_counter_ns
+
+        def call() -> None:
+            before = clock()
+            with torch.inference_mode():
+                made = flat(run(*arguments, **named))
+            for name, tensor in zip(outputs, made, strict=True):
+                value = tensor.numpy()
+                np.copyto(output_array(keep, name, value.shape, value.dtype.name), value)
+            whole_ns.append(clock() - before)
+
+        try:
+            call()
+        except Exception as error:  # an operator that this build lacks, inputs that the program's own guards refuse
+            raise Refused(f"PyTorch: {str(error)[:300]}") from error
+        self.call: Callable[[], object] = call
+
+    def _timing(self, torch: Any, module: Any) -> Any:
+        """The module's graph, run node by node, with the time around each operator."""
+        names, times, clock = self._names, self._times, time.perf_counter_ns
+
+        class Timing(torch.fx.Interpreter):  # type: ignore[misc]
+            """Runs a graph and notes when."""
+
+            def run_node(self, node: Any) -> Any:
+                before = clock()
+                made = super().run_node(node)
+                if node.name in names:
+                    times.setdefault(node.name, []).append(clock() - before)
+                return made
+
+        return Timing(module).run
+
+    def where(self) -> list[dict[str, Any]]:
+        """All of it in the one mode: a compiled program that breaks is refused, and nothing falls back."""
+        return [{"operators": list(self._names.values()), "backend": self._mode}]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """A row for each operator of eager mode, the first call left out; one row of what is compiled."""
+        first = 1 + skip
+        if self._mode == EAGER:
+            rows = [
+                {"name": name, "sources": [index], "backend": EAGER, "wall_ns": self._times.get(name, [])[first:]}
+                for name, index in self._names.items()
+            ]
+        else:
+            every = list(self._names.values())
+            rows = [{"name": "whole graph", "sources": every, "backend": INDUCTOR, "wall_ns": self._times[""][first:]}]
+        self.close()
+        return rows
+
+    def close(self) -> None:
+        """Drop the program; its outputs were copied."""
+        self.call = _closed
+
+
+def _arranged(torch: Any, program: Any, tensors: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs as the program's own call takes them: it may nest them, and name some."""
+    leaves = [tensors[name] for name in program.graph_signature.user_inputs]
+    arguments, named = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    return arguments, named
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class PyTorchDriver:
+    """PyTorch's part of the agent."""
+
+    def probe(self) -> dict[str, Any]:
+        """Version, and its two ways to run a program."""
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+        import torch
+
+        return {"version": torch.__version__, "backends": [EAGER, INDUCTOR]}
+
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> PyTorchModel:
+        """Load a segment; options are threads and mode ("eager" or "inductor")."""
+        return PyTorchModel(segment, buffers, profiled=profiled)
+
+    def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
+        """Whether the program loads: ``{"whole": true}``, or Refused with the reason."""
+        load_program(segment["model"])
+        return {"whole": True}

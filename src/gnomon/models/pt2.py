@@ -1,0 +1,148 @@
+"""PyTorch's exported programs (.pt2) as graphs, by the archive's JSON: nothing of it is unpickled or run.
+
+The archive is what `torch.export.save` writes: ``models/model.json`` holds the graph, as
+``torch/_export/serde/schema.py`` of PyTorch describes it (major version 8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ModelError, ProblemError
+from gnomon.models.model import unique_names
+from gnomon.models.torch_types import TYPES, macs
+
+_SCHEMA = 8
+_MOST_LETTERS = 256 << 20
+_EXPORT = "Export it where it can be trusted: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
+_STRICT = Strict(what="exported program", hint=_EXPORT, most_letters=_MOST_LETTERS)
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, NotImplementedError, OSError, KeyError)
+
+
+def refuse_pickle() -> ModelError:
+    """The error for what PyTorch pickled: reading it runs whatever its author put there."""
+    return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
+
+
+def read_pt2(data: bytes, name: str) -> Graph:
+    """The graph of an exported program. Raises ModelError for whatever else it is, and where it is broken."""
+    try:
+        return _graph(_json(data), name, hashlib.sha256(data).hexdigest())
+    except ProblemError as error:
+        raise ModelError(error.message, hint=error.hint) from error
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise ModelError(f"the exported program is broken: {type(error).__name__}: {error!s:.100}", hint=_EXPORT) from (
+            error
+        )
+
+
+def _json(data: bytes) -> Any:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+            found = [one for one in names if one.endswith("/models/model.json")]
+            if not found and any(one.endswith("/data.pkl") for one in names):
+                raise refuse_pickle()
+            if len(found) != 1:
+                raise ModelError("the archive is no exported PyTorch program", hint=_EXPORT)
+            if archive.getinfo(found[0]).file_size > _MOST_LETTERS:
+                raise ModelError("the program's graph is larger than any", hint=_EXPORT)
+            with archive.open(found[0]) as file:
+                text = file.read(_MOST_LETTERS + 1)
+    except _BROKEN as error:
+        raise ModelError(f"the archive is broken: {error!s:.100}", hint="Export or copy it again.") from error
+    return _STRICT.parse(text)
+
+
+def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
+    version = program["schema_version"]["major"]
+    if version != _SCHEMA:
+        raise ModelError(
+            f"the program was exported in version {version!s:.20} of its format, and {_SCHEMA} is read",
+            hint="Export it with PyTorch 2.6 or later, and report it if that is newer than gnomon.",
+        )
+    module = program["graph_module"]
+    graph, signature = module["graph"], module["signature"]
+    fed = [spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec]
+    given = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
+    if not all(set(arg) == {"as_tensor"} for arg in (*fed, *given)):
+        raise ModelError(
+            "an input or output of the program is no tensor, and gnomon feeds tensors only",
+            hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
+        )
+    made = {t for node in graph["nodes"] for arg in node["outputs"] for t in _tensors(arg)}
+    inputs, outputs = (tuple(arg["as_tensor"]["name"] for arg in args) for args in (fed, given))
+    values = graph["tensor_values"]
+    numbers = {value: number for number, value in enumerate(values)}
+    tensors = tuple(_tensor(value, meta, value not in made and value not in inputs) for value, meta in values.items())
+    rows = [_row(node, numbers, tensors) for node in graph["nodes"]]
+    labels = unique_names([str(node.get("name") or "") for node in graph["nodes"]], [kind for kind, *_ in rows])
+    operators = tuple(
+        Operator(index=index, name=label, type=kind, inputs=reads, outputs=writes, macs=count)
+        for index, (label, (kind, reads, writes, count)) in enumerate(zip(labels, rows, strict=True))
+    )
+    return Graph(
+        name=name,
+        format="pt2",
+        digest=digest,
+        tensors=tensors,
+        operators=operators,
+        inputs=tuple(numbers[value] for value in inputs),
+        outputs=tuple(numbers[value] for value in outputs),
+    )
+
+
+def _row(
+    node: Mapping[str, Any], numbers: Mapping[str, int], tensors: tuple[Tensor, ...]
+) -> tuple[str, tuple[int, ...], tuple[int, ...], int | None]:
+    kind = str(node["target"]).removeprefix("torch.ops.")
+    reads, writes = (
+        tuple(dict.fromkeys(numbers[value] for arg in args for value in _tensors(arg)))
+        for args in ([named["arg"] for named in node["inputs"]], node["outputs"])
+    )
+    transposed = any(named["name"] == "transposed" and named["arg"].get("as_bool") for named in node["inputs"])
+    called = kind.removeprefix("aten.").partition(".")[0]
+    shapes = [tensors[number].shape or () for number in reads]
+    result = tensors[writes[0]].shape if writes else None
+    return kind, reads, writes, macs(called, shapes, result, transposed=bool(transposed))
+
+
+def _tensors(arg: Mapping[str, Any]) -> Iterator[str]:
+    """The tensors that an argument names: one, those of a list, or none."""
+    if "as_tensor" in arg:
+        yield arg["as_tensor"]["name"]
+    for listed in (arg.get("as_tensors"), arg.get("as_optional_tensors")):
+        for one in listed or ():
+            inner = one.get("as_tensor", one)
+            if isinstance(inner, dict) and "name" in inner:
+                yield inner["name"]
+
+
+def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
+    """A tensor; a dimension that the program leaves open is -1."""
+    # The file counts types from 1, with a first that is unknown.
+    dtype, size = TYPES.get(_c10(meta["dtype"]), ("unknown", 0))
+    shape = tuple(_dimension(one) for one in meta["sizes"])
+    total = None if -1 in shape or not size else math.prod(shape) * size
+    if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
+        raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
+    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant)
+
+
+def _c10(number: Any) -> int:
+    return {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
+
+
+def _dimension(one: Mapping[str, Any]) -> int:
+    size = one.get("as_int", -1)
+    if type(size) is not int or size < -1:
+        raise ValueError("a dimension is none")
+    return size

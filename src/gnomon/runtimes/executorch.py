@@ -1,0 +1,124 @@
+"""ExecuTorch: programs (.pte) whose places are fixed, and exported PyTorch programs (.pt2) that are placed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+from gnomon.errors import UsageError
+from gnomon.models.copies import copy_model
+from gnomon.models.model import Model
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    PlacedModel,
+    Probe,
+    Runtime,
+    Support,
+    Wish,
+    environment_variants,
+    whole_segment,
+)
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, labelled
+
+_PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
+
+
+class ExecuTorch:
+    """The adapter of ExecuTorch: its kernels are the backend `portable`, each delegate that the wheel has another.
+
+    In a .pte an exporter decided where each instruction runs. A .pt2 is lowered on the device, each operator for
+    `portable` or for XNNPACK.
+    """
+
+    name = "executorch"
+    formats = frozenset({"pte", "pt2"})
+    wheels: tuple[str, ...] = ("executorch==1.5.1", "torch>=2.13,<2.14")
+    tunings: tuple[Tuning, ...] = (THREADS,)
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """One configuration an environment, with the backends that are found, or those of them that are wished."""
+        for name in wish.backends:
+            if name not in (*probe.backends, self.name):
+                raise UsageError(
+                    f"executorch {probe.version} on this device has no backend {name!r}",
+                    hint=f"It has: {', '.join(probe.backends)}.",
+                )
+        everything = not wish.backends or self.name in wish.backends
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=labelled(self.name, label),
+                backends=tuple(b for b in probe.backends if everything or b in wish.backends),
+                options={"threads": wish.threads},
+                environment=environment,
+                tolerance=TOLERANCE["float32"],
+            )
+            for label, environment in environment_variants(wish)
+        )
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """A .pte loads or does not, and says itself where its instructions run. Of a .pt2 XNNPACK's partitioner, in a
+        process of its own, tells what it takes, and another process whether the kernels take all.
+        """
+        taken: dict[str, frozenset[int]] = {}
+        for backend in configuration.backends:
+            own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)
+            taken[backend] = frozenset(own) if model.graph.format == "pte" else frozenset()
+        asked = {_PORTABLE: self._trial(model, configuration, [])}
+        if model.graph.format == "pt2" and _XNNPACK in configuration.backends:
+            asked[_XNNPACK] = self._trial(model, configuration, None)
+        answers = ask(asked)
+        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
+        if model.graph.format == "pte":
+            if failures:
+                return Support(operators={}, failures=dict.fromkeys(configuration.backends, failures[_PORTABLE]))
+            return Support(operators=taken)
+        if _PORTABLE in configuration.backends and _PORTABLE not in failures:
+            taken[_PORTABLE] = frozenset(op.index for op in model.graph.operators)
+        found = answers.get(_XNNPACK)
+        if found is not None and not isinstance(found, Failure):
+            taken[_XNNPACK] = frozenset(found["taken"])
+        return Support(operators=taken, failures=failures)
+
+    def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> dict[str, Any]:
+        segment = whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
+        return {"do": "supports", "segment": segment}
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""
+        return whole_segment(self.name, model, _options(model.graph, configuration, _on_xnnpack(assignment)))
+
+    def package(
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """A copy of the file; a .pt2 is lowered when the package is loaded, as the options say."""
+        copy_model(model.path, folder / model.path.name)
+        options = _options(model.graph, configuration, _on_xnnpack(assignment))
+        return {"runtime": self.name, "model": model.path.name, "options": options}
+
+
+def _on_xnnpack(assignment: Assignment) -> list[int]:
+    return sorted(index for index, backend in assignment.items() if backend == _XNNPACK)
+
+
+def _written_for(graph: Graph, index: int) -> str:
+    """The backend of an instruction of a .pte: calls of delegates have the delegate's name as their type."""
+    kind = graph.operators[index].type
+    return _PORTABLE if "::" in kind or kind.startswith("executorch ") else kind
+
+
+def _options(graph: Graph, configuration: Configuration, xnnpack: list[int] | None) -> dict[str, Any]:
+    """Options of the driver: threads, and the delegates of a .pte by instruction or the operators for XNNPACK."""
+    if graph.format == "pt2":
+        return {**configuration.options, "xnnpack": xnnpack}
+    where = {str(op.index): _written_for(graph, op.index) for op in graph.operators}
+    return {**configuration.options, "delegates": {k: b for k, b in where.items() if b != _PORTABLE}}
+
+
+if TYPE_CHECKING:
+    _: Runtime = ExecuTorch()

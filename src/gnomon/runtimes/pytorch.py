@@ -1,0 +1,53 @@
+"""PyTorch: its exported programs (.pt2), eagerly as users run them, or compiled by Inductor: what to compare with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnomon.errors import UsageError
+from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.tunings import THREADS, Tuning
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
+
+_EAGER = "eager"
+
+
+class PyTorch(WholeModelRuntime):
+    """The adapter of PyTorch. Each way to run is a configuration; the compiled one only where it is asked for.
+
+    (Compiling takes up to a minute in the first process.)
+    """
+
+    name = "pytorch"
+    formats = frozenset({"pt2"})
+    wheels: tuple[str, ...] = ("torch>=2.6",)
+    tunings: tuple[Tuning, ...] = (THREADS,)
+    plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """Eager, and what else is wished, in an environment each; the clean ones first."""
+        for name in wish.backends:
+            if name not in (*probe.backends, self.name):
+                raise UsageError(
+                    f"pytorch {probe.version} on this device has no backend {name!r}",
+                    hint=f"It has: {', '.join(probe.backends)}.",
+                )
+        wished = set(wish.backends) or {_EAGER}
+        return tuple(
+            Configuration(
+                runtime=self.name,
+                name=labelled(self.name, "" if mode == _EAGER else mode, label),
+                backends=(mode,),
+                options={"threads": wish.threads, "mode": mode},
+                environment=environment,
+                tolerance=TOLERANCE["float32"],
+                reported={mode: mode},
+            )
+            for label, environment in environment_variants(wish)
+            for mode in probe.backends
+            if mode in wished or (mode == _EAGER and self.name in wished)
+        )
+
+
+if TYPE_CHECKING:
+    _: Runtime = PyTorch()
