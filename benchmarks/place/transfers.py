@@ -48,7 +48,7 @@ def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
     rng = np.random.default_rng(SEED)
     count = placer.wiring.count
     return [
-        tuple(AWAY if k in placer.movable and coin else HOME for k, coin in enumerate(rng.random(count) < 0.5))
+        tuple(AWAY if k in placer.movable[0] and coin else HOME for k, coin in enumerate(rng.random(count) < 0.5))
         for _ in range(number)
     ]
 
@@ -63,7 +63,7 @@ def compared(
         wanted.setdefault(placer.sides(contender), "single")
     for sides in drawn(placer, number):
         wanted.setdefault(sides, "random")
-    priced = random_sides(placer.wiring.count, placer.movable, DRAWN, lab.request.seed)
+    priced = random_sides(placer.wiring.count, placer.movable[0], DRAWN, lab.request.seed)
     for sides in [s for s in priced if s not in wanted][:ANCHORS]:
         wanted[sides] = "anchor"
     made = {sides: placer.contender("plan", label, sides, None) for sides, label in wanted.items()}
@@ -146,8 +146,8 @@ def judged(result: TransferResult, rows: list[dict[str, Any]], clock: str) -> di
         "speed_since_profile": speed,
         "error_at_speed_of_profile": spread(steady),
         "fit_error": prices.error,
-        "bring_s": prices.bring_s,
-        "fetch_s": prices.fetch_s,
+        "bring_s": prices.bring_s[0],
+        "fetch_s": prices.fetch_s[0],
         "base_s": prices.base_s,
     }
 

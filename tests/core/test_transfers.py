@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gnomon.core.transfers import (
     AWAY,
     HOME,
     PlacedRun,
+    Step,
     TransferPrices,
     alternating,
     fit_transfers,
@@ -75,8 +77,12 @@ def truth(graph: Graph, seed: int, *, ratio: float = 3.0) -> TransferPrices:
     own[sorted(wiring.free)] = 0.0
     own[0, AWAY] = np.inf
     return TransferPrices(
-        wiring=wiring, own_s=own, bring_s=(0.2e-3, 5e-9), fetch_s=(0.4e-3, 8e-9), base_s=0.3e-3, error=0.0
+        wiring=wiring, own_s=own, bring_s=((0.2e-3, 5e-9),), fetch_s=((0.4e-3, 8e-9),), base_s=0.3e-3, error=0.0
     )
+
+
+def alone(steps_s: Sequence[float]) -> tuple[Step, ...]:
+    return tuple(Step(operators=(k,), time_s=time_s) for k, time_s in enumerate(steps_s))
 
 
 STEP_HOME_S, STEP_AWAY_S = 20e-6, 50e-6
@@ -92,14 +98,13 @@ def observed(real: TransferPrices, sides: tuple[int, ...], noise: float, seed: i
             continue
         time_s = float(real.own_s[k, side]) + (STEP_AWAY_S if side == AWAY else STEP_HOME_S)
         if side == AWAY:
-            time_s += sum(0.75 * real.crossing_s(size, away=False) for size in real.wiring.written[k])
+            time_s += sum(0.75 * real.crossing_s(size, AWAY, HOME) for size in real.wiring.written[k])
         for writer, reader, size in real.wiring.edges:
             if reader == k and sides[writer] != side:
-                away = side == AWAY
-                time_s += real.crossing_s(size, away=away) * (1 if away else 0.25)
+                time_s += real.crossing_s(size, sides[writer], side) * (1 if side == AWAY else 0.25)
         steps.append(time_s * float(rng.lognormal(0, noise)))
     total = real.total_s(sides) * float(rng.lognormal(0, noise))
-    return PlacedRun(sides=sides, total_s=total, steps_s=tuple(steps))
+    return PlacedRun(sides=sides, total_s=total, steps=alone(steps))
 
 
 def graph_input(real: TransferPrices, k: int) -> bool:
@@ -134,8 +139,8 @@ def test_without_noise_every_placement_is_predicted(seed: int) -> None:
     assert max(errors(real, fitted)) < 0.01
     assert fitted.error < 0.005
     for size in (0.0, 80000.0):
-        for away in (True, False):
-            assert fitted.crossing_s(size, away=away) == pytest.approx(real.crossing_s(size, away=away), rel=0.1)
+        for way in ((HOME, AWAY), (AWAY, HOME)):
+            assert fitted.crossing_s(size, *way) == pytest.approx(real.crossing_s(size, *way), rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -177,6 +182,107 @@ def test_the_exact_problem_is_the_prices_own_sum(count: int, seed: int) -> None:
     assert best.value == pytest.approx(min(costs.values()), rel=1e-9)
 
 
+def shared_network(seed: int) -> Graph:
+    """A chain whose operators read the caller's tensor or others' again, so that tensors have several readers."""
+    rng = random.Random(seed)
+    count = 5
+    tensors = tuple(
+        Tensor(name=f"t{k}", shape=(1,), dtype="float32", size_bytes=rng.choice([256, 4000, 80000]))
+        for k in range(count + 1)
+    )
+    operators = tuple(
+        Operator(
+            index=k,
+            name=f"o{k}",
+            type="L",
+            inputs=tuple(sorted({k, rng.randrange(k + 1)})),
+            outputs=(k + 1,),
+            macs=None,
+        )
+        for k in range(count)
+    )
+    outputs = (count, rng.randrange(1, count))
+    return Graph(name="", format="", digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=outputs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_tensor_that_several_read_crosses_once_to_each_of_three_sides(seed: int) -> None:
+    graph, rng = shared_network(seed), np.random.default_rng(seed)
+    wiring = wiring_of(graph)
+    own = rng.uniform(0.1e-3, 1e-3, (wiring.count, 3))
+    own[rng.random(own.shape) < 0.1] = np.inf
+    own[:, HOME] = np.minimum(own[:, HOME], 1.0)
+    prices = TransferPrices(
+        wiring=wiring,
+        own_s=own,
+        bring_s=((0.1e-3, 2e-9), (0.05e-3, 0.0)),
+        fetch_s=((0.2e-3, 4e-9), (0.02e-3, 1e-9)),
+        base_s=0.1e-3,
+        error=0.0,
+    )
+    names = [op.name for op in graph.operators]
+    found = solve(transfer_model(names, ("cpu", "gpu", "npu"), prices))
+    every = itertools.product(range(3), repeat=wiring.count)
+    least = min(prices.total_s(sides) for sides in every)
+    assert found.value == pytest.approx(least, rel=1e-9)
+    assert prices.total_s(found.assignment[: wiring.count]) == pytest.approx(least, rel=1e-9)
+    # Without slots for such tensors each reader pays: never less.
+    alone = solve(transfer_model(names, ("cpu", "gpu", "npu"), prices, shared=False))
+    assert alone.value >= least - 1e-12 and len(alone.assignment) == wiring.count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_within_a_run_price_three_sides(seed: int) -> None:
+    graph, rng = shared_network(seed), np.random.default_rng(seed)
+    wiring = wiring_of(graph)
+    real = TransferPrices(
+        wiring=wiring,
+        own_s=rng.uniform(0.1e-3, 1e-3, (wiring.count, 3)),
+        bring_s=((0.1e-3, 2e-9), (0.05e-3, 1e-9)),
+        fetch_s=((0.2e-3, 4e-9), (0.02e-3, 1e-9)),
+        base_s=0.1e-3,
+        error=0.0,
+    )
+
+    def ran(sides: tuple[int, ...]) -> PlacedRun:
+        """Steps of the operators one by one, each with the copies that it is the reason of."""
+        steps = []
+        for k, side in enumerate(sides):
+            time_s = float(real.own_s[k, side])
+            for tensor in wiring.tensors if side != HOME else ():
+                if tensor.writer == k:
+                    time_s += sum(real.crossing_s(tensor.size, side, HOME) for _ in tensor.targets(sides))
+                elif tensor.source(sides) != side and next((r for r in tensor.readers if sides[r] == side), -1) == k:
+                    time_s += real.crossing_s(tensor.size, HOME, side)
+            steps.append(Step(operators=(k,), time_s=time_s))
+        return PlacedRun(sides=sides, total_s=real.total_s(sides), steps=tuple(steps), apart=False)
+
+    every = range(wiring.count)
+    drawn = random_sides(wiring.count, (every, every), 16, seed, sides=3)
+    assert {side for sides in drawn for side in sides} == {0, 1, 2}
+    alike = [(side,) * wiring.count for side in range(3)]
+    fitted = fit_transfers(wiring, [ran(sides) for sides in (*alike, *drawn)], sides=3)
+    unseen = random_sides(wiring.count, (every, every), 30, seed + 1000, sides=3)
+    assert max(abs(fitted.total_s(s) / real.total_s(s) - 1) for s in unseen) < 0.02
+
+
+def test_what_a_runtime_folds_away_carries_nothing() -> None:
+    tensors = tuple(Tensor(name=f"t{k}", shape=(1,), dtype="float32", size_bytes=4) for k in range(4))
+    operators = tuple(
+        Operator(index=k, name=f"o{k}", type="L", inputs=(k,), outputs=(k + 1,), macs=None) for k in range(3)
+    )
+    graph = Graph(name="", format="", digest="", tensors=tensors, operators=operators, inputs=(0,), outputs=(3,))
+    wiring = wiring_of(graph, folded={1: 0})
+    assert wiring.edges == ((0, 2, 4.0),)
+    assert wiring.free == {1}
+    assert [(t.writer, t.readers, t.returned) for t in wiring.tensors] == [
+        (None, (0,), False),
+        (0, (), False),
+        (0, (2,), False),
+        (2, (), True),
+    ]
+
+
 def test_an_operator_that_was_never_seen_away_is_not_put_there() -> None:
     graph = network(8, 3)
     real = truth(graph, 3)
@@ -187,7 +293,7 @@ def test_an_operator_that_was_never_seen_away_is_not_put_there() -> None:
     plan = solve(transfer_model([op.name for op in graph.operators], ("cpu", "gpu"), fitted))
     assert plan.assignment == home
     with pytest.raises(ValueError, match="no whole run"):
-        fit_transfers(real.wiring, [PlacedRun(sides=home, steps_s=(1.0,) * 8)])
+        fit_transfers(real.wiring, [PlacedRun(sides=home, steps=alone([1.0] * 8))])
 
 
 @given(st.integers(1, 40), st.integers(0, 10**6), st.sets(st.integers(0, 39)))

@@ -1,14 +1,16 @@
-"""Prices of operators on two sides of a device that do not share memory, and of bringing tensors across.
+"""Prices of operators on sides of a device that do not share memory, and of bringing tensors across.
 
-The two sides are `HOME`, where a model's inputs and outputs lie, and `AWAY`, such as a GPU. A run costs what each
-operator takes on its side, plus for each tensor whose writer and reader lie on different sides a fixed time and a
-time a byte, plus a base. All of these are found together from a few placements that were run whole and step by step:
-the steps say which operator is dear, the whole runs what it all adds up to.
+The sides are `HOME`, where a model's inputs and outputs lie, and others (`AWAY`, and those behind it), such as a GPU. A
+run costs what each operator takes on its side, plus for each tensor and each side where it is read, but not written, a
+fixed time and a time a byte, plus a base; from one side away to another a tensor goes by way of home. All of these are
+found together from a few placements that were run whole and step by step: the steps say which operator is dear, the
+whole runs what it all adds up to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,9 +24,9 @@ HOME, AWAY = 0, 1
 Array = NDArray[np.float64]
 Sides = tuple[int, ...]
 
-_BRING, _FETCH, _TURN = 0, 2, 4  # columns of a crossing: home to away, away to home in the step, and in the reader
-_BASE, _STEP_HOME, _STEP_AWAY = 6, 7, 8
-_COMMON = 9
+_BASE, _STEP_HOME, _COMMON = 0, 1, 2
+_BRING, _FETCH, _TURN, _STEP, _OF_SIDE = 0, 2, 4, 6, 7
+"""Columns of a side's crossings: home to it, from it to home in the step and in the reader; and what a step adds."""
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
 _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
@@ -32,16 +34,34 @@ _PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
-    """What of a graph counts for crossings, by operator.
+class Carried:
+    """A tensor of some bytes: who writes it (None: the caller) and reads it, and whether the caller does."""
 
-    `edges` are (writer, reader, bytes), a tensor each; `written` the bytes of every tensor that an operator writes;
-    `returned` of those that the caller reads. `free` operators compute nothing: they only hand on.
+    writer: int | None
+    readers: tuple[int, ...]
+    size: float
+    returned: bool
+
+    def source(self, sides: Sequence[int]) -> int:
+        """The side where it is written."""
+        return HOME if self.writer is None else sides[self.writer]
+
+    def targets(self, sides: Sequence[int]) -> frozenset[int]:
+        """The other sides where it is read."""
+        read = {sides[k] for k in self.readers} | ({HOME} if self.returned else set())
+        return frozenset(read - {self.source(sides)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What of a graph counts for crossings.
+
+    `tensors` are all that operators write, and those of the caller that several may read; `written` the bytes of every
+    tensor that an operator writes. `free` operators compute nothing: they only hand on.
     """
 
-    edges: tuple[tuple[int, int, float], ...]
+    tensors: tuple[Carried, ...]
     written: tuple[tuple[float, ...], ...]
-    returned: tuple[tuple[float, ...], ...]
     free: frozenset[int]
 
     @property
@@ -49,68 +69,106 @@ class Wiring:
         """The number of operators."""
         return len(self.written)
 
+    @property
+    def edges(self) -> tuple[tuple[int, int, float], ...]:
+        """(writer, reader, bytes), in order of the reader."""
+        found = [(t.writer, k, t.size) for t in self.tensors if t.writer is not None for k in t.readers]
+        return tuple(sorted(found, key=lambda edge: edge[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What was timed together of a run: operators of one side, and seconds."""
+
+    operators: tuple[int, ...]
+    time_s: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRun:
-    """A placement that was run: the side of each operator, and seconds of the whole or of each step (or both).
+    """A placement that was run: the side of each operator, and seconds of the whole or of steps (or both).
 
-    A step computes one operator whose inputs lie at home, too, and waits until its outputs do: away, it fetches
-    them all; it brings only what was written at home. `weight` says how much the run counts against others.
+    A step apart computes one operator whose inputs lie at home, too, and waits until its outputs do: away, it fetches
+    them all; it brings only what was written at home. A step that is not `apart` was timed within the whole run: it
+    brings what its operators are the first to read there, and fetches what is read elsewhere. `weight` says how much
+    the run counts against others.
     """
 
     sides: Sides
     total_s: float | None = None
-    steps_s: tuple[float, ...] | None = None
+    steps: tuple[Step, ...] = ()
+    apart: bool = True
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferPrices:
-    """Seconds: of each operator on each side, shape (operators, 2), infinite where none was observed; of crossings.
+    """Seconds: of each operator on each side, shape (operators, sides), infinite where none was observed; of crossings.
 
-    `bring_s` and `fetch_s` are (fixed, a byte) of a tensor that goes away and comes home; `base_s` is what any run
-    costs beside its operators. `error` is the median relative difference from the whole runs that were fitted.
+    `bring_s` and `fetch_s` are (fixed, a byte) of a tensor that goes to a side away and comes home, for each of these;
+    `base_s` is what any run costs beside its operators. `error` is the median relative difference from the whole runs
+    that were fitted.
     """
 
     wiring: Wiring
     own_s: Array
-    bring_s: tuple[float, float]
-    fetch_s: tuple[float, float]
+    bring_s: tuple[tuple[float, float], ...]
+    fetch_s: tuple[tuple[float, float], ...]
     base_s: float
     error: float
 
-    def crossing_s(self, size: float, *, away: bool) -> float:
-        """Seconds for a tensor of some bytes that goes away, or comes home."""
-        fixed, each = self.bring_s if away else self.fetch_s
-        return fixed + each * size
+    def crossing_s(self, size: float, source: int, target: int) -> float:
+        """Seconds for a tensor of some bytes that goes from one side to another."""
+        if source == target:
+            return 0.0
+        ways = [self.fetch_s[source - 1]] if source != HOME else []
+        ways += [self.bring_s[target - 1]] if target != HOME else []
+        return sum(fixed + each * size for fixed, each in ways)
+
+    def carried_s(self, tensor: Carried, sides: Sequence[int]) -> float:
+        """Seconds for all crossings of a tensor in a placement."""
+        source = tensor.source(sides)
+        return sum(self.crossing_s(tensor.size, source, target) for target in tensor.targets(sides))
 
     def total_s(self, sides: Sequence[int]) -> float:
         """The predicted seconds of a whole run."""
         total = self.base_s + sum(float(self.own_s[k, side]) for k, side in enumerate(sides))
-        for k, side in enumerate(sides):
-            if side == AWAY:
-                total += sum(self.crossing_s(size, away=False) for size in self.wiring.returned[k])
-        for writer, reader, size in self.wiring.edges:
-            if sides[writer] != sides[reader]:
-                total += self.crossing_s(size, away=sides[reader] == AWAY)
-        return total
+        return total + sum(self.carried_s(tensor, sides) for tensor in self.wiring.tensors)
 
 
-def wiring_of(graph: Graph, free_types: Collection[str] = ()) -> Wiring:
-    """The wiring of a graph; a tensor of unknown size counts as one of the median size."""
+def wiring_of(graph: Graph, free_types: Collection[str] = (), folded: Mapping[int, int] | None = None) -> Wiring:
+    """The wiring of a graph; a tensor of unknown size counts as one of the median size.
+
+    `folded` operators do not exist when the model runs: what they read and write is that of the one they went into.
+    """
     known = [t.size_bytes for t in graph.tensors if t.size_bytes is not None and not t.constant]
     usual = float(np.median(known)) if known else 0.0
+    into = folded or {}
 
     def size(tensor: int) -> float:
         found = graph.tensors[tensor].size_bytes
         return usual if found is None else float(found)
 
-    returned = set(graph.outputs)
+    writer = {t: into.get(op.index, op.index) for op in graph.operators for t in op.outputs}
+    readers: dict[int, list[int]] = {}
+    for edge_reader, tensor in ((op.index, t) for op in graph.operators for t in dict.fromkeys(op.inputs)):
+        reader = into.get(edge_reader, edge_reader)
+        if writer.get(tensor) != reader:
+            readers.setdefault(tensor, []).append(reader)
+    given = [t for t in graph.inputs if t not in writer and not graph.tensors[t].constant]
+    tensors = tuple(
+        Carried(
+            writer=writer.get(t),
+            readers=tuple(sorted(set(readers.get(t, ())))),
+            size=size(t),
+            returned=t in graph.outputs,
+        )
+        for t in (*given, *writer)
+    )
     return Wiring(
-        edges=tuple((e.producer, e.consumer, size(e.tensor)) for e in graph.edges()),
+        tensors=tensors,
         written=tuple(tuple(size(t) for t in op.outputs) for op in graph.operators),
-        returned=tuple(tuple(size(t) for t in op.outputs if t in returned) for op in graph.operators),
-        free=frozenset(op.index for op in graph.operators if op.type in free_types),
+        free=frozenset(op.index for op in graph.operators if op.type in free_types or op.index in into),
     )
 
 
@@ -127,24 +185,29 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
     return even, odd
 
 
-def random_sides(count: int, movable: Collection[int], number: int, seed: int) -> list[Sides]:
-    """Placements drawn from a seed: half of the operators away on average, in stretches short and long.
+def random_sides(
+    count: int, movable: Collection[int] | Sequence[Collection[int]], number: int, seed: int, *, sides: int = 2
+) -> list[Sides]:
+    """Placements drawn from a seed: of two sides half of the operators away on average, in stretches short and long.
 
     Every other one decides for each operator alone; in the rest an operator stays where the one before it lies, in
     three of four cases. So some have many crossings and others few, which is what tells crossings from operators.
+    With more `sides`, `movable` has the operators that may lie on each one away.
     """
+    allowed: Sequence[Collection[int]] = [movable] if sides == 2 else movable  # type: ignore[list-item,assignment]
     rng = np.random.default_rng(seed)
     made = []
     for draw in range(number):
         keep = 0.5 if draw % 2 == 0 else 0.25
         flips = rng.random(count) < keep
         flips[:1] = rng.random(1) < 0.5
-        path = np.cumsum(flips) % 2
-        made.append(tuple(int(side) if k in movable else HOME for k, side in enumerate(path)))
+        turns = flips * rng.integers(1, sides, count) if sides > 2 else flips
+        path = np.cumsum(turns) % sides
+        made.append(tuple(int(s) if s != HOME and k in allowed[s - 1] else HOME for k, s in enumerate(path)))
     return made
 
 
-def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun]) -> TransferPrices:
+def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
     """Prices that explain the runs best: robust weighted least squares, no price below zero.
 
     Errors are taken as relative to what was measured. Unknown are each operator's time on each side on which it was
@@ -157,46 +220,50 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun]) -> TransferPrices:
         raise ValueError("no whole run to price from")
     sizes = [size for group in wiring.written for size in group]
     unit = max(float(np.mean(sizes)) if sizes else 1.0, 1.0)
-    found, seen = _fitted(*_equations(wiring, runs, unit))
+    rows = _Rows(wiring, sides, unit)
+    found, seen = _fitted(*_equations(rows, runs, sides))
     count = wiring.count
-    own = np.where(seen[: 2 * count], found[: 2 * count], np.inf).reshape(2, count).T.copy()
+    own = np.where(seen[: sides * count], found[: sides * count], np.inf).reshape(sides, count).T.copy()
     for k in wiring.free:  # what takes no time is known where some run had it
-        own[k] = [0.0 if any(run.sides[k] == side for run in runs) else np.inf for side in (HOME, AWAY)]
-    common = found[2 * count :]
-    fetch = common[_FETCH : _FETCH + 2] + common[_TURN : _TURN + 2]
+        own[k] = [0.0 if any(run.sides[k] == side for run in runs) else np.inf for side in range(sides)]
+    bring, fetch = [], []
+    for side in range(AWAY, sides):
+        common = found[rows.crossings(side) : rows.crossings(side) + _OF_SIDE]
+        home = common[_FETCH : _FETCH + 2] + common[_TURN : _TURN + 2]
+        bring.append((float(common[_BRING]), float(common[_BRING + 1]) / unit))
+        fetch.append((float(home[0]), float(home[1]) / unit))
     prices = TransferPrices(
         wiring=wiring,
         own_s=own,
-        bring_s=(float(common[_BRING]), float(common[_BRING + 1]) / unit),
-        fetch_s=(float(fetch[0]), float(fetch[1]) / unit),
-        base_s=float(common[_BASE]),
+        bring_s=tuple(bring),
+        fetch_s=tuple(fetch),
+        base_s=float(found[sides * count + _BASE]),
         error=0.0,
     )
     gaps = [abs(prices.total_s(run.sides) / run.total_s - 1) for run in whole if run.total_s]
     return replace(prices, error=float(np.median(gaps)))
 
 
-def _equations(wiring: Wiring, runs: Sequence[PlacedRun], unit: float) -> tuple[Array, Array, NDArray[np.intp]]:
+def _equations(rows: _Rows, runs: Sequence[PlacedRun], sides: int) -> tuple[Array, Array, NDArray[np.intp]]:
     """Rows of unknowns, what was measured of each, in units of the error that it may have, and what shares a speed.
 
     The latter is a number for the steps of each run on each side, and -1 for whole runs.
     """
-    rows, right, of = [], [], []
+    left, right, of = [], [], []
     for number, run in enumerate(runs):
         if run.total_s is not None:
             sigma = _WHOLE_ERROR * run.total_s / run.weight
-            rows.append(_whole_row(wiring, run.sides, unit) / sigma)
+            left.append(rows.whole(run.sides) / sigma)
             right.append(run.total_s / sigma)
             of.append(-1)
-        if run.steps_s is not None:
-            floor = _STEP_FLOOR * sum(run.steps_s)
-            for k, time_s in enumerate(run.steps_s):
-                if time_s > 0:
-                    sigma = (_STEP_ERROR * time_s + floor) / run.weight
-                    rows.append(_step_row(wiring, run.sides, k, unit) / sigma)
-                    right.append(time_s / sigma)
-                    of.append(2 * number + run.sides[k])
-    return np.asarray(rows), np.asarray(right), np.asarray(of, dtype=np.intp)
+        floor = _STEP_FLOOR * sum(step.time_s for step in run.steps)
+        for step in run.steps:
+            if step.time_s > 0:
+                sigma = (_STEP_ERROR * step.time_s + floor) / run.weight
+                left.append((rows.apart if run.apart else rows.within)(run.sides, step.operators) / sigma)
+                right.append(step.time_s / sigma)
+                of.append(sides * number + run.sides[step.operators[0]])
+    return np.asarray(left), np.asarray(right), np.asarray(of, dtype=np.intp)
 
 
 def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
@@ -225,70 +292,151 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
     return x, seen
 
 
-def transfer_model(names: Sequence[str], backends: tuple[str, str], prices: TransferPrices) -> CostModel:
-    """The exact placement problem of the prices: a slot an operator, pair costs where tensors may cross."""
-    slots = []
-    for k, row in enumerate(prices.own_s):
-        cost = row.copy()
-        cost[AWAY] += sum(prices.crossing_s(size, away=False) for size in prices.wiring.returned[k])
-        if k == 0:  # every run pays the base, wherever its operators lie
-            cost += prices.base_s
-        slots.append(cost[:, None])
-    pairs = []
-    for writer, reader, size in prices.wiring.edges:
-        table = np.zeros((2, 2, 1))
-        table[HOME, AWAY, 0] = prices.crossing_s(size, away=True)
-        table[AWAY, HOME, 0] = prices.crossing_s(size, away=False)
-        pairs.append(PairCost(writer, reader, table))
+def transfer_model(
+    names: Sequence[str], backends: Sequence[str], prices: TransferPrices, *, shared: bool = True
+) -> CostModel:
+    """The exact placement problem of the prices: a slot an operator, pair costs where tensors may cross.
+
+    A tensor that several read crosses once to each side: such a one has a slot of its own behind those of the
+    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays.
+    """
+    sides = len(backends)
+    costs = [row.copy() for row in prices.own_s]
+    slots = [Slot(name=name, choices=tuple(backends)) for name in names]
+    if costs:  # every run pays the base, wherever its operators lie
+        costs[0] += prices.base_s
+    tables: dict[tuple[int, int], Array] = {}
+
+    def crossing(tensor: Carried) -> Array:
+        ways = [[prices.crossing_s(tensor.size, a, b) for b in range(sides)] for a in range(sides)]
+        return np.asarray(ways)
+
+    for number, tensor in enumerate(prices.wiring.tensors):
+        ends = len(tensor.readers) + tensor.returned
+        if not ends:
+            continue
+        ways = crossing(tensor)
+        if ends > 1 and shared:
+            hub, there = len(slots), _subsets(sides)
+            choices = tuple(" ".join(backends[s] for s in sorted(own)) for own in there)
+            slots.append(Slot(name=f"tensor {number}", choices=choices))
+            every = range(sides)
+            spread = np.array([[sum(ways[a, b] for b in own) if a in own else np.inf for own in there] for a in every])
+            alone = np.zeros(len(there))
+            if tensor.returned:
+                alone += [0.0 if HOME in own else np.inf for own in there]
+            if tensor.writer is None:
+                alone += spread[HOME]
+            else:
+                _add(tables, tensor.writer, hub, spread)
+            costs.append(alone)
+            reads = np.array([[0.0 if s in own else np.inf for own in there] for s in range(sides)])
+            for reader in tensor.readers:
+                _add(tables, reader, hub, reads)
+            continue
+        for reader in tensor.readers:
+            if tensor.writer is None:
+                costs[reader] += ways[HOME]
+            else:
+                _add(tables, tensor.writer, reader, ways)
+        if tensor.returned and tensor.writer is not None:
+            costs[tensor.writer] += ways[:, HOME]
     return CostModel(
-        space=Space(slots=tuple(Slot(name=name, choices=backends) for name in names)),
+        space=Space(slots=tuple(slots)),
         objectives=(Objective(name="latency", unit="s"),),
-        slot_costs=tuple(slots),
-        pairs=tuple(pairs),
+        slot_costs=tuple(cost[:, None] for cost in costs),
+        pairs=tuple(PairCost(a, b, table[:, :, None]) for (a, b), table in tables.items()),
     )
 
 
-def _whole_row(wiring: Wiring, sides: Sides, unit: float) -> Array:
-    """Which unknowns a whole run adds up."""
-    row = np.zeros(2 * wiring.count + _COMMON)
-    common = row[2 * wiring.count :]
-    for k, side in enumerate(sides):
-        _own(row, wiring, k, side)
-        if side == AWAY:
-            for size in wiring.returned[k]:
-                _cross(common, (_FETCH, _TURN), size / unit)
-    for writer, reader, size in wiring.edges:
-        if sides[writer] != sides[reader]:
-            _cross(common, (_BRING,) if sides[reader] == AWAY else (_FETCH, _TURN), size / unit)
-    common[_BASE] = 1.0
-    return row
+def _subsets(sides: int) -> list[frozenset[int]]:
+    every = range(sides)
+    return [frozenset(own) for size in range(1, sides + 1) for own in itertools.combinations(every, size)]
 
 
-def _step_row(wiring: Wiring, sides: Sides, k: int, unit: float) -> Array:
-    """Which unknowns one step adds up."""
-    row = np.zeros(2 * wiring.count + _COMMON)
-    common = row[2 * wiring.count :]
-    side = sides[k]
-    _own(row, wiring, k, side)
-    common[_STEP_AWAY if side == AWAY else _STEP_HOME] = 1.0
-    if side == AWAY:
-        for size in wiring.written[k]:
-            _cross(common, (_FETCH,), size / unit)
-    for writer, reader, size in wiring.edges:
-        if reader == k and sides[writer] != side:
-            _cross(common, (_BRING,) if side == AWAY else (_TURN,), size / unit)
-    return row
+def _add(tables: dict[tuple[int, int], Array], first: int, second: int, table: Array) -> None:
+    if first > second:
+        first, second, table = second, first, table.T
+    tables[first, second] = tables[first, second] + table if (first, second) in tables else table
 
 
-def _own(row: Array, wiring: Wiring, k: int, side: int) -> None:
-    if k not in wiring.free:
-        row[side * wiring.count + k] = 1.0
+class _Rows:
+    """Which unknowns add up to what is measured: each operator's time on each side, then the base and the crossings."""
 
+    def __init__(self, wiring: Wiring, sides: int, unit: float) -> None:
+        self._wiring, self._sides, self._unit = wiring, sides, unit
+        self._common = sides * wiring.count
+        self._width = self._common + _COMMON + _OF_SIDE * (sides - 1)
 
-def _cross(common: Array, columns: tuple[int, ...], size: float) -> None:
-    for column in columns:
-        common[column] += 1.0
-        common[column + 1] += size
+    def crossings(self, side: int) -> int:
+        """Where the columns of a side away begin."""
+        return self._common + _COMMON + _OF_SIDE * (side - 1)
+
+    def whole(self, sides: Sides) -> Array:
+        """Of a whole run."""
+        row = np.zeros(self._width)
+        for k, side in enumerate(sides):
+            self._own(row, k, side)
+        for tensor in self._wiring.tensors:
+            source = tensor.source(sides)
+            for target in tensor.targets(sides):
+                if source != HOME:
+                    self._cross(row, source, (_FETCH, _TURN), tensor.size)
+                if target != HOME:
+                    self._cross(row, target, (_BRING,), tensor.size)
+        row[self._common + _BASE] = 1.0
+        return row
+
+    def apart(self, sides: Sides, operators: Sequence[int]) -> Array:
+        """Of a step that computes one operator apart from the others."""
+        row = np.zeros(self._width)
+        for k in operators:
+            side = sides[k]
+            self._begin(row, k, side)
+            if side != HOME:
+                for size in self._wiring.written[k]:
+                    self._cross(row, side, (_FETCH,), size)
+            for writer, reader, size in self._wiring.edges:
+                if reader == k and sides[writer] != side:
+                    if side != HOME:
+                        self._cross(row, side, (_BRING,), size)
+                    else:
+                        self._cross(row, sides[writer], (_TURN,), size)
+        return row
+
+    def within(self, sides: Sides, operators: Sequence[int]) -> Array:
+        """Of a step within a whole run: operators of one side, with the copies that they are the reason of."""
+        row = np.zeros(self._width)
+        own, side = frozenset(operators), sides[operators[0]]
+        for k in operators:
+            self._own(row, k, side)
+        self._step(row, side)
+        if side == HOME:
+            return row
+        for tensor in self._wiring.tensors:
+            here = [k for k in tensor.readers if sides[k] == side]
+            if tensor.writer in own:
+                for _ in tensor.targets(sides):
+                    self._cross(row, side, (_FETCH, _TURN), tensor.size)
+            elif tensor.source(sides) != side and here and here[0] in own:
+                self._cross(row, side, (_BRING,), tensor.size)
+        return row
+
+    def _begin(self, row: Array, k: int, side: int) -> None:
+        self._own(row, k, side)
+        self._step(row, side)
+
+    def _step(self, row: Array, side: int) -> None:
+        row[self._common + _STEP_HOME if side == HOME else self.crossings(side) + _STEP] = 1.0
+
+    def _own(self, row: Array, k: int, side: int) -> None:
+        if k not in self._wiring.free:
+            row[side * self._wiring.count + k] = 1.0
+
+    def _cross(self, row: Array, side: int, columns: tuple[int, ...], size: float) -> None:
+        for column in columns:
+            row[self.crossings(side) + column] += 1.0
+            row[self.crossings(side) + column + 1] += size / self._unit
 
 
 def nonnegative_least_squares(left: Array, right: Array) -> Array:

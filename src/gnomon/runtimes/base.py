@@ -54,7 +54,9 @@ class Configuration:
     default one, which takes what no other is given. `tolerance` is the largest difference of outputs, relative to
     the reference's largest magnitude, that is not a wrong result in this precision. `reported` maps what the
     loaded runtime itself calls its backends to theirs here; empty where only a profiled run tells, in these names.
-    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied.
+    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied. A profiled
+    run then takes operators apart, each with copies of all that it reads and writes; or, with `steps_within`, it is run
+    as ever, and tells the time of operators together with the copies that they are the reason of.
     """
 
     runtime: str
@@ -66,6 +68,7 @@ class Configuration:
     tolerance: float = 1e-3
     reported: Mapping[str, str] = field(default_factory=dict)
     transfers: bool = False
+    steps_within: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +98,14 @@ class Support:
     """Which operators each backend of a configuration takes, and how backends failed.
 
     `operators[backend]` are operator indices. `failures[backend]` says why a backend took none, or which it lacks.
-    `options` are those without which this model does not run in the configuration.
+    `options` are those without which this model does not run in the configuration. `folded` operators do not exist when
+    the model runs: each lies where the one does into which the runtime folds it.
     """
 
     operators: Mapping[str, frozenset[int]]
     failures: Mapping[str, Failure] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    folded: Mapping[int, int] = field(default_factory=dict)
 
 
 #: Backend of each operator, by the operator's index; an empty mapping means the default backend everywhere.

@@ -65,6 +65,7 @@ def noted(
         "supports": {
             name: {
                 "operators": {backend: sorted(indices) for backend, indices in s.operators.items()},
+                "folded": sorted(s.folded.items()),
                 "failures": {backend: [f.stage, f.kind, f.transient, f.message] for backend, f in s.failures.items()},
                 "options": dict(s.options),
             }
@@ -188,7 +189,12 @@ def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
             for backend, (stage, kind, transient, message) in found["failures"].items()
         }
         operators = {backend: frozenset(indices) for backend, indices in found["operators"].items()}
-        supports[name] = Support(operators=operators, failures=failures, options=found.get("options", {}))
+        supports[name] = Support(
+            operators=operators,
+            failures=failures,
+            options=found.get("options", {}),
+            folded=dict(found.get("folded", ())),
+        )
     return Recalled(
         campaign=campaign,
         device=DeviceInfo(name=data["device"], fingerprint=campaign.context.device, python=data["python"]),

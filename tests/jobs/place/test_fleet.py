@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.jobs.place.fleet_kit import INF, device, inside
 
-from gnomon.core.transfers import TransferPrices, Wiring
+from gnomon.core.transfers import Carried, TransferPrices, Wiring
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import DeviceError, GnomonError, PackageError, UsageError
@@ -301,14 +301,16 @@ def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], sm
 def test_crossings_are_paid_in_the_model_of_a_device(backends: tuple[str, ...]) -> None:
     prices = TransferPrices(
         wiring=Wiring(
-            edges=((0, 1, 1e6), (1, 2, 1e6), (2, 3, 1e6)),
+            tensors=(
+                *(Carried(writer=k, readers=(k + 1,), size=1e6, returned=False) for k in range(3)),
+                Carried(writer=3, readers=(), size=8.0, returned=True),
+            ),
             written=((1e6,), (1e6,), (1e6,), (8.0,)),
-            returned=((), (), (), (8.0,)),
             free=frozenset(),
         ),
         own_s=np.array([[3e-3, 1e-3]] * 4),
-        bring_s=(1e-4, 1e-9),
-        fetch_s=(2e-4, 1e-9),
+        bring_s=((1e-4, 1e-9),),
+        fetch_s=((2e-4, 1e-9),),
         base_s=5e-4,
         error=0.0,
     )

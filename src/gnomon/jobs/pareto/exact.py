@@ -112,8 +112,9 @@ def latency_model(priced: InsideResult) -> CostModel:
     """The additive latency of each operator of the graph on each backend, with crossings where they are paid."""
     names = [op.name for op in priced.target.placed.graph.operators]
     if isinstance(priced, TransferResult):
-        pair = (priced.backends[0], priced.backends[1] if len(priced.backends) == 2 else "none")
-        return transfer_model([f"{k} {name}" for k, name in enumerate(names)], pair, priced.transfers)
+        choices = priced.backends if len(priced.backends) > 1 else (*priced.backends, "none")
+        slots = [f"{k} {name}" for k, name in enumerate(names)]
+        return transfer_model(slots, choices, priced.transfers, shared=False)
     slots = tuple(Slot(f"{k} {name}", priced.backends) for k, name in enumerate(names))
     return CostModel(
         space=Space(slots),

@@ -211,8 +211,8 @@ def model_of(result: InsideResult, backends: tuple[str, ...]) -> CostModel:
     """The prices of one device over backends of all; what it has not, it cannot choose."""
     names = [f"{op.index} {op.name}" for op in result.target.placed.graph.operators]
     if isinstance(result, TransferResult):
-        home, *away = result.backends
-        return over_choices(transfer_model(names, (home, away[0] if away else "none"), result.transfers), backends)
+        choices = result.backends if len(result.backends) > 1 else (*result.backends, "none")
+        return over_choices(transfer_model(names, choices, result.transfers, shared=False), backends)
     own = CostModel(
         space=Space(slots=tuple(Slot(name=name, choices=result.backends) for name in names)),
         objectives=(Objective(name="latency", unit="s"),),

@@ -259,6 +259,12 @@ class InsidePlacer:
         return table
 
 
+def uninterrupted_s(wall_ns: Sequence[int]) -> float:
+    """Seconds of a call of what was traced, the calls left out that something else interrupted."""
+    upper = quantile(wall_ns, 0.6)
+    return trimmed_mean([t for t in wall_ns if t <= upper], proportion=0.05) * 1e-9
+
+
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
     """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
 
@@ -270,9 +276,7 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
         for row in run.operators:
             for index in row.sources:
                 if 0 <= index < count and row.wall_ns:
-                    upper = quantile(row.wall_ns, 0.6)
-                    kept = [t for t in row.wall_ns if t <= upper]
-                    found[index].append(trimmed_mean(kept, proportion=0.05) * 1e-9)
+                    found[index].append(uninterrupted_s(row.wall_ns))
     for index, values in enumerate(found):
         if not values:
             raise MeasurementError(

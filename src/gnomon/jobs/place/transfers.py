@@ -1,8 +1,8 @@
-"""Placement inside one runtime whose two backends do not share tensors: operators are slots, crossings are paid.
+"""Placement inside one runtime whose backends do not share tensors: operators are slots, crossings are paid.
 
-A few placements are run, whole and step by step: the single backends, two in which nearly every tensor crosses, and
-some drawn from the request's seed. From them `core.transfers` fits what each operator takes on each side and what a
-crossing costs; the exact solver does the rest. See docs/runtimes/ncnn.md.
+A few placements are run, whole and step by step: the single backends, for each side away two in which nearly every
+tensor crosses, and some drawn from the request's seed. From them `core.transfers` fits what each operator takes on each
+side and what a crossing costs; the exact solver does the rest. See docs/runtimes/ncnn.md.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.stats import median
 from gnomon.core.transfers import (
     AWAY,
+    HOME,
     PlacedRun,
     Sides,
+    Step,
     TransferPrices,
     alternating,
     fit_transfers,
@@ -23,7 +26,7 @@ from gnomon.core.transfers import (
     wiring_of,
 )
 from gnomon.errors import MeasurementError
-from gnomon.jobs.place.inside import InsidePlacer, InsideResult, traced_times
+from gnomon.jobs.place.inside import InsidePlacer, InsideResult, uninterrupted_s
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.session.contender import Anchor, Contender, Kind, level, measure_beside, trace_of
@@ -31,7 +34,7 @@ from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
 DRAWN = 8
-"""Placements that are drawn and run whole beside the designed ones."""
+"""Placements that are drawn for each side away, and run whole beside the designed ones."""
 
 _REFITS = 3
 _WORTH = 1.01
@@ -52,20 +55,16 @@ class TransferResult(InsideResult):
 
 
 class TransferPlacer(InsidePlacer):
-    """Prices and solves one target whose second backend has a memory of its own; the first one is home."""
+    """Prices and solves one target whose other backends have memories of their own; the first one is home."""
 
     def __init__(self, lab: Lab, target: Target) -> None:
         super().__init__(lab, target)
-        if len(self.backends) > 2:
-            raise MeasurementError(
-                f"{target.configuration.name} has {len(self.backends)} backends with memories of their own",
-                hint="Name two with --backend.",
-            )
-        self.wiring = wiring_of(self.graph, _FREE)
-        self.movable = frozenset[int]()
-        if len(self.backends) == 2:
-            home, away = (target.support.operators[b] for b in self.backends)
-            self.movable = away & home
+        support = target.support
+        self.folded = support.folded
+        self.wiring = wiring_of(self.graph, _FREE, self.folded)
+        home, *away = (support.operators[b] for b in self.backends)
+        self.movable = tuple((side & home) - self.folded.keys() for side in away)
+        if away:
             self._check_home(home)
         self._runs: dict[Sides, PlacedRun] = {}
 
@@ -88,12 +87,11 @@ class TransferPlacer(InsidePlacer):
         for contender in alive:
             self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
         self._measure(self._designed(), anchor, traced=True)
-        drawn = random_sides(self.wiring.count, self.movable, DRAWN, self.lab.request.seed) if self.movable else []
-        self._measure(drawn, anchor, traced=False)
+        self._measure(self.drawn(DRAWN * len(self.movable), self.lab.request.seed), anchor, traced=False)
         refits = 0
         while True:
             prices = self._fit()
-            solution = solve(transfer_model([op.name for op in self.graph.operators], self._pair(), prices))
+            solution = self._solved(prices)
             known = solution.assignment in self._runs
             if known or refits == _REFITS or self._promise(prices, solution, alive) < _WORTH:
                 break
@@ -111,23 +109,46 @@ class TransferPlacer(InsidePlacer):
         """The side of each operator in a contender."""
         return tuple(self.backends.index(contender.backends[k]) for k in range(self.wiring.count))
 
-    def _pair(self) -> tuple[str, str]:
-        """The two backends; a stand-in, which no operator can be given, for the second where there is one only."""
-        return (self.backends[0], self.backends[1] if len(self.backends) == 2 else "none")
-
-    def _designed(self) -> list[Sides]:
+    def drawn(self, number: int, seed: int) -> list[Sides]:
+        """Placements that are drawn from a seed."""
         if not self.movable:
             return []
-        return [sides for sides in alternating(self.graph, self.movable) if AWAY in sides]
+        allowed = self.movable[0] if len(self.movable) == 1 else self.movable
+        drawn = random_sides(self.wiring.count, allowed, number, seed, sides=len(self.backends))
+        return [self.along(sides) for sides in drawn]
+
+    def along(self, sides: Sequence[int]) -> Sides:
+        """The sides, with operators that the runtime folds away where they go with."""
+        return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
+
+    def single(self, backend: str) -> Sides:
+        """Everything that the backend takes on it, the rest at home."""
+        return self.along(super().single(backend))
+
+    def _solved(self, prices: TransferPrices) -> Solution:
+        """The exact minimum, its assignment that of the operators alone."""
+        # A stand-in, which no operator can be given, where there is one backend only.
+        choices = self.backends if len(self.backends) > 1 else (*self.backends, "none")
+        found = solve(transfer_model([op.name for op in self.graph.operators], choices, prices))
+        sides = self.along(found.assignment[: self.wiring.count])
+        return replace(found, assignment=sides, choices=tuple(choices[side] for side in sides))
+
+    def _designed(self) -> list[Sides]:
+        made = []
+        for side, movable in enumerate(self.movable, start=AWAY):
+            for sides in alternating(self.graph, movable):
+                if AWAY in sides:
+                    made.append(self.along([side if there == AWAY else HOME for there in sides]))
+        return made
 
     def _fit(self) -> TransferPrices:
         runs = list(self._runs.values())
-        if not any(run.steps_s for run in runs):
+        if not any(run.steps for run in runs):
             raise MeasurementError(
                 f"{self.target.configuration.name} left no trace of any placement",
                 hint="The reasons are among what was skipped.",
             )
-        return fit_transfers(self.wiring, runs)
+        return fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
 
     def _measure(self, wanted: Sequence[Sides], anchor: Anchor, *, traced: bool) -> bool:
         """Run placements beside the anchor, and keep what they took; whether all of them ran."""
@@ -174,9 +195,14 @@ class TransferPlacer(InsidePlacer):
     def _note(self, contender: Contender, whole: Measured, clock: Clock, factor: float) -> None:
         """Keep what a placement took, brought to the speed that the machine had while the anchor was profiled."""
         traced = self.lab.runner.known(trace_of(contender).key)
-        steps = tuple(t * factor for t in traced_times(traced, self.wiring.count)) if traced.ok else None
+        steps = _steps_of(traced, self.wiring.count) if traced.ok else ()
         sides = self.sides(contender)
-        self._runs[sides] = PlacedRun(sides=sides, total_s=level(whole, clock) * factor, steps_s=steps)
+        self._runs[sides] = PlacedRun(
+            sides=sides,
+            total_s=level(whole, clock) * factor,
+            steps=tuple(replace(step, time_s=step.time_s * factor) for step in steps),
+            apart=not self.target.configuration.steps_within,
+        )
 
     def _made(
         self, alive: Sequence[Contender], prices: TransferPrices, solution: Solution, refits: int, clock: Clock
@@ -189,7 +215,7 @@ class TransferPlacer(InsidePlacer):
         made = [contender("single", c.label, self.sides(c)) for c in alive]
         promise = self._promise(prices, solution, alive)
         if promise >= _WORTH:
-            greedy = tuple(int(row.argmin()) for row in prices.own_s)
+            greedy = self.along([int(row.argmin()) for row in prices.own_s])
             for extra in (
                 contender("plan", f"{name}: plan", solution.assignment),
                 contender("greedy", f"{name}: greedy", greedy),
@@ -207,6 +233,17 @@ class TransferPlacer(InsidePlacer):
             why="" if promise >= _WORTH else why,
             transfers=prices,
         )
+
+
+def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
+    """The steps of traced runs: operators that were timed together, and the median of their seconds over processes."""
+    found: dict[tuple[int, ...], list[float]] = {}
+    for run in traced.runs:
+        for row in run.operators:
+            operators = tuple(k for k in row.sources if 0 <= k < count)
+            if operators and row.wall_ns:
+                found.setdefault(operators, []).append(uninterrupted_s(row.wall_ns))
+    return tuple(Step(operators=operators, time_s=median(times)) for operators, times in found.items())
 
 
 def inside_placer(lab: Lab, target: Target) -> InsidePlacer:
