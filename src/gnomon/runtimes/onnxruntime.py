@@ -1,13 +1,34 @@
-"""ONNX Runtime, its CPU provider."""
+"""ONNX Runtime: its CPU provider, and its nodes placed one by one on several execution providers of one session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+from gnomon.errors import UsageError
+from gnomon.models.model import Model
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    PlacedModel,
+    Plain,
+    Probe,
+    Runtime,
+    Support,
+    Wish,
+    environment_variants,
+    whole_segment,
+)
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+
+_CPU = "cpu"
+_PROVIDER = "CPUExecutionProvider"
+_OLDEST = (1, 25)
 
 
 def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
@@ -15,7 +36,11 @@ def _optimised(options: Mapping[str, Any], value: str) -> Mapping[str, Any]:
 
 
 class OnnxRuntime(WholeModelRuntime):
-    """The adapter of ONNX Runtime."""
+    """The adapter of ONNX Runtime.
+
+    Where the device has accelerators that ONNX Runtime's providers use, a configuration has them as backends beside
+    "cpu": those that are programs on the CPU only where they are wished. docs/runtimes/onnxruntime.md is the design.
+    """
 
     name = "onnxruntime"
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
@@ -26,20 +51,131 @@ class OnnxRuntime(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-        """float32 on the CPU provider, an environment each."""
-        refuse_other_backends(self.name, wish)
+        """float32, an environment each: on the CPU provider alone, or with accelerators."""
+        accelerators = _accelerators(probe, wish)
+        if not accelerators:
+            refuse_other_backends(self.name, Wish(backends=tuple(b for b in wish.backends if b != _CPU)))
+        backends = (_CPU, *accelerators) if accelerators else (self.name,)
+        reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
+        options: dict[str, Any] = {"threads": wish.threads}
+        options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         return tuple(
             Configuration(
                 runtime=self.name,
                 name=labelled(self.name, label),
-                backends=(self.name,),
-                options={"threads": wish.threads, "provider": "CPUExecutionProvider"},
+                backends=backends,
+                options=options,
                 environment=environment,
                 tolerance=TOLERANCE["float32"],
-                reported={"CPUExecutionProvider": self.name},
+                reported={_PROVIDER: backends[0], **reported},
+                transfers=bool(accelerators),
+                steps_within=True,
             )
             for label, environment in environment_variants(wish)
         )
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """Which nodes each backend takes, found by loading in a process of its own each.
+
+        Of several backends, an accelerator takes those that ONNX Runtime gives it when it may choose, less those that
+        it refuses when asked. What ONNX Runtime folds away goes with a neighbour.
+        """
+        if not configuration.transfers:
+            return super().support(ask, model, configuration)
+        every = frozenset(op.index for op in model.graph.operators)
+        answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
+        failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
+        taken = {b: frozenset(answer[b]) & every for b, answer in answers.items() if not isinstance(answer, Failure)}
+        if _CPU not in taken:
+            return Support(operators={backend: frozenset() for backend in configuration.backends}, failures=failures)
+        folded = _folded(model.graph, every - frozenset[int]().union(*taken.values()))
+        operators = {backend: taken.get(backend, frozenset()) for backend in configuration.backends}
+        return Support(
+            operators={**operators, _CPU: every},
+            failures=failures,
+            options={"folded": [[index, into] for index, into in sorted(folded.items())]} if folded else {},
+            folded=folded,
+        )
+
+    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
+        options = {**configuration.options, "try": backend}
+        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """The whole model, and which of its nodes lie elsewhere than on the CPU."""
+        return whole_segment(self.name, model, _placed(configuration, assignment))
+
+    def package(
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """A copy of the model; with accelerators its nodes are marked, and what a session needs lies beside it."""
+        written = super().package(model, configuration, assignment, folder)
+        if not configuration.transfers:
+            return written
+        from gnomon.models.onnx.marked import mark_onnx
+
+        options = _placed(configuration, assignment)
+        mark_onnx(folder / str(written["model"]), options, folder)
+        return {**written, "options": options}
+
+
+def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
+    """What a session gets each accelerator by: of the wished ones, or of all that are no programs on the CPU.
+
+    UsageError where a wished one is not here, or the CPU is not wished beside it.
+    """
+    here: Mapping[str, Any] = probe.details.get("accelerators", {})
+    version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())
+    if not wish.backends:
+        return {b: own for b, own in here.items() if not own.get("software")} if version >= _OLDEST else {}
+    wished = [name for name in wish.backends if name in here]
+    if not wished:
+        return {}
+    if _CPU not in wish.backends:
+        raise UsageError(
+            "ONNX Runtime takes inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
+        )
+    if version < _OLDEST:
+        raise UsageError(
+            f"ONNX Runtime {probe.version} ignores where nodes are to lie",
+            hint="Install a newer one: pip install 'onnxruntime>=1.25'.",
+        )
+    for name in wish.backends:
+        if name not in (_CPU, *here):
+            told = "; ".join(f"{b}: {why}" for b, why in probe.details.get("refused", {}).items() if b == name)
+            raise UsageError(
+                f"ONNX Runtime has no backend {name!r} here{f' ({told})' if told else ''}",
+                hint=f"It has: {', '.join((_CPU, *here))}.",
+            )
+    return {name: here[name] for name in dict.fromkeys(wished)}
+
+
+def _placed(configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    if not configuration.transfers:
+        return dict(configuration.options)
+    places = {
+        backend: sorted(index for index, on in assignment.items() if on == backend)
+        for backend in configuration.backends[1:]
+    }
+    return {**configuration.options, "places": {backend: own for backend, own in places.items() if own}}
+
+
+def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
+    """The neighbour that each folded operator goes with: what it reads from, else what reads it."""
+    before: dict[int, int] = {}
+    behind: dict[int, int] = {}
+    for edge in graph.edges():
+        before.setdefault(edge.consumer, edge.producer)
+        behind.setdefault(edge.producer, edge.consumer)
+    found: dict[int, int] = {}
+    for order, near in ((graph.operators, before), (tuple(reversed(graph.operators)), behind)):
+        for operator in order:
+            index = operator.index
+            if index in folded and index not in found and index in near:
+                into = found.get(near[index], near[index])
+                if into not in folded:
+                    found[index] = into
+    return found
 
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -11,8 +10,11 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ..arrays import Buffers, as_array
+from ..arrays import Buffers
 from ..driver import Refused
+from .onnx_binding import bound_call
+from .onnx_placed import PlacedSession, supports
+from .onnx_providers import ASSIGNED, CPU, built_in, plugins_here
 
 _arena_registered = False
 
@@ -37,7 +39,7 @@ def _options(ort: Any, options: dict[str, Any]) -> Any:
     made.log_severity_level = 3
     if not options.get("optimise", True):
         made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    made.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    made.add_session_config_entry(ASSIGNED, "1")
     if options.get("shared_arena"):
         # Each session's own arena makes every other one's memory cold; one arena for all keeps a chain warm.
         global _arena_registered
@@ -60,7 +62,7 @@ class OnnxRuntimeSession:
         if profiled:
             made.enable_profiling = True
             made.profile_file_prefix = os.path.join(self._profile_folder, "profile")
-        provider = segment.get("options", {}).get("provider", "CPUExecutionProvider")
+        provider = segment.get("options", {}).get("provider", CPU)
         if provider not in ort.get_available_providers():
             # ONNX Runtime would fall back to its CPU provider without a word.
             have = ", ".join(ort.get_available_providers())
@@ -69,49 +71,8 @@ class OnnxRuntimeSession:
             self._session = ort.InferenceSession(segment["model"], made, providers=[provider])
         except Exception as error:
             raise Refused(str(error)) from error
-        self._binding = None
         self._keep = buffers
-        self.call: Callable[[], object] = self._bound(segment, buffers)
-
-    def _bound(self, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
-        """A call on the arrays in place; text, sequences and maps, which cannot be bound, are handed over."""
-        session = self._session
-        values = (*session.get_inputs(), *session.get_outputs())
-        outputs = dict(segment["outputs"])
-        if any(not v.type.startswith("tensor(") or v.type == "tensor(string)" for v in values):
-            feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
-
-            def run() -> None:
-                for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
-                    buffers[buffer] = as_array(value)
-
-            return run
-        self._binding = binding = session.io_binding()
-        for name, buffer in segment["inputs"]:
-            array = buffers[buffer]
-            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-        made = []
-        for number, (name, buffer) in enumerate(outputs.items()):
-            if buffer in buffers:
-                array = buffers[buffer]
-                binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-            else:
-                binding.bind_output(name, "cpu")
-                made.append((number, name, buffer))
-        call = functools.partial(session.run_with_iobinding, binding)
-        if not made:
-            return call
-
-        def call_and_take() -> None:
-            # Bound again in each call: ONNX Runtime would keep the size that the call before found out.
-            for _, name, _ in made:
-                binding.bind_output(name, "cpu")
-            call()
-            results = binding.get_outputs()
-            for number, _, buffer in made:
-                buffers[buffer] = results[number].numpy()
-
-        return call_and_take
+        self.call: Callable[[], object] = bound_call(self._session, segment, buffers)
 
     def where(self) -> list[dict[str, Any]]:
         """The execution provider of each node, as the session's own assignment report tells it."""
@@ -147,7 +108,7 @@ class OnnxRuntimeSession:
     def close(self) -> None:
         """Drop the session and its profile."""
         self.call = _closed
-        self._binding = self._session = None
+        self._session = None
         if self._profile_folder:
             shutil.rmtree(self._profile_folder, ignore_errors=True)
 
@@ -160,23 +121,39 @@ class OnnxRuntimeDriver:
     """ONNX Runtime's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """Version and execution providers."""
+        """Version and backends: "cpu" and those accelerators that took a node, or the providers where there are none.
+
+        `accelerators` says of each how a session gets it, and `refused` of others that are installed why not.
+        """
+        tried = plugins_here(lambda ort: _options(ort, {}))
         ort = _onnxruntime()
 
-        return {"version": ort.__version__, "backends": list(ort.get_available_providers())}
+        tried |= built_in(ort, lambda ort: _options(ort, {}))
+        found: dict[str, Any] = {"version": ort.__version__, "backends": list(ort.get_available_providers())}
+        here = {backend: told for backend, told in tried.items() if "refused" not in told}
+        if here:
+            found |= {"backends": ["cpu", *here], "accelerators": here}
+        refused = {backend: told["refused"] for backend, told in tried.items() if "refused" in told}
+        return {**found, "refused": refused} if refused else found
 
-    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
-        """Load a segment; options are threads, provider, optimise and shared_arena."""
+    def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
+        """Load a segment; options are threads, optimise and shared_arena, and provider or accelerators with places."""
+        if segment.get("options", {}).get("accelerators"):
+            ort = _onnxruntime()
+            return PlacedSession(ort, _options(ort, segment["options"]), segment, buffers, profiled=profiled)
         return OnnxRuntimeSession(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
-        """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason."""
+        """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason.
+
+        With the option `try`, a backend of several, which nodes it takes: see `onnx_placed.supports`.
+        """
         ort = _onnxruntime()
 
+        if segment.get("options", {}).get("try"):
+            return supports(ort, lambda: _options(ort, segment["options"]), segment)
         try:
-            ort.InferenceSession(
-                segment["model"], _options(ort, segment.get("options", {})), providers=["CPUExecutionProvider"]
-            )
+            ort.InferenceSession(segment["model"], _options(ort, segment.get("options", {})), providers=[CPU])
         except Exception as error:
             raise Refused(str(error)) from error
         return {"whole": True}

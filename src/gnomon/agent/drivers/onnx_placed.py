@@ -1,0 +1,383 @@
+"""ONNX Runtime with several execution providers in one session: where nodes lie, and what their steps take.
+
+Kernel times of a provider with a memory of its own are times of launching. What it launched is waited for by the copy
+back: so a step is all that an accelerator does from one such wait to the next, copies and operators together, and has
+their time together. What the CPU computes has a step for each operator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Buffers
+from ..driver import Refused
+from .onnx_binding import bound_call
+from .onnx_marks import Node, NotOnnx, marked, nodes_of, number_of
+from .onnx_providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
+
+_HOME = "cpu"
+_KERNEL = "_kernel_time"
+_FETCH = "MemcpyToHost"
+_BRING = "MemcpyFromHost"
+#: A provider that computes in another layout may take these away, beside transposes of its own.
+_LAYOUT = frozenset({"Transpose"})
+_NAMED = re.compile(r"gnomon(\d+)")
+
+
+class Elsewhere(Refused):
+    """Nodes cannot lie, or do not lie, where they were planned; `nodes` are their places in the file."""
+
+    def __init__(self, message: str, nodes: frozenset[int]) -> None:
+        super().__init__(message)
+        self.nodes = nodes
+
+
+class _Placed:
+    """A session under a plan, with what its own report says of it."""
+
+    def __init__(self, ort: Any, settings: Any, path: str, options: Mapping[str, Any], places: dict[int, str]) -> None:
+        if version_of(ort) < OLDEST:
+            told = ".".join(map(str, OLDEST))
+            raise Refused(f"ONNX Runtime {ort.__version__} ignores {RULES}: placing nodes needs {told} or later")
+        model, self.nodes = _read(path)
+        self.places = places
+        self.folded = {int(a): int(b) for a, b in options.get("folded", ())}
+        self.accelerators: Mapping[str, Mapping[str, Any]] = options["accelerators"]
+        settings.add_session_config_entry(WEIGHTS, os.path.dirname(os.path.abspath(path)))
+        names = {
+            index: (f"gnomon{index}", f"gnomon{index}/Mul") if node.type in EXPANDED else (f"gnomon{index}",)
+            for index, node in enumerate(self.nodes)
+        }
+        marks = marked(model, places, EXPANDED)
+        try:
+            self.session = session_of(ort, settings, marks, self.accelerators, places, names)
+        except Refused as error:
+            blamed = frozenset(int(number) for number in _NAMED.findall(str(error)))
+            raise Elsewhere(_NAMED.sub(lambda m: self._called(int(m[1])), str(error)), blamed) from error
+        self.report = report_of(self.session)
+        self.found = self._found()
+        self._check()
+
+    def _called(self, index: int) -> str:
+        return self.nodes[index].name if index < len(self.nodes) else f"node {index}"
+
+    def backend(self, provider: str) -> str:
+        """The backend of a provider by its name in reports; the name itself of one that is not in the plan."""
+        known = {str(own["provider"]): backend for backend, own in self.accelerators.items()}
+        return _HOME if provider == CPU else known.get(provider, provider)
+
+    def planned(self, index: int) -> str:
+        """The backend that a node is to lie on."""
+        return self.places.get(index, _HOME)
+
+    def _found(self) -> dict[int, str]:
+        """The provider of each node that the report names; of one that lies in several, one that was not planned."""
+        found: dict[int, str] = {}
+        for provider, nodes in self.report:
+            for name, _ in nodes:
+                index = number_of(name)
+                if index is not None and (index not in found or self.backend(provider) != self.planned(index)):
+                    found[index] = provider
+        return found
+
+    def _check(self) -> None:
+        """Elsewhere unless the session's own report has every node where it was planned."""
+        moved = {i: provider for i, provider in self.found.items() if self.backend(provider) != self.planned(i)}
+        for index in self.places:
+            if index not in self.found and index not in self.folded and self.nodes[index].type not in _LAYOUT:
+                moved[index] = ""
+        if moved:
+            told = [
+                f"{self._called(i)} (planned: {self.planned(i)}) " + (f"on {provider}" if provider else "in no report")
+                for i, provider in sorted(moved.items())[:3]
+            ]
+            raise Elsewhere(
+                f"ONNX Runtime put {len(moved)} of {len(self.nodes)} nodes elsewhere: {', '.join(told)}",
+                frozenset(moved),
+            )
+
+    def provider(self, index: int) -> str:
+        """The provider of a node: as reported, of one that was folded away that of the node it went into."""
+        for at in (index, self.folded.get(index, index)):
+            if at in self.found:
+                return self.found[at]
+        planned = self.planned(index)
+        return CPU if planned == _HOME else str(self.accelerators[planned]["provider"])
+
+
+def _read(path: str) -> tuple[bytes, list[Node]]:
+    try:
+        with open(path, "rb") as file:
+            model = file.read()
+        return model, nodes_of(model)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror or error}") from error
+    except NotOnnx as error:
+        raise Refused(f"{os.path.basename(path)} is not an ONNX model: {error}") from error
+
+
+def _places(options: Mapping[str, Any]) -> dict[int, str]:
+    return {int(index): backend for backend, own in options.get("places", {}).items() for index in own}
+
+
+class PlacedSession:
+    """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
+
+    def __init__(self, ort: Any, settings: Any, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
+        self._folder = tempfile.mkdtemp(prefix="gnomon-ort-") if profiled else ""
+        if profiled:
+            settings.enable_profiling = True
+            settings.profile_file_prefix = os.path.join(self._folder, "profile")
+        options = segment["options"]
+        try:
+            self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
+        except BaseException:
+            self.close()
+            raise
+        self._session = self._placed.session
+        self._keep = buffers
+        self.call: Callable[[], object] = (
+            self._whole(segment, buffers)
+            if profiled
+            else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
+        )
+
+    def _whole(self, segment: dict[str, Any], buffers: Buffers) -> Callable[[], object]:
+        """A call that hands inputs over and takes outputs, so that the profile's span of a run holds their copies."""
+        feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
+        outputs = dict(segment["outputs"])
+
+        def run() -> None:
+            for buffer, value in zip(outputs.values(), self._session.run(list(outputs), feeds), strict=True):
+                if buffer in buffers:
+                    np.copyto(buffers[buffer], value)
+                else:
+                    buffers[buffer] = value
+
+        return run
+
+    def where(self) -> list[dict[str, Any]]:
+        """The provider of each node, by its place in the file, as the session's own report tells it."""
+        found: dict[str, list[int]] = {}
+        for index in range(len(self._placed.nodes)):
+            found.setdefault(self._placed.provider(index), []).append(index)
+        return [{"operators": indices, "backend": provider} for provider, indices in found.items()]
+
+    def operators(self, skip: int) -> list[dict[str, Any]]:
+        """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
+        graph_inputs = frozenset(value.name for value in self._session.get_inputs())
+        graph_outputs = frozenset(value.name for value in self._session.get_outputs())
+        with open(self._session.end_profiling(), encoding="utf-8") as file:
+            events = json.load(file)
+        reader = _Steps(self._placed, graph_inputs, graph_outputs)
+        rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for run, kernels in _runs(events)[skip:]:
+            for step in reader.steps(run, kernels):
+                rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
+        made = [
+            {
+                "name": reader.name(nodes),
+                "sources": list(nodes),
+                "backend": backend,
+                "wall_ns": taken,
+            }
+            for (backend, nodes), taken in rows.items()
+        ]
+        self.close()
+        return made
+
+    def close(self) -> None:
+        """Drop the session and its profile."""
+        self.call = _closed
+        self._session = self._placed = None  # type: ignore[assignment]
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _closed() -> None:
+    raise RuntimeError("the model is closed")
+
+
+class _Step:
+    """What one side did until it was waited for: the nodes, in the order of the file, and whole microseconds."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.nodes: list[int] = []
+        self.taken_us = 0
+
+    def add(self, nodes: list[int], taken_us: int) -> None:
+        self.nodes = sorted({*self.nodes, *nodes})
+        self.taken_us += taken_us
+
+
+def _runs(events: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Each run of a profile with the events of its nodes, in order of time."""
+    kernels = sorted(
+        (e for e in events if e.get("cat") == "Node" and e["name"].endswith(_KERNEL)), key=lambda e: int(e["ts"])
+    )
+    found, at = [], 0
+    for run in sorted((e for e in events if e["name"] == "model_run"), key=lambda e: int(e["ts"])):
+        ends = run["ts"] + run["dur"]
+        while at < len(kernels) and kernels[at]["ts"] < run["ts"]:
+            at += 1
+        first = at
+        while at < len(kernels) and kernels[at]["ts"] <= ends:
+            at += 1
+        found.append((run, kernels[first:at]))
+    return found
+
+
+class _Steps:
+    """Reads steps out of the events of a run."""
+
+    def __init__(self, placed: _Placed, graph_inputs: frozenset[str], graph_outputs: frozenset[str]) -> None:
+        self._placed, nodes = placed, placed.nodes
+        self._reads = {i for i, node in enumerate(nodes) if graph_inputs & set(node.inputs)}
+        self._writes = {i for i, node in enumerate(nodes) if graph_outputs & set(node.outputs)}
+        self._tensors = {name: i for i, node in enumerate(nodes) for name in node.outputs}
+
+    def name(self, nodes: tuple[int, ...]) -> str:
+        """What to call a step."""
+        node = self._placed.nodes[nodes[0]]
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        return f"{node.type} {node.name}{more}"
+
+    def steps(self, run: dict[str, Any], kernels: list[dict[str, Any]]) -> list[_Step]:
+        """The steps of one run; its copies of inputs and outputs are part of those that read and write them."""
+        steps: list[_Step] = []
+        launched: dict[str, _Step] = {}
+        parts = self._parts(kernels)
+        early_us, home = 0, None
+        for event in kernels:
+            kind, taken_us = str(event["args"].get("op_name")), int(event["dur"])
+            backend = self._placed.backend(str(event["args"].get("provider")))
+            if backend == _HOME:
+                index = self._index(event)
+                if index is not None:
+                    home = next((s for s in steps if s.backend == backend and index in s.nodes), None)
+                    if home is None:
+                        home = _Step(backend)
+                        steps.append(home)
+                    home.add([index], taken_us + early_us)
+                    early_us = 0
+                elif home is not None:  # what ONNX Runtime put in between: a reorder behind a convolution
+                    home.add([], taken_us)
+                else:
+                    early_us += taken_us
+                continue
+            memory = bool(self._placed.accelerators.get(backend, {}).get("memory"))
+            step = launched.get(backend)
+            if step is None and kind == _FETCH:
+                step = next((s for s in reversed(steps) if s.backend == backend), None)
+            if step is None:
+                step = launched[backend] = _Step(backend)
+                steps.append(step)
+            index = self._index(event)
+            step.add(parts.get(id(event), [] if index is None else [index]), taken_us)
+            if kind == _FETCH or (not memory and kind != _BRING):
+                launched.pop(backend, None)
+        self._copies(run, kernels, steps)
+        self._fused(steps)
+        return [step for step in steps if step.nodes]
+
+    def _fused(self, steps: list[_Step]) -> None:
+        """A node without an event was fused into the one before it, whose step then is of both."""
+        at = {index: step for step in steps for index in step.nodes}
+        for index, node in enumerate(self._placed.nodes):
+            if index in at or index in self._placed.folded:
+                continue
+            backend = self._placed.backend(self._placed.provider(index))
+            before = (at.get(self._tensors.get(name, -1)) for name in node.inputs)
+            step = next((s for s in before if s is not None and s.backend == backend), None)
+            if step is not None:
+                step.add([index], 0)
+                at[index] = step
+
+    def _copies(self, run: dict[str, Any], kernels: list[dict[str, Any]], steps: list[_Step]) -> None:
+        """Inputs are copied before the first node, and outputs behind the last one: to whom reads and writes them."""
+        if not kernels:
+            return
+        before_us = kernels[0]["ts"] - run["ts"]
+        behind_us = run["ts"] + run["dur"] - kernels[-1]["ts"] - kernels[-1]["dur"]
+        own = [s for s in steps if self._placed.accelerators.get(s.backend, {}).get("memory")]
+        reading = next((s for s in own if self._reads & set(s.nodes)), None)
+        writing = next((s for s in reversed(own) if self._writes & set(s.nodes)), None)
+        if reading is not None:
+            reading.taken_us += before_us
+        if writing is not None:
+            writing.taken_us += behind_us
+
+    def _parts(self, kernels: list[dict[str, Any]]) -> dict[int, list[int]]:
+        """The nodes of each event of a compiled part: parts are reported in the order in which they run."""
+        found: dict[int, list[int]] = {}
+        for backend, own in self._placed.accelerators.items():
+            reported = [(p, nodes) for p, nodes in self._placed.report if p == own["provider"]]
+            kinds = {kind for _, nodes in reported for _, kind in nodes}
+            mine = [e for e in kernels if self._placed.backend(str(e["args"].get("provider"))) == backend]
+            fused = [e for e in mine if str(e["args"].get("op_name")) not in {*kinds, _FETCH, _BRING}]
+            if self._index_any(fused) or len(fused) != len(reported):
+                continue
+            for event, (_, nodes) in zip(fused, reported, strict=True):
+                found[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
+        return found
+
+    def _index_any(self, events: list[dict[str, Any]]) -> bool:
+        return any(self._index(event) is not None for event in events)
+
+    def _index(self, event: dict[str, Any]) -> int | None:
+        """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""
+        name = str(event["name"])[: -len(_KERNEL)]
+        found = number_of(name)
+        if found is not None:
+            return found
+        ends = (len(name), *(k for k in range(len(name) - 1, 0, -1) if name[k] == "_"))
+        return next((self._tensors[name[:k]] for k in ends if name[:k] in self._tensors), None)
+
+
+def supports(ort: Any, settings: Callable[[], Any], segment: dict[str, Any]) -> dict[str, Any]:
+    """Which nodes the backend of the option `try` takes, by loading: ``{backend: [nodes]}``.
+
+    Of "cpu" those that ONNX Runtime has left when it has folded the graph. Of an accelerator those that it took when it
+    might choose, less those that it refuses when they are asked of it. Refused where it takes none, or where it or
+    ONNX Runtime names no node that is to blame.
+    """
+    options, path = segment["options"], segment["model"]
+    backend = options["try"]
+    if backend == _HOME:
+        left = _Placed(ort, settings(), path, options, {})
+        return {_HOME: sorted(left.found)}
+    own = options["accelerators"][backend]
+    model, _ = _read(path)
+    made = settings()
+    made.add_session_config_entry(WEIGHTS, os.path.dirname(os.path.abspath(path)))
+    free = session_of(ort, made, marked(model, {}), {backend: own}, None, {})
+    taken = {
+        index
+        for provider, nodes in report_of(free)
+        for name, _ in nodes
+        if provider == own["provider"] and (index := number_of(name)) is not None
+    }
+    del free
+    struck: set[int] = set()
+    while taken:
+        try:
+            _Placed(ort, settings(), path, {**options, "folded": ()}, dict.fromkeys(taken, backend))
+        except Elsewhere as error:
+            if not error.nodes & taken:
+                raise
+            struck |= error.nodes & taken
+            taken -= error.nodes
+        else:
+            break
+    if not taken:
+        raise Refused(f"{own['provider']} takes no node of the model, so that all of it would compute on the CPU")
+    return {backend: sorted(taken), "struck": sorted(struck)}

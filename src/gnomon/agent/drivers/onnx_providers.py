@@ -1,0 +1,242 @@
+"""ONNX Runtime's execution providers beside its CPU provider: which are here for real, and how a session gets them.
+
+A provider is listed that loads nothing, a plugin shows a device that is not there, and a session that got none of what
+was asked for computes on the CPU without a word. So each is believed after a session of one node has reported that the
+node lies on it, in a process of its own, as a plugin may crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..driver import Refused
+from .onnx_marks import mark_of, marked
+
+CPU = "CPUExecutionProvider"
+OLDEST = (1, 25)
+"""The first version that knows rules for nodes; those before ignore the setting without a word."""
+
+ASSIGNED = "session.record_ep_graph_assignment_info"
+RULES = "session.layer_assignment_settings"
+WEIGHTS = "session.model_external_initializers_file_folder_path"
+EXPANDED = frozenset({"HardSwish"})
+"""Functions without a kernel for the CPU: an accelerator of the session takes them unless they are written out."""
+
+_PLUGINS = {
+    "ggml": "onnxruntime_ggml",
+    "openvino": "onnxruntime_ep_openvino",
+    "qnn": "onnxruntime_qnn",
+    "tensorrt-rtx": "onnxruntime_ep_nv_tensorrt_rtx",
+    "webgpu": "onnxruntime_ep_webgpu",
+}
+_NO_ACCELERATOR = frozenset({CPU, "AzureExecutionProvider"})
+_LIMIT_S = 120.0
+_RELU = bytes.fromhex(
+    "080812003a3e0a0f0a01781201791a016e220452656c751201675a130a0178120e0a0c080112080a0208010a0208046213"
+    "0a0179120e0a0c080112080a0208010a02080442040a001011"
+)
+"""A model of one node, ``n``, from x to y of 1 x 4: what a provider must take to be believed."""
+
+_devices: dict[str, Any] = {}
+
+
+def version_of(ort: Any) -> tuple[int, ...]:
+    """The version of ONNX Runtime as numbers."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(ort.__version__))[:2])
+
+
+def device_of(ort: Any, backend: str, module: str) -> Any:
+    """The device of a plugin's provider, whose library is then registered with this process. Refused without one."""
+    if backend not in _devices:
+        # Read when the library is registered. What then runs on the CPU is marked as software.
+        os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
+        before = {device.ep_name for device in ort.get_ep_devices()}
+        try:
+            library = importlib.import_module(module).get_library_path()
+            ort.register_execution_provider_library(backend, library)
+        except Exception as error:
+            raise Refused(f"{module} cannot be registered with ONNX Runtime: {error}") from error
+        new = [d for d in ort.get_ep_devices() if d.ep_name not in before and not _virtual(d)]
+        if not new:
+            raise Refused(f"{module} is there and shows ONNX Runtime no device")
+        _devices[backend] = new[0]
+    return _devices[backend]
+
+
+def _virtual(device: Any) -> bool:
+    """Whether a device can only be compiled for."""
+    told = {**dict(device.device.metadata), **dict(device.ep_metadata)}
+    return str(told.get("is_virtual", "0")) not in ("0", "false")
+
+
+def session_of(
+    ort: Any,
+    settings: Any,
+    model: str | bytes,
+    accelerators: Mapping[str, Mapping[str, Any]],
+    places: Mapping[int, str] | None,
+    names: Mapping[int, tuple[str, ...]],
+) -> Any:
+    """A session with the nodes of `places` on the accelerators named there, and all others on the CPU.
+
+    Without places the accelerators come first and take what they like. With them the CPU provider is the first of the
+    list and an accelerator has one rule, for just its nodes: every other form makes providers that compile fail
+    (docs/upstream/onnxruntime-partitioning.md). Of several, those that can be told by name what not to take go before
+    the CPU, as two rules fail likewise. `names` are the nodes' names in the model, by place in the file.
+    """
+    used = list(accelerators) if places is None else [b for b in accelerators if b in places.values()]
+    first: list[tuple[str | None, dict[str, str]]] = []
+    behind: list[tuple[str | None, dict[str, str]]] = []
+    rules: list[str] = []
+    for backend in used:
+        own = accelerators[backend]
+        options = {name: str(value) for name, value in own.get("options", {}).items()}
+        if places is None:
+            first.append((backend, options))
+        elif len(used) > 1 and own.get("excludes"):
+            kept = [name for index, all_ in names.items() if places.get(index) != backend for name in all_]
+            first.append((backend, {**options, own["excludes"]: "\n".join(kept)}))
+        else:
+            rules.append(f"{own['provider']}({mark_of(backend)})")
+            behind.append((backend, options))
+    if rules:
+        settings.add_session_config_entry(RULES, "; ".join(rules))
+    listed = [*first, (None, {}), *behind]
+    plugins = any(accelerators[b].get("module") for b, _ in listed if b)
+    try:
+        if not plugins:
+            providers = [(accelerators[b]["provider"] if b else CPU, options) for b, options in listed]
+            made = ort.InferenceSession(model, settings, providers=providers)
+        else:
+            for named, options in listed:
+                device = _cpu_device(ort) if named is None else _device(ort, named, accelerators[named])
+                settings.add_provider_for_devices([device], options)
+            made = ort.InferenceSession(model, settings)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(str(error)) from error
+    made.disable_fallback()  # a run that fails would be the CPU's from then on
+    return made
+
+
+def _device(ort: Any, backend: str, own: Mapping[str, Any]) -> Any:
+    if not own.get("module"):
+        raise Refused(f"{backend} is built in, and such a provider is in no session with a plugin's")
+    return device_of(ort, backend, own["module"])
+
+
+def _cpu_device(ort: Any) -> Any:
+    return next(d for d in ort.get_ep_devices() if d.ep_name == CPU)
+
+
+def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The parts that a session was cut into: the provider of each, and name and type of its nodes."""
+    return [
+        (part.ep_name, [(node.name, node.op_type) for node in part.get_nodes()])
+        for part in session.get_provider_graph_assignment_info()
+    ]
+
+
+def plugins_here(settings: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
+    """The installed plugins, by backend: what `built_in` says, and their `module`. For before ONNX Runtime is imported.
+
+    Of each what a session gets it by, or ``{"refused": why}``; `settings` makes a session's options.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for backend, module in _PLUGINS.items():
+        with contextlib.suppress(ImportError, ValueError):
+            if importlib.util.find_spec(module) is not None:
+                found[backend] = _in_child(_trial(settings, backend, {"module": module}))
+    return found
+
+
+def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
+    """The providers of a build beside the CPU's, by backend: those that took a node, and why others did not.
+
+    Of each: `provider` (the name that sessions report), `options`, where there is one the option that `excludes` nodes
+    by name, the `device`, `software` where that is a program on the CPU, `memory` where it has its own; or
+    ``{"refused": why}``.
+    """
+    listed = [p for p in ort.get_available_providers() if p not in _NO_ACCELERATOR]
+    names = {p.removesuffix("ExecutionProvider").lower(): p for p in listed}
+    return {b: _in_child(_trial(settings, b, {"provider": p, "device": b})) for b, p in names.items()}
+
+
+def _trial(settings: Callable[[Any], Any], backend: str, own: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    def run() -> dict[str, Any]:
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        import onnxruntime as ort
+
+        found: dict[str, Any] = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
+        if "module" in own:
+            device = device_of(ort, backend, own["module"])
+            kind = str(device.device.type).rpartition(".")[2]
+            found["provider"] = device.ep_name
+            found["device"] = f"{device.ep_vendor or device.ep_name}, {kind}"
+            found["software"] = kind == "CPU"
+            found["memory"] = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT) is not None
+            if backend in _EXCLUDES:
+                found["excludes"] = _EXCLUDES[backend]
+        session = session_of(ort, settings(ort), marked(_RELU, {}), {backend: found}, None, {})
+        took = [provider for provider, nodes in report_of(session) if nodes]
+        if found["provider"] not in took:
+            raise Refused(f"a session with {found['provider']} computes on {' and '.join(took) or 'nothing'}")
+        return found
+
+    return run
+
+
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    # Else nodes are turned to another layout, with transposes between them.
+    "webgpu": {"preferredLayout": "NCHW"},
+    "qnn": {"backend_type": "htp"},
+}
+_EXCLUDES: Mapping[str, str] = {"webgpu": "forceCpuNodeNames"}
+
+
+def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What the work returns, done by a child of this process: it may crash or hang. ``{"refused": why}`` if it does."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            os.dup2(2, 1)
+            try:
+                answer = work()
+            except Exception as error:  # a plugin raises whatever it likes
+                answer = {"refused": f"{error}"[:500]}
+            with os.fdopen(writing, "w", encoding="utf-8") as file:
+                json.dump(answer, file)
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    said, ends = b"", time.monotonic() + _LIMIT_S
+    with os.fdopen(reading, "rb", buffering=0) as file:
+        while select.select([file], [], [], max(0.0, ends - time.monotonic()))[0]:
+            chunk = file.read(1 << 16)
+            if not chunk:
+                break
+            said += chunk
+        else:
+            os.kill(child, signal.SIGKILL)
+            said = b'{"refused": "no answer in time"}'
+    _, status = os.waitpid(child, 0)
+    try:
+        found: dict[str, Any] = json.loads(said)
+    except ValueError:
+        return {"refused": f"it ended with the status {os.waitstatus_to_exitcode(status)}"}
+    return found

@@ -1,0 +1,141 @@
+"""An ONNX file whose nodes carry marks, so that any program places them by three options of a session.
+
+Beside the model lie `session.json` (providers and options, in order), `session.py` (a session made of it, as a program
+in any language would) and `genai_config.json` (the same as an entry for onnxruntime-genai).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnomon.errors import PackageError
+from gnomon.models.model import Limits
+from gnomon.models.onnx.file import onnx_package, read_onnx
+
+if TYPE_CHECKING:
+    import onnx
+
+_CPU = "CPUExecutionProvider"
+_MARK, _OPERATOR = "layer_ann", "gnomon.operator"
+_RULES = "session.layer_assignment_settings"
+_SCRIPT = '''"""Runs {model} as gnomon placed it: {line}."""
+import importlib, json, os, sys
+import numpy as np, onnxruntime as ort
+
+here, options = os.path.dirname(os.path.abspath(__file__)), ort.SessionOptions()
+told = json.load(open(os.path.join(here, "session.json")))
+for name, module in told["plugins"].items():
+    ort.register_execution_provider_library(name, importlib.import_module(module).get_library_path())
+for name, value in told["options"].items():
+    options.add_session_config_entry(name, value)
+providers = [(p["provider"], p["options"]) for p in told["providers"]]
+if told["plugins"]:
+    devices = {{device.ep_name: device for device in ort.get_ep_devices()}}
+    for provider, own in providers:
+        options.add_provider_for_devices([devices[provider]], own)
+options.intra_op_num_threads = told["threads"]
+listed = {{}} if told["plugins"] else {{"providers": providers}}
+session = ort.InferenceSession(os.path.join(here, told["model"]), options, **listed)
+session.disable_fallback()
+
+if __name__ == "__main__":
+    for part in session.get_provider_graph_assignment_info():
+        print(part.ep_name, *(node.name for node in part.get_nodes()))
+    feeds = {{name: np.load(file) for name, _, file in (word.partition("=") for word in sys.argv[1:])}}
+    if feeds:
+        for value, made in zip(session.get_outputs(), session.run(None, feeds)):
+            print(value.name, made.shape, made.ravel()[:4])
+'''
+
+
+def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
+    """Mark the nodes of the file in place, and write into the folder how a session is made of it.
+
+    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. What stands behind a mark is
+    what the node was marked with before. HardSwish on the CPU is written out, since an accelerator of the session would
+    take it. PackageError where the file cannot be written.
+    """
+    proto = read_onnx(path, Limits()).model
+    backend_of = {int(index): backend for backend, own in options["places"].items() for index in own}
+    nodes: list[onnx.NodeProto] = []
+    names: dict[int, list[str]] = {}
+    for index, node in enumerate(proto.graph.node):
+        backend = backend_of.get(index)
+        made = _written_out(node) if backend is None and node.op_type == "HardSwish" and not node.domain else [node]
+        for one in made:
+            _set(one, _OPERATOR, str(index))
+            if backend is not None:
+                _set(one, _MARK, f"gnomon.{backend}/{_get(one, _MARK)}")
+        names[index] = [one.name for one in made]
+        nodes += made
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    told = session_told(path.name, options, names, backend_of)
+    line = ", ".join(f"{p['provider']}" for p in told["providers"])
+    genai = {"session_options": {**told["options"], "provider_options": _genai(told)}}
+    try:
+        path.write_bytes(proto.SerializeToString())
+        (folder / "session.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")
+        entry = {"model": {"decoder": {"filename": path.name, **genai}}}
+        (folder / "genai_config.json").write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PackageError(
+            f"{folder} cannot be written: {error.strerror or error}", hint="Check the folder, its rights and space."
+        ) from error
+
+
+def session_told(
+    model: str, options: Mapping[str, Any], names: Mapping[int, list[str]], backend_of: Mapping[int, str]
+) -> dict[str, Any]:
+    """What a session is made of: plugins, providers in order with their options, and the options of the session."""
+    accelerators: Mapping[str, Mapping[str, Any]] = options["accelerators"]
+    used = [backend for backend in accelerators if backend in backend_of.values()]
+    first, behind, rules = [], [], []
+    for backend in used:
+        own = accelerators[backend]
+        given = {name: str(value) for name, value in own.get("options", {}).items()}
+        entry = {"provider": own["provider"], "options": given}
+        if len(used) > 1 and own.get("excludes"):
+            given[own["excludes"]] = "\n".join(
+                n for k, all_ in names.items() if backend_of.get(k) != backend for n in all_
+            )
+            first.append(entry)
+        else:
+            rules.append(f"{own['provider']}(gnomon.{backend}/)")
+            behind.append(entry)
+    return {
+        "model": model,
+        "threads": options.get("threads", 1),
+        "plugins": {b: accelerators[b]["module"] for b in used if accelerators[b].get("module")},
+        "providers": [*first, {"provider": _CPU, "options": {}}, *behind],
+        "options": {
+            **({_RULES: "; ".join(rules)} if rules else {}),
+            "session.record_ep_graph_assignment_info": "1",
+        },
+    }
+
+
+def _genai(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in told["providers"]]
+
+
+def _written_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """HardSwish as ONNX defines it: x * max(0, min(1, x / 6 + 0.5))."""
+    helper = onnx_package().helper
+    inner = f"{node.output[0]}/gnomon"
+    gate = helper.make_node("HardSigmoid", [node.input[0]], [inner], name=node.name, alpha=1 / 6, beta=0.5)
+    product = helper.make_node("Mul", [node.input[0], inner], [node.output[0]], name=f"{node.name}/Mul")
+    return [gate, product]
+
+
+def _get(node: onnx.NodeProto, key: str) -> str:
+    return next((entry.value for entry in node.metadata_props if entry.key == key), "")
+
+
+def _set(node: onnx.NodeProto, key: str, value: str) -> None:
+    entry = next((entry for entry in node.metadata_props if entry.key == key), None) or node.metadata_props.add()
+    entry.key, entry.value = key, value

@@ -1,0 +1,110 @@
+"""A model and devices for tests with several execution providers of ONNX Runtime in one session."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.modelkit import model, node, save, value
+
+from gnomon.core.sample import Failure
+from gnomon.devices.local import LocalDevice
+from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
+from gnomon.models.load import load
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+
+PLUGINS = {"qnn": "onnxruntime_qnn", "webgpu": "onnxruntime_ep_webgpu"}
+WHEELS = {"qnn": "onnxruntime-qnn", "webgpu": "onnxruntime-ep-webgpu"}
+NAMES = ("sigmoid", "swish", "mul", "erf", "same", "relu")
+LIMIT_S = 300.0
+
+
+def net(folder: Path) -> Path:
+    """Six nodes: two branches, HardSwish, an Erf that QNN lacks, and an Identity that is folded away."""
+    nodes = [
+        node("Sigmoid", ["x"], ["a"], "sigmoid"),
+        node("HardSwish", ["a"], ["b"], "swish"),
+        node("Mul", ["a", "b"], ["c"], "mul"),
+        node("Erf", ["c"], ["d"], "erf"),
+        node("Identity", ["d"], ["e"], "same"),
+        node("Relu", ["e"], ["y"], "relu"),
+    ]
+    return save(model(nodes, [value("x", [1, 8, 16])], [value("y", [1, 8, 16])], {}), folder / "net.onnx")
+
+
+def environment(*backends: str) -> dict[str, str]:
+    """What a process needs to find these backends here; skips where one is missing, with its name."""
+    for backend in backends:
+        if importlib.util.find_spec(PLUGINS[backend]) is None:
+            pytest.skip(f"{WHEELS[backend]} is not installed (pip install {WHEELS[backend]})")
+    if "webgpu" not in backends:
+        return {}
+    folder = Path(os.environ.get("GNOMON_SWIFTSHADER", "/nowhere")).resolve()
+    icd = folder / "vk_swiftshader_icd.json"
+    if not icd.is_file():
+        pytest.skip(f"SwiftShader is not in {folder}; GNOMON_SWIFTSHADER is its folder")
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "LD_LIBRARY_PATH": f"{folder}:{before}" if before else str(folder),
+        "VK_DRIVER_FILES": str(icd),
+        "VK_ICD_FILENAMES": str(icd),
+    }
+
+
+@contextmanager
+def linked(own: Mapping[str, str]) -> Iterator[AgentLink]:
+    """The agent on this machine in an environment."""
+    with LocalDevice(environment=own) as device, AgentLink(device, timeout_s=LIMIT_S) as link:
+        yield link
+
+
+def probed(link: AgentLink) -> Probe:
+    """What the agent finds of ONNX Runtime."""
+    answer = link.ask({"p": {"do": "probe", "runtime": "onnxruntime"}})["p"]
+    assert not isinstance(answer, Failure), answer
+    more = {k: v for k, v in answer.items() if k not in {"version", "backends"}}
+    return Probe(version=answer["version"], backends=tuple(answer["backends"]), details=more)
+
+
+def placed(path: Path) -> PlacedModel:
+    """The model on this machine."""
+    return PlacedModel(graph=load(path).graph, path=str(path), inputs=("x",), outputs=("y",))
+
+
+def configured(probe: Probe, *backends: str) -> Configuration:
+    """The configuration with these backends beside the CPU."""
+    return OnnxRuntime().configurations(probe, Wish(backends=("cpu", *backends)))[0]
+
+
+def run(
+    link: AgentLink, segment: Mapping[str, Any], *, save: bool = False, profiled: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Open a segment of `net` in a fresh process, save or check its outputs, and time or profile a block."""
+    job = {
+        "tensors": {name: {"shape": [1, 8, 16], "dtype": "float32"} for name in ("x", "y")},
+        "feeds": {"x": {}},
+        "outputs": ["y"],
+        "seed": 0,
+        "segments": [segment],
+    }
+    checked = {} if profiled else {"save" if save else "check": "kit.npz", "seeds": [0, 1]}
+    candidate = {
+        "key": "kit",
+        "environment": {},
+        "tolerance": 1e9,
+        "calls_least": 5,
+        "open": {"job": job, "profiled": profiled, **checked},
+        "visits": [] if save else [0],
+    }
+    effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=LIMIT_S)
+    seen: dict[str, dict[str, Any]] = {}
+    request = {**effort.request(), "seed": 0, "candidates": [candidate]}
+    link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * LIMIT_S)
+    return seen
