@@ -1,17 +1,21 @@
-"""Predicted against measured time of thirty random placements of ncnn layers on CPU and Vulkan: one JSON document.
+"""Predicted against measured time of random placements inside a runtime with copies: one JSON document.
 
-One profile is taken as `gnomon place` does it. Then placements are drawn from a seed that pricing does not use, each
-layer's side by a coin, and are predicted, checked and measured in fresh processes, interleaved with the plan, the
-single backends, and some of the placements that were priced from, whose median change of time since the profile is
-told beside (`speed_since_profile`). Asked for are a median error within 15 %, and that the plan is the fastest of all
-that were measured. Both are told by wall time and by the CPU time of all threads of the process: where Vulkan is a
-program on the CPU, neighbours can double its wall time.
+One profile is taken as `gnomon place` does it: of ncnn on CPU and Vulkan, or of ONNX Runtime with execution providers
+(`--runtime onnxruntime --backend cpu --backend webgpu`). Then placements are drawn from a seed that pricing does not
+use, the side of each layer alone, and are predicted, checked and measured in fresh processes, interleaved with the
+plan, the single backends, and some of the placements that were priced from, whose median change of time since the
+profile is told beside (`speed_since_profile`). Asked for are a median error within 15 %, and that the plan is the
+fastest of all that were measured; `behind` tells by how much the decision, the plan or the best single backend by the
+prices, is slower than that. All is told by wall time and by the CPU time of all threads of the process: where an
+accelerator is a program on the CPU, neighbours can double its wall time. A model of operators that the processor is
+slow at, an upscaler with a bicubic path, is made where none is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import model_path, own_record, publish, spread
-from gnomon.core.transfers import AWAY, HOME, Sides, random_sides
+from gnomon.core.transfers import HOME, Sides
+from gnomon.devices.config import load_devices
 from gnomon.jobs.place.transfers import DRAWN, TransferPlacer, TransferResult
 from gnomon.measure.effort import Clock, Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, level, profile_singles
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import reference
-from gnomon.session.request import Request
+from gnomon.session.request import THIS_MACHINE, Request
 from gnomon.session.targets import describe
 
 SEED = 2024
@@ -36,20 +41,66 @@ ANCHORS = 5
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="efficientnet-lite0.onnx", help="a model of the zoo, or a file")
+    parser.add_argument("--model", default="efficientnet-lite0.onnx", help="a model of the zoo, a file, or upscaler")
+    parser.add_argument("--runtime", default="ncnn", help="the runtime whose operators are placed")
+    parser.add_argument("--backend", action="append", default=[], help="its backends, the first one home")
     parser.add_argument("--placements", type=int, default=30, help="how many random placements")
     parser.add_argument("--data", type=Path, help="unused: the benchmark needs no reference data")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     return parser.parse_args()
 
 
+def upscaler(folder: Path) -> Path:
+    """Features by convolutions with a bicubic path beside, as networks for super-resolution have it, four times."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng, size, scale, width = np.random.default_rng(0), 32, 4, 8
+
+    def weights(*shape: int) -> Any:
+        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    constants = {
+        "w1": weights(width, 3, 3, 3),
+        "w2": weights(width, width, 3, 3),
+        "w3": weights(3 * scale**2, width, 1, 1),
+        "scales": np.array([1, 1, scale, scale], np.float32),
+    }
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a1"], "conv1", pads=[1] * 4),
+        node("Relu", ["a1"], ["a"], "relu1"),
+        node("Conv", ["a", "w2"], ["b1"], "conv2", pads=[1] * 4),
+        node("Sigmoid", ["b1"], ["b2"], "gate"),
+        node("Mul", ["b1", "b2"], ["b"], "swish"),
+        node("Conv", ["b", "w3"], ["c"], "conv3"),
+        node("DepthToSpace", ["c"], ["d"], "shuffle", blocksize=scale, mode="CRD"),
+        node("Resize", ["x", "", "scales"], ["u"], "bicubic", mode="cubic"),
+        node("Add", ["d", "u"], ["e"], "add"),
+        node("Clip", ["e"], ["y"], "clip"),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, side, side])
+        for name, side in (("x", size), ("y", scale * size))
+    ]
+    held = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "upscaler", ends[:1], ends[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(onnx.shape_inference.infer_shapes(model), folder / "upscaler.onnx")
+    return folder / "upscaler.onnx"
+
+
 def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
-    """Placements by a coin for each layer that can move."""
+    """Placements by a draw for each layer that can move."""
     rng = np.random.default_rng(SEED)
-    count = placer.wiring.count
+    count, sides = placer.wiring.count, 1 + len(placer.movable)
+    if sides == 2:
+        coins = [(rng.random(count) < 0.5).astype(int) for _ in range(number)]
+    else:
+        coins = [rng.integers(0, sides, count) for _ in range(number)]
     return [
-        tuple(AWAY if k in placer.movable[0] and coin else HOME for k, coin in enumerate(rng.random(count) < 0.5))
-        for _ in range(number)
+        placer.along([int(s) if s != HOME and k in placer.movable[int(s) - 1] else HOME for k, s in enumerate(coin)])
+        for coin in coins
     ]
 
 
@@ -63,7 +114,7 @@ def compared(
         wanted.setdefault(placer.sides(contender), "single")
     for sides in drawn(placer, number):
         wanted.setdefault(sides, "random")
-    priced = random_sides(placer.wiring.count, placer.movable[0], DRAWN, lab.request.seed)
+    priced = placer.drawn(DRAWN * len(placer.movable), lab.request.seed)
     for sides in [s for s in priced if s not in wanted][:ANCHORS]:
         wanted[sides] = "anchor"
     made = {sides: placer.contender("plan", label, sides, None) for sides, label in wanted.items()}
@@ -76,7 +127,7 @@ def compared(
         rows.append(
             {
                 "kind": label,
-                "away": sum(sides),
+                "away": sum(side != HOME for side in sides),
                 "crossings": sum(sides[a] != sides[b] for a, b, _ in placer.wiring.edges),
                 "predicted_s": {clock: found.transfers.total_s(sides) for clock, found in results.items()},
                 "measured_s": {clock: level(seen, clock) if seen.ok else None for clock in results},
@@ -93,17 +144,19 @@ def main() -> None:
     # One process for each candidate: what is asked is how well placements are told from each other.
     effort = Effort(processes_least=1, processes_most=1)
     with own_record() as record:
+        made = given.model == "upscaler"
         request = Request(
-            model=model_path(given.model),
-            runtimes=("ncnn", "onnxruntime"),
-            wish=Wish(backends=("cpu", "vulkan")),
+            model=upscaler(record.parent) if made else model_path(given.model),
+            runtimes=tuple(dict.fromkeys((given.runtime, "onnxruntime"))),
+            wish=Wish(backends=tuple(given.backend) or ("cpu", "vulkan")),
+            device=load_devices().get("local", THIS_MACHINE),
             record=record,
             effort=effort,
             fresh=True,
         )
         with open_lab(request, kind="transfers", question={}) as lab:
             reference(lab)
-            target = next(t for t in lab.targets if t.runtime.name == "ncnn")
+            target = next(t for t in lab.targets if t.runtime.name == given.runtime)
             begun = time.monotonic()
             placer = TransferPlacer(lab, target)
             alive = profile_singles(lab, placer.singles())
@@ -117,17 +170,26 @@ def main() -> None:
             document = {
                 "model": given.model,
                 "layers": result.transfers.wiring.count,
-                "device": lab.probes["ncnn"].details.get("vulkan_device", ""),
+                "runtime": f"{given.runtime} {lab.probes[given.runtime].version}",
+                "device": accelerators(lab.probes[given.runtime].details),
                 "clock": clock,
                 "profile_seconds": profiled - begun,
                 "compare_seconds": time.monotonic() - profiled,
-                "plan_layers_away": sum(result.solution.assignment),
+                "plan_layers_away": sum(side != HOME for side in result.solution.assignment),
+                "plan": list(result.solution.choices),
                 "optimal": result.solution.optimal,
                 "missing": [f"{m.name}: {m.reason}" for m in lab.missing],
                 "by_clock": {name: judged(found, rows, name) for name, found in results.items()},
                 "placements": rows,
             }
     publish(document, given)
+
+
+def accelerators(details: Mapping[str, Any]) -> str:
+    """What the runtime says of its accelerators."""
+    several = details.get("accelerators", {})
+    told = [f"{backend}: {own['device']}{' (software)' * own['software']}" for backend, own in several.items()]
+    return "; ".join(told) or str(details.get("vulkan_device", ""))
 
 
 def judged(result: TransferResult, rows: list[dict[str, Any]], clock: str) -> dict[str, Any]:
@@ -138,16 +200,21 @@ def judged(result: TransferResult, rows: list[dict[str, Any]], clock: str) -> di
     plain = [abs(r["predicted_s"][clock] / r["measured_s"][clock] - 1) for r in randoms]
     steady = [abs(r["predicted_s"][clock] / (r["measured_s"][clock] * speed) - 1) for r in randoms]
     fastest = min(good, key=lambda r: r["measured_s"][clock])
+    decided = min((r for r in good if r["kind"] in ("plan", "single")), key=lambda r: r["predicted_s"][clock])
+    single = min(r["measured_s"][clock] for r in good if r["kind"] == "single" or not r["away"])
     prices = result.transfers
     return {
         "error": spread(plain),
         "within_15_percent": float(np.median(plain)) <= 0.15,
         "plan_is_fastest": fastest["kind"] == "plan",
+        "behind": decided["measured_s"][clock] / fastest["measured_s"][clock] - 1,
+        "of_best_single": decided["measured_s"][clock] / single,
+        "failed": len(rows) - len(good),
         "speed_since_profile": speed,
         "error_at_speed_of_profile": spread(steady),
         "fit_error": prices.error,
-        "bring_s": prices.bring_s[0],
-        "fetch_s": prices.fetch_s[0],
+        "bring_s": prices.bring_s,
+        "fetch_s": prices.fetch_s,
         "base_s": prices.base_s,
     }
 

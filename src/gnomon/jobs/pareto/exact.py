@@ -113,8 +113,8 @@ def latency_model(priced: InsideResult) -> CostModel:
     names = [op.name for op in priced.target.placed.graph.operators]
     if isinstance(priced, TransferResult):
         choices = priced.backends if len(priced.backends) > 1 else (*priced.backends, "none")
-        slots = [f"{k} {name}" for k, name in enumerate(names)]
-        return transfer_model(slots, choices, priced.transfers, shared=False)
+        numbered = [f"{k} {name}" for k, name in enumerate(names)]
+        return transfer_model(numbered, choices, priced.transfers, shared=False)
     slots = tuple(Slot(f"{k} {name}", priced.backends) for k, name in enumerate(names))
     return CostModel(
         space=Space(slots),

@@ -1,0 +1,87 @@
+"""`gnomon place` inside one session of ONNX Runtime: priced on several providers, proved, and run as a package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from tests.runtimes.providerskit import NAMES, environment, net
+
+from gnomon.core.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers
+from gnomon.jobs.place import transfers as transferring
+from gnomon.jobs.place.job import place
+from gnomon.jobs.place.transfers import TransferPlacer
+from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Wish
+from gnomon.session.contender import choose_clock, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.reference import reference
+from gnomon.session.request import THIS_MACHINE, Request
+
+
+def request(folder: Path, small: Effort, *backends: str) -> Request:
+    return Request(
+        model=net(folder),
+        device=replace(THIS_MACHINE, environment=environment(*backends)),
+        runtimes=("onnxruntime",),
+        wish=Wish(backends=("cpu", *backends)),
+        effort=small,
+        record=folder / "record.sqlite",
+    )
+
+
+def turned(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
+    """Prices by which every other node costs next to nothing away, whatever was measured, and the rest at home."""
+    found = fit_transfers(wiring, runs, sides=sides)
+    found.own_s[::2, AWAY] *= 1e-6
+    found.own_s[1::2, HOME] *= 1e-6
+    return replace(found, bring_s=((1e-9, 0.0),) * (sides - 1), fetch_s=((1e-9, 0.0),) * (sides - 1))
+
+
+@pytest.mark.parametrize("backends", [("qnn",), ("webgpu",), ("qnn", "webgpu")], ids="+".join)
+def test_every_node_is_priced_where_it_may_lie(
+    tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, backends: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(transferring, "DRAWN", 2)
+    with open_lab(request(tmp_path, small, *backends), kind="place", question={}) as lab:
+        reference(lab)
+        (target,) = lab.targets
+        placer = TransferPlacer(lab, target)
+        alive = profile_singles(lab, placer.singles())
+        assert len(alive) == 1 + len(backends), lab.missing
+        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+        result = placer.run(alive, clock)
+        assert not [m for m in lab.missing if "pricing" in m.name]
+    lacking = {backend: {NAMES.index("erf")} if backend == "qnn" else set[int]() for backend in backends}
+    for side, backend in enumerate(backends, start=AWAY):
+        infinite = set(np.flatnonzero(np.isinf(result.prices_s[:, side])).tolist())
+        assert lacking[backend] <= infinite <= lacking[backend] | {NAMES.index("same")}
+    assert np.isfinite(result.prices_s[:, HOME]).all()
+    assert result.solution.optimal and len(result.solution.assignment) == len(NAMES)
+    assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
+    for contender in result.contenders:
+        assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.sides(contender)))
+        # What is folded away lies where the node does that it goes into.
+        assert contender.backends[NAMES.index("same")] == contender.backends[NAMES.index("erf")]
+
+
+def test_a_mix_is_proved_and_its_package_runs_where_planned(
+    tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transferring, "DRAWN", 2)
+    monkeypatch.setattr(transferring, "fit_transfers", turned)
+    found = place(request(tmp_path, small, "qnn"), tmp_path / "package")
+    plan = next(p for p in found.verdict.proved if p.contender.kind == "plan")
+    assert plan.ok, plan.measured.failure
+    assert set(plan.contender.backends.values()) == {"cpu", "qnn"}
+    assert not found.verified.moved and found.verified.failure is None
+    assert len(found.verified.places) == len(NAMES)
+    names = {path.name for path in (tmp_path / "package").iterdir()}
+    assert {"session.json", "session.py", "genai_config.json"} <= names
