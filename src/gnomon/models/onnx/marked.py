@@ -25,6 +25,8 @@ _SCRIPT = '''"""Runs {model} as gnomon placed it: {line}."""
 import importlib, json, os, sys
 import numpy as np, onnxruntime as ort
 
+if tuple(map(int, ort.__version__.split(".")[:2])) < (1, 25):
+    sys.exit(f"ONNX Runtime {{ort.__version__}} ignores where nodes are to run: 1.25 or later is needed")
 here, options = os.path.dirname(os.path.abspath(__file__)), ort.SessionOptions()
 told = json.load(open(os.path.join(here, "session.json")))
 for name, module in told["plugins"].items():
