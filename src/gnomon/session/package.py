@@ -70,6 +70,13 @@ On a device without Python, onert's own program runs it so (--load:raw IN reads 
 """
 
 
+_SESSION = """
+{model} has marks on its nodes, by which ONNX Runtime 1.25 or later places them as they were measured. session.json
+holds the providers, in order, and the options that a session of any language needs; session.py is one, and prints where
+each node lies; genai_config.json has the same options as an entry for onnxruntime-genai.
+"""
+
+
 def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
     """Write the package of a contender and return its folder. Whole or not at all.
 
@@ -180,14 +187,16 @@ def _readme(contender: Contender, plan: dict[str, Any]) -> str:
     proved = plan["proved_with"]
     told = [f"Python {proved['python']}"] if proved["python"] else []
     told += [proved["processor"]] if proved["processor"] else []
-    settings = plan["job"]["segments"][0]["options"].get("settings")
+    segment = plan["job"]["segments"][0]
+    more = _NNPACKAGE if segment["options"].get("settings") else ""
+    more += _SESSION.format(model=segment["model"]) if segment["options"].get("accelerators") else ""
     return _README.format(
         version=gnomon.__version__,
         label=contender.label,
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]["environment"]),
-        more=_NNPACKAGE if settings else "",
+        more=more,
     )
 
 

@@ -105,10 +105,9 @@ class _Placed:
             )
 
     def provider(self, index: int) -> str:
-        """The provider of a node: as reported, of one that was folded away that of the node it went into."""
-        for at in (index, self.folded.get(index, index)):
-            if at in self.found:
-                return self.found[at]
+        """The provider of a node: as reported; one that was folded away is nowhere, and told where it was planned."""
+        if index in self.found:
+            return self.found[index]
         planned = self.planned(index)
         return CPU if planned == _HOME else str(self.accelerators[planned]["provider"])
 
