@@ -39,6 +39,13 @@ def test_an_empty_machine_is_none_not_an_error(tmp_path: Path) -> None:
     assert seen["memory_bytes"] is None
 
 
+def test_drivers_that_are_chosen_otherwise_are_another_device(tmp_path: Path) -> None:
+    plain = fingerprint(str(tmp_path), {"PATH": "/bin"})
+    assert plain["driver_variables"] is None
+    hidden = fingerprint(str(tmp_path), {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""})
+    assert hidden == {**plain, "driver_variables": {"CUDA_VISIBLE_DEVICES": ""}}
+
+
 def test_another_process_sees_the_same() -> None:
     code = Path(fingerprint_file.__file__).read_bytes()
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=code, capture_output=True, check=True)

@@ -171,6 +171,18 @@ def test_only_the_listed_environment_passes(device: LocalDevice, monkeypatch: py
     assert not names & {"PYTHONPATH", "LD_PRELOAD_TEST"}
 
 
+def test_what_chooses_drivers_passes_and_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("VK_DRIVER_FILES", "/weak.json")
+    chosen = {"CUDA_VISIBLE_DEVICES": "", "VK_DRIVER_FILES": "/strong.json"}
+    for python in (None, sys.executable):
+        with LocalDevice(python=python, environment={"VK_DRIVER_FILES": "/strong.json"}) as device:
+            lines = device.run(["env"], env={}, timeout_s=60).stdout.splitlines()
+            found = device.describe().fingerprint["driver_variables"]
+        assert {f"{name}={value}" for name, value in chosen.items()} <= set(lines)
+        assert {name: found[name] for name in chosen} == chosen
+
+
 def test_the_private_folder_goes_away(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), LocalDevice() as device:
         folder = device.folder

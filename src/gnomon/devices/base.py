@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from gnomon.devices.fingerprint import DRIVERS
 from gnomon.errors import UsageError
 from gnomon.system.process import Completed, Conversation
 
@@ -21,6 +22,7 @@ INHERITED = (
     "TMPDIR",
     "LD_LIBRARY_PATH",
     "VIRTUAL_ENV",
+    *DRIVERS,
 )
 """What a command inherits of the device's own environment, together with every LC_*. Nothing else passes."""
 

@@ -12,18 +12,54 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 _MOST_CORES = 4096
 
+DRIVERS = (
+    "VK_DRIVER_FILES",
+    "VK_ADD_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+    "VK_LOADER_DEVICE_SELECT",
+    "MESA_VK_DEVICE_SELECT",
+    "MESA_LOADER_DRIVER_OVERRIDE",
+    "DRI_PRIME",
+    "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER",
+    "OCL_ICD_VENDORS",
+    "OCL_ICD_FILENAMES",
+    "POCL_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "ZE_AFFINITY_MASK",
+    "ZE_ENABLE_ALT_DRIVERS",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+    "ONEAPI_DEVICE_SELECTOR",
+    "GGML_VK_VISIBLE_DEVICES",
+    "GGML_OPENCL_PLATFORM",
+    "GGML_OPENCL_DEVICE",
+    "ADSP_LIBRARY_PATH",
+)
+"""Variables of the environment that choose a driver or hide accelerators, of Vulkan, Mesa, ONNX Runtime, OpenCL, CUDA,
+ROCm, Level Zero, ggml and Qualcomm's DSPs: with other values another device may compute."""
 
-def fingerprint(root: str = "/") -> dict[str, Any]:
+
+def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Read the fingerprint of the machine whose /proc and /sys lie below `root`: a map of JSON values.
+
+    `environment` is what commands there get (None: that of this process).
 
     Keys: machine, cpu_model (of Arm the board's name, as many boards share a processor), cores (that this
     process may use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types),
-    memory_bytes, os, kernel, libc, python, governor (the set over the cores), smt, hypervisor.
+    memory_bytes, os, kernel, libc, python, governor (the set over the cores), smt, hypervisor, driver_variables
+    (those of `DRIVERS` that are set).
     What cannot be known is None.
 
     `core_kinds` groups equal cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
@@ -33,6 +69,7 @@ def fingerprint(root: str = "/") -> dict[str, Any]:
     machine, family and soc_id.
     """
     base = Path(root)
+    given = os.environ if environment is None else environment
     cpuinfo = _read(base / "proc/cpuinfo")
     info = _fields(cpuinfo)
     flags = (info.get("flags") or info.get("Features") or "").split()
@@ -56,6 +93,7 @@ def fingerprint(root: str = "/") -> dict[str, Any]:
         "governor": ",".join(sorted(governors - {""})) or None,
         "smt": _read(base / "sys/devices/system/cpu/smt/active") or None,
         "hypervisor": "hypervisor" in flags if flags else None,
+        "driver_variables": {name: given[name] for name in DRIVERS if name in given} or None,
     }
 
 

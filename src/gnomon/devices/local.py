@@ -122,7 +122,8 @@ class LocalDevice:
     def describe(self) -> DeviceInfo:
         """This machine's name and fingerprint. DeviceError if the chosen Python cannot say which it is."""
         if self._python is None:
-            return DeviceInfo(name=self._name, fingerprint=fingerprint(), python=sys.executable)
+            found = fingerprint(environment={**os.environ, **self._environment})
+            return DeviceInfo(name=self._name, fingerprint=found, python=sys.executable)
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
     def _asked(self, python: str) -> dict[str, Any]:

@@ -1,20 +1,47 @@
-"""OpenVINO on the CPU: ONNX and TFLite models, in float32 unless a lower precision is wished."""
+"""OpenVINO: a model whole on the CPU, in float32 unless less is wished; or its operators on several devices.
+
+The devices are the CPU, GPUs and NPUs, and the CPU once more in another precision (`cpu-bf16`). See
+docs/runtimes/openvino.md.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib.resources
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.core.graph import Graph
+from gnomon.core.sample import Failure
+from gnomon.errors import PackageError, UsageError
+from gnomon.models.model import Model
+from gnomon.runtimes.base import (
+    Ask,
+    Assignment,
+    Configuration,
+    PlacedModel,
+    Probe,
+    Runtime,
+    Support,
+    Wish,
+    environment_variants,
+    whole_segment,
+)
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, refuse_other_backends
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
+_CPU, _DEVICES, _SCRIPT = "cpu", "devices", "openvino_hetero.py"
 
 
 class OpenVino(WholeModelRuntime):
-    """The adapter of OpenVINO."""
+    """The adapter of OpenVINO.
+
+    Its backend `openvino` takes a model whole, on the CPU. The others are devices, which HETERO gives one operator
+    each: `cpu`, where inputs and outputs lie, is always among them.
+    """
 
     name = "openvino"
     formats = frozenset({"onnx", "tflite"})
@@ -22,9 +49,17 @@ class OpenVino(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-        """float32, and each wished precision that the processor has; a lower one is named as such."""
-        refuse_other_backends(self.name, wish)
-        made = []
+        """float32 whole, and each wished precision that the processor has, which is named as such; then the devices.
+
+        These are the ones that are wished, or without a wish the CPU beside each GPU and NPU that there is. The CPU
+        alone takes models whole.
+        """
+        devices = _devices(probe, wish)
+        whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
+        made = list(self._whole(probe, wish)) if whole else []
+        return (*made, *(self._placed(devices, wish) if len(devices) > 1 else ()))
+
+    def _whole(self, probe: Probe, wish: Wish) -> Iterator[Configuration]:
         for precision in dict.fromkeys(("float32", *wish.precisions)):
             if precision not in _PRECISIONS:
                 raise UsageError(
@@ -35,19 +70,182 @@ class OpenVino(WholeModelRuntime):
                 continue
             for label, environment in environment_variants(wish):
                 short = "" if precision == "float32" else hint
-                made.append(
-                    Configuration(
-                        runtime=self.name,
-                        name=labelled(self.name, short, label),
-                        backends=(self.name,),
-                        options={"threads": wish.threads, "precision": hint},
-                        environment=environment,
-                        precision=precision,
-                        tolerance=TOLERANCE[precision],
-                        reported={"CPU": self.name},
-                    )
+                yield Configuration(
+                    runtime=self.name,
+                    name=labelled(self.name, short, label),
+                    backends=(self.name,),
+                    options={"threads": wish.threads, "precision": hint},
+                    environment=environment,
+                    precision=precision,
+                    tolerance=TOLERANCE[precision],
+                    reported={"CPU": self.name},
                 )
-        return tuple(made)
+
+    def _placed(self, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
+        # Of several precisions in one process the loosest says how far outputs may be off.
+        precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
+        for label, environment in environment_variants(wish):
+            yield Configuration(
+                runtime=self.name,
+                name=labelled(self.name, _DEVICES, label),
+                backends=devices,
+                options={"threads": wish.threads, "backends": list(devices)},
+                environment=environment,
+                precision=precision,
+                tolerance=TOLERANCE[precision],
+                reported={device: device for device in devices},
+                transfers=True,
+                steps_within=True,
+            )
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """Whole: OpenVINO compiles the model. On devices: each is asked, in a process of its own, what it takes.
+
+        What any of them computes in one kernel is placed as one, and what OpenVINO folded away with what it read.
+        """
+        if "backends" not in configuration.options:
+            return super().support(ask, model, configuration)
+        answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
+        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
+        told = {backend: found for backend, found in answers.items() if not isinstance(found, Failure)}
+        operators = {backend: frozenset[int]() for backend in configuration.backends}
+        if _CPU not in told:
+            return Support(operators=operators, failures=failures)
+        leaders = _leaders(model.graph, told.values())
+        for backend, found in told.items():
+            lacking = {leader for k, leader in enumerate(leaders) if k not in found["operators"]}
+            operators[backend] = frozenset(k for k, leader in enumerate(leaders) if leader not in lacking)
+        return Support(
+            operators=operators,
+            failures=failures,
+            options={"leaders": list(leaders)},
+            folded={k: leader for k, leader in enumerate(leaders) if leader != k},
+        )
+
+    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> dict[str, Any]:
+        shapes = {name: list(_shapes(model.graph)[name]) for name in model.inputs}
+        options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph), "shapes": shapes}
+        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+        """The whole model, with the device of each operator where there are several."""
+        return whole_segment(self.name, model, _options(model.graph, configuration, assignment))
+
+    def package(
+        self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path
+    ) -> dict[str, Any]:
+        """A copy of the model; of one on devices also `openvino_hetero.py`, for programs without gnomon.
+
+        OpenVINO's own file of a model does not keep affinities, so a program sets them after it has read the model.
+        """
+        written = super().package(model, configuration, assignment, folder)
+        options = _options(model.graph, configuration, assignment)
+        if "backends" in options:
+            source = importlib.resources.files("gnomon.agent.drivers").joinpath(_SCRIPT)
+            try:
+                with importlib.resources.as_file(source) as path:
+                    shutil.copyfile(path, folder / _SCRIPT)
+            except OSError as error:
+                raise PackageError(
+                    f"{_SCRIPT} cannot be written to {folder}: {error.strerror}",
+                    hint="Check the folder, its rights and space.",
+                ) from error
+        return {**written, "options": options}
+
+
+def _devices(probe: Probe, wish: Wish) -> tuple[str, ...]:
+    """The devices to place on, the CPU first; none where whole models alone are wished, or there is only the CPU."""
+    known = tuple(probe.backends)
+    for name in wish.backends:
+        if name != OpenVino.name and name not in known:
+            raise UsageError(
+                f"OpenVINO {probe.version} on this device has no backend {name!r}",
+                hint=f"It has: {', '.join((OpenVino.name, *known))}.",
+            )
+    # The CPU in another precision is the CPU once more: it is measured where it is asked for.
+    wished = wish.backends or tuple(name for name in known if not name.startswith("cpu-"))
+    found = tuple(name for name in known if name in wished)
+    if not found:
+        return ()
+    if _CPU not in found and wish.backends:
+        raise UsageError(
+            "OpenVINO takes inputs and gives outputs on the CPU, so placing needs the backend 'cpu'",
+            hint="Add --backend cpu.",
+        )
+    return found if len(found) > 1 or wish.backends else ()
+
+
+def _precision(device: str) -> str:
+    """What a device computes in."""
+    if device.startswith("npu"):
+        return "float16"
+    hint = device.partition("-")[2] or "f32"
+    return next(name for name, (short, _) in _PRECISIONS.items() if short == hint)
+
+
+def _names(graph: Graph) -> list[list[str]]:
+    """What each operator is called: its own name, and those of the tensors that it writes."""
+    return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
+
+
+def _shapes(graph: Graph) -> Mapping[str, tuple[int, ...]]:
+    return {graph.tensors[t].name: tuple(graph.tensors[t].shape or ()) for t in graph.inputs}
+
+
+def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
+    """Options of the driver: on devices also the names of the operators, and the number of each one's backend."""
+    options = dict(configuration.options)
+    if "backends" not in options:
+        return options
+    number = {backend: k for k, backend in enumerate(options["backends"])}
+    places = [number[assignment.get(op.index, _CPU)] for op in graph.operators]
+    return {**options, "names": _names(graph), "places": places}
+
+
+def _leaders(graph: Graph, told: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
+    """For each operator the one that it is computed with on any device: of those the one of the most work.
+
+    One that no counter names was folded into another: what computes into what reads it (a convolution into its
+    normalisation), all else into what it reads from.
+    """
+    joined = list(range(len(graph.operators)))
+
+    def root(k: int) -> int:
+        while joined[k] != k:
+            k = joined[k]
+        return k
+
+    unnamed: set[int] = set()
+    for found in told:
+        unnamed |= set(found["unnamed"])
+        for first, *rest in found["kernels"]:
+            for other in rest:
+                joined[root(other)] = root(first)
+    before: dict[int, list[int]] = {op.index: [] for op in graph.operators}
+    after: dict[int, list[int]] = {op.index: [] for op in graph.operators}
+    for edge in graph.edges():
+        before[edge.consumer].append(edge.producer)
+        after[edge.producer].append(edge.consumer)
+    sides = {k: (after[k], before[k]) if graph.operators[k].macs else (before[k], after[k]) for k in unnamed}
+
+    def join(likely: int) -> bool:
+        """Join to a neighbour on one side what has one with a name; whether any has."""
+        changed = False
+        for k in sorted(unnamed):
+            near = next((other for other in sides[k][likely] if other not in unnamed), None)
+            if near is not None:
+                joined[root(k)] = root(near)
+                unnamed.discard(k)
+                changed = True
+        return changed
+
+    while unnamed and (join(0) or join(1)):
+        pass
+    work = {op.index: (op.macs or 0, -op.index) for op in graph.operators}
+    best: dict[int, int] = {}
+    for k in range(len(joined)):
+        best[root(k)] = max(best.get(root(k), k), k, key=lambda index: work[index])
+    return tuple(best[root(k)] for k in range(len(joined)))
 
 
 if TYPE_CHECKING:

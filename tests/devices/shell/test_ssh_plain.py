@@ -353,6 +353,23 @@ def test_the_fingerprint_is_the_devices_own(server: SshServer, tmp_path: Path) -
     assert {**found, "python": None} == {**own, "python": None}
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_chooses_drivers_there_passes_and_is_in_the_fingerprint(tmp_path: Path, *, plain: bool) -> None:
+    if what := sshkit.missing() or plainkit.missing():
+        pytest.skip(what)
+    there = {"GGML_VK_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"}
+    if plain:
+        there["PATH"] = str(plainkit.programs(tmp_path / "bin", helpful=True))
+    with ssh_server(tmp_path / "server", environment=there) as running:
+        settings = running.settings(environment={"CUDA_VISIBLE_DEVICES": ""})
+        with SshDevice(settings) as device:
+            lines = device.run(["env"], env={}, timeout_s=60).stdout.splitlines()
+            info = device.describe()
+    assert {"GGML_VK_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES="} <= set(lines)
+    assert bool(info.python) is not plain
+    assert info.fingerprint["driver_variables"] == {"GGML_VK_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
 def test_nothing_of_this_machine_is_in_a_foreign_fingerprint(tmp_path: Path) -> None:
     printed = (
         b"\x1euname-m\x1farmv7l\n\x1euname-r\x1f4.9.1-board\n\x1euname-s\x1fLinux\n"

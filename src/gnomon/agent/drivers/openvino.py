@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..arrays import Buffers, output_array
 from ..driver import Refused
+from . import openvino_hetero as hetero
+
+_TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
+"""Precision of a CPU that is registered once more -> the capability that the processor must have."""
 
 
 def _openvino() -> Any:
@@ -43,13 +47,15 @@ class OpenVinoModel:
             "PERF_COUNT": profiled,
         }
         self._precision = config["INFERENCE_PRECISION_HINT"]
-        core = ov.Core()
+        shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
+        self._placed: Placed | None = None
         try:
-            model = core.read_model(segment["model"])
-            if segment["model"].endswith(".tflite"):
-                _name_by_tensors(model)
-            shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
-            self._compiled = core.compile_model(_with_shapes(model, shapes), "CPU", config)
+            if "backends" in options:
+                self._placed = Placed(ov, segment["model"], options, shapes)
+                self._compiled = self._placed.compiled(profiled=profiled)
+            else:
+                core = ov.Core()
+                self._compiled = core.compile_model(_read(core, segment["model"], shapes), "CPU", config)
         except Exception as error:
             raise Refused(str(error)) from error
         self._request = self._compiled.create_infer_request()
@@ -85,17 +91,13 @@ class OpenVinoModel:
 
         self.call = call
 
-    def _sources(self) -> dict[str, list[str]]:
-        """Kernel name -> names of the source model's layers that it computes."""
-        found: dict[str, list[str]] = {}
-        for node in self._compiled.get_runtime_model().get_ordered_ops():
-            info = node.get_rt_info()
-            names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
-            found[node.get_friendly_name()] = [name for name in names.split(",") if name]
-        return found
-
     def where(self) -> list[dict[str, Any]]:
-        """The device of each kernel, with the source layers that it computes and its run-time precision."""
+        """The device of each kernel, with the source layers that it computes and its run-time precision.
+
+        Of a model on several devices, the device of each operator by its index; Refused where it is not the planned.
+        """
+        if self._placed is not None:
+            return self._placed.where(self._compiled)
         devices = ",".join(self._compiled.get_property("EXECUTION_DEVICES"))
         report = []
         for node in self._compiled.get_runtime_model().get_ordered_ops():
@@ -109,24 +111,14 @@ class OpenVinoModel:
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """Kernel times from the performance counters of each call."""
-        sources = self._sources()
-        rows: dict[str, dict[str, Any]] = {}
-        for call in self._counted[skip:]:
-            for entry in call:
-                if "EXECUTED" not in str(entry.status):
-                    continue
-                row = rows.setdefault(
-                    entry.node_name,
-                    {
-                        "name": f"{entry.node_type} {entry.node_name}",
-                        "sources": sources.get(entry.node_name, []),
-                        "backend": str(entry.exec_type),
-                        "wall_ns": [],
-                    },
-                )
-                row["wall_ns"].append(round(entry.real_time.total_seconds() * 1e9))
+        if self._placed is not None:
+            rows = self._placed.rows(self._compiled, self._counted[skip:])
+            self.close()
+            return rows
+        sources = _sources(self._compiled)
+        rows = _timed(self._counted[skip:], lambda entry: (sources.get(entry.node_name, []), str(entry.exec_type)))
         self.close()
-        return list(rows.values())
+        return rows
 
     def close(self) -> None:
         """Drop the request before the arrays that it reads."""
@@ -134,6 +126,155 @@ class OpenVinoModel:
         self._request = None
         self._compiled = None
         self._keep.clear()
+
+
+class Placed:
+    """A model with a device for each operator, by the options `backends`, `names`, `places` and `leaders`.
+
+    `places` has the index of a backend for each operator, `names` what it is called, and `leaders` (usually each is its
+    own) the operator that it is computed with: one that OpenVINO folded away has no place of its own.
+    """
+
+    def __init__(self, ov: Any, path: str, options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._backends, self._names = list(options["backends"]), options["names"]
+        self._places = list(options["places"])
+        self._leaders = list(options.get("leaders", range(len(self._places))))
+        self._core = hetero.opened(ov, self._backends, int(options.get("threads", 1)))
+        self._model = hetero.fold(_read(self._core, path, shapes))
+        home = hetero.owners(self._model, self._names)
+        self._known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(self._model)}
+        self._edges = hetero.edges(self._model, home)
+        hetero.place(ov, self._model, self._names, self._backends, self._places)
+
+    def compiled(self, *, profiled: bool) -> Any:
+        """The model on its devices. Refused where other devices take part than those that were given something."""
+        made = self._core.compile_model(self._model, hetero.hetero(self._backends), {"PERF_COUNT": profiled})
+        wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._known.values()}
+        found = set(made.get_property("EXECUTION_DEVICES"))
+        if found != wanted:
+            told = ", ".join(sorted(found)) or "nothing"
+            raise Refused(f"OpenVINO runs the model on {told} and not on {', '.join(sorted(wanted))} as it was told")
+        return made
+
+    def where(self, compiled: Any) -> list[dict[str, Any]]:
+        """The backend of each operator; Refused with the operators that lie elsewhere than planned.
+
+        Which submodel computes what only the counters tell, so a model that was compiled without them is compiled again
+        with them. They name what was fused and what never runs, too.
+        """
+        devices = hetero.submodels(compiled)
+        counted = compiled
+        if len(devices) > 1:
+            counted = self.compiled(profiled=True)
+            if hetero.submodels(counted) != devices:
+                raise Refused("OpenVINO cuts the model otherwise when it counts: its places cannot be told")
+        found: dict[int, set[str]] = {}
+        if len(devices) == 1:
+            found = {index: {devices[0]} for index in range(len(self._places))}
+        else:
+            for number, named in _named(counted, self._known):
+                for index in named:
+                    found.setdefault(index, set()).add(devices[number])
+        # What no counter names was fused into what it is computed with, or folded away: it has no other place.
+        group: dict[int, set[str]] = {}
+        for index, there in found.items():
+            group.setdefault(self._leaders[index], set()).update(there)
+        found = {index: found.get(index) or group.get(leader, set()) for index, leader in enumerate(self._leaders)}
+        back = {hetero.device_name(backend): backend for backend in self._backends}
+        told = {i: ",".join(sorted(back.get(d, d) for d in there)) or "unknown" for i, there in found.items()}
+        moved = [i for i, place in enumerate(self._places) if told.get(i) != self._backends[place]]
+        if moved:
+            shown = ", ".join(
+                f"{self._names[i][0]} on {told.get(i, 'unknown')} and not on {self._backends[self._places[i]]}"
+                for i in moved[:5]
+            )
+            raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators otherwise: {shown}")
+        return [{"operators": [i], "backend": backend} for i, backend in sorted(told.items())]
+
+    def rows(self, compiled: Any, counted: list[list[Any]]) -> list[dict[str, Any]]:
+        """Times of what is computed together, each under its leader: its kernels, and the conversions for it.
+
+        Where a tensor crosses, its layout and precision are converted in both submodels. All of that is the affair of
+        the operator that is not on the first backend. A kernel whose name OpenVINO made up counts with the next.
+        """
+        kernels = {
+            name: {self._known[source] for source in (name, *sources) if source in self._known}
+            for name, sources in _sources(compiled).items()
+        }
+        firsts = {**{name: min(own) for name, own in kernels.items() if own}, **self._known}
+
+        def told(entry: Any) -> tuple[list[Any], str]:
+            _, name = hetero.submodel_of(entry.node_name)
+            own = kernels.get(name) or {self._known[n] for n in (name,) if n in self._known}
+            index = min(own) if own else self._answering(*hetero.between(name, firsts))
+            return ([] if index is None else [self._leaders[index]]), ""
+
+        # What does not run in each call is the conversion of a constant in the first.
+        rows = [row for row in _timed(counted, told) if len(row["wall_ns"]) == len(counted)]
+        following: list[Any] = []
+        for row in reversed(rows):
+            row["sources"] = following = row["sources"] or following
+        made: dict[int, dict[str, Any]] = {}
+        for row in (row for row in rows if row["sources"]):
+            leader = row["sources"][0]
+            if leader not in made:
+                made[leader] = {**row, "backend": self._backends[self._places[leader]]}
+            else:
+                pairs = zip(made[leader]["wall_ns"], row["wall_ns"], strict=True)
+                made[leader]["wall_ns"] = [before + more for before, more in pairs]
+        return list(made.values())
+
+    def _answering(self, writer: int | None, reader: int | None) -> int | None:
+        """The operator that a conversion between two is for: the reader within a submodel, else see `rows`."""
+        if reader is not None and writer is not None:
+            return reader
+        if reader is not None and self._places[reader] == 0:
+            return next((w for w, r in self._edges if r == reader and self._places[w]), reader)
+        if writer is not None and self._places[writer] == 0:
+            return next((r for w, r in self._edges if w == writer and self._places[r]), writer)
+        return writer if reader is None else reader
+
+
+def _sources(compiled: Any) -> dict[str, list[str]]:
+    """Kernel name -> names of the source model's layers that it computes."""
+    found: dict[str, list[str]] = {}
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        info = node.get_rt_info()
+        names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
+        found[node.get_friendly_name()] = [name for name in names.split(",") if name]
+    return found
+
+
+def _named(compiled: Any, known: Mapping[str, int]) -> Iterator[tuple[int, set[int]]]:
+    """For each counter of a model that was compiled with them: its submodel, and the operators that it names."""
+    sources = _sources(compiled)
+    for entry in compiled.create_infer_request().profiling_info:
+        number, name = hetero.submodel_of(entry.node_name)
+        yield number, {known[source] for source in (name, *sources.get(name, ())) if source in known}
+
+
+def _timed(counted: list[list[Any]], told: Callable[[Any], tuple[list[Any], str]]) -> list[dict[str, Any]]:
+    """A row for each kernel that ran in counted calls: its sources and backend as `told` of its counter."""
+    rows: dict[str, dict[str, Any]] = {}
+    for call in counted:
+        for entry in call:
+            if "EXECUTED" not in str(entry.status):
+                continue
+            row = rows.get(entry.node_name)
+            if row is None:
+                sources, backend = told(entry)
+                name = f"{entry.node_type} {entry.node_name}"
+                row = rows[entry.node_name] = {"name": name, "sources": sources, "backend": backend, "wall_ns": []}
+            row["wall_ns"].append(round(entry.real_time.total_seconds() * 1e9))
+    return list(rows.values())
+
+
+def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    """The model of a file, its operations named as the file names them, its inputs of the shapes that it will get."""
+    model = core.read_model(path)
+    if path.endswith(".tflite"):
+        _name_by_tensors(model)
+    return _with_shapes(model, shapes)
 
 
 def _name_by_tensors(model: Any) -> None:
@@ -186,27 +327,63 @@ class OpenVinoDriver:
     """OpenVINO's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """Version, devices, and the precisions that the processor computes in natively."""
+        """Version, devices, and the precisions that the processor computes in natively.
+
+        The CPU's plugin may be registered once more in each of these: `cpu-bf16`. `devices` has their full names.
+        """
         ov = _openvino()
 
         core = ov.Core()
+        precisions = list(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+        own = [hint for hint, capability in _TWINS.items() if capability in precisions]
         return {
             "version": ov.__version__.partition("-")[0],
-            "backends": list(core.available_devices),
-            "precisions": list(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
+            "backends": [*(d.lower() for d in core.available_devices), *(f"cpu-{hint}" for hint in own)],
+            "precisions": precisions,
+            "devices": {d.lower(): str(core.get_property(d, "FULL_DEVICE_NAME")) for d in core.available_devices},
         }
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Compile a segment; options are threads and precision."""
+        """Compile a segment; options are threads and precision, or threads and those of `Placed`."""
         return OpenVinoModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:
-        """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason."""
+        """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason.
+
+        With the options `backends` (home, and the one that is asked about), `names` and `shapes` what that backend
+        takes: see `_taken`.
+        """
         ov = _openvino()
 
-        core = ov.Core()
+        options = segment.get("options", {})
         try:
+            if "backends" in options:
+                return _taken(ov, segment["model"], options)
+            core = ov.Core()
             core.compile_model(core.read_model(segment["model"]), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:
             raise Refused(str(error)) from error
         return {"whole": True}
+
+
+def _taken(ov: Any, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The `operators` that the last backend takes, and what it computes as one: `kernels`, each a list of operators.
+
+    `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.
+    """
+    backends, names = list(dict.fromkeys(options["backends"])), options["names"]
+    core = hetero.opened(ov, backends, int(options.get("threads", 1)))
+    model = hetero.fold(_read(core, path, {name: tuple(shape) for name, shape in options["shapes"].items()}))
+    home = hetero.owners(model, names)
+    known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(model)}
+    asked = hetero.device_name(backends[-1])
+    there = core.query_model(model, asked)
+    left = {index for name, index in known.items() if there.get(name) != asked}
+    hetero.place(ov, model, names, backends, [0 if index in left else len(backends) - 1 for index in range(len(names))])
+    compiled = core.compile_model(model, hetero.hetero(backends), {"PERF_COUNT": True})
+    kernels = {tuple(sorted(named)) for _, named in _named(compiled, known)}
+    return {
+        "operators": sorted(set(range(len(names))) - left),
+        "kernels": sorted(list(kernel) for kernel in kernels if len(kernel) > 1),
+        "unnamed": sorted(set(range(len(names))) - {index for kernel in kernels for index in kernel}),
+    }

@@ -305,8 +305,9 @@ class ShellDevice(ABC):
             told = facts_of(done.stdout) if done.ok else None
             if told is not None:
                 return DeviceInfo(name=self._settings.name, fingerprint=told, python=self._python)
+        given = self.run(["env"], env={}, timeout_s=_FACTS_S).stdout
         with guarded_folder("gnomon-facts-") as folder:
-            found = described(link.printed(FINGERPRINT, MOST_BYTES), folder)
+            found = described(link.printed(FINGERPRINT, MOST_BYTES), folder, given)
         return DeviceInfo(name=self._settings.name, fingerprint=found, python=self._python)
 
     def _stop(self, link: ShellLink, call: ShellCall, run: Running) -> str:

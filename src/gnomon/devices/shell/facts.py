@@ -43,9 +43,10 @@ FINGERPRINT = (
 """Prints what the fingerprint of a machine is made of."""
 
 
-def described(printed: bytes, root: Path) -> dict[str, Any]:
+def described(printed: bytes, root: Path, environment: str = "") -> dict[str, Any]:
     """The fingerprint of the device that printed this; `root` is an empty folder of this machine.
 
+    `environment` is what its program `env` prints of the environment that commands get there.
     Nothing of this machine is in it: what `fingerprint` asks its own kernel and Python is answered by the device.
     """
     files = parse_files(printed)
@@ -54,7 +55,8 @@ def described(printed: bytes, root: Path) -> dict[str, Any]:
         files.pop("libc", b"").decode(errors="replace").strip(), files.pop("ldd", b"").decode(errors="replace")
     )
     lay_out(files, root)
-    found = fingerprint(str(root))
+    given = dict(line.partition("=")[::2] for line in environment.splitlines())
+    found = fingerprint(str(root), given)
     status = files.get("/proc/self/status", b"").decode(errors="replace")
     online = _count(files.get("/sys/devices/system/cpu/online", b"").decode(errors="replace"))
     allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)

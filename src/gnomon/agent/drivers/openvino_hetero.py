@@ -1,0 +1,174 @@
+"""OpenVINO's HETERO device: each operator of the source model on the device that it is given, and where it then runs.
+
+A package holds this file, too: it needs openvino and numpy alone, and nothing else of the agent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Names = Sequence[Sequence[str]]
+"""What each operator of the source model is called, by its index: its own name and those of the tensors it writes."""
+
+_HELPERS = frozenset({"Constant", "Parameter", "Result"})
+_CPU_PLUGIN = re.compile(r"libopenvino_(intel|arm)_cpu_plugin\.(so|dylib)")
+_SUBMODEL = re.compile(r"subgraph(\d+): ")
+_COMPILED_FOR = re.compile(rb'<compiled_submodel device="([^"]*)"')
+_HEADER_BYTES = 1 << 20
+
+
+def device_name(backend: str) -> str:
+    """What OpenVINO calls a backend: "cpu" is CPU, "gpu.1" GPU.1, and "cpu-bf16" the CPU's plugin again, CPU_BF16."""
+    return backend.upper().replace("-", "_")
+
+
+def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
+    """A core in which the backends are devices, each set to its precision. RuntimeError where one is not there.
+
+    A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"): then its plugin is
+    registered once more, under another name. An NPU computes in float16 alone.
+    """
+    core = ov.Core()
+    for backend in backends:
+        kind, _, precision = backend.partition("-")
+        if kind == "cpu" and precision:
+            core.register_plugin(_cpu_plugin(ov), device_name(backend))
+        elif device_name(kind) not in core.available_devices:
+            raise RuntimeError(f"OpenVINO has no device {device_name(kind)} here")
+        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision or "f32", "NUM_STREAMS": 1}
+        if kind == "cpu":
+            settings |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_CPU_PINNING": False}
+        if kind.startswith("npu"):
+            settings = {}
+        core.set_property(device_name(backend), settings)
+    return core
+
+
+def _cpu_plugin(ov: Any) -> str:
+    """The file of the CPU's plugin, which the wheel keeps beside its libraries."""
+    folder = os.path.join(os.path.dirname(ov.__file__), "libs")
+    found = (
+        [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
+    )
+    if not found:
+        raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered once more")
+    return os.path.join(folder, found[0])
+
+
+def fold(model: Any) -> Any:
+    """Compute once what depends on constants alone: a cut through it would make weights of a convolution an input."""
+    from openvino import passes
+
+    manager = passes.Manager()
+    manager.register_pass(passes.ConstantFolding())
+    manager.run_passes(model)
+    return model
+
+
+def computing(model: Any) -> list[Any]:
+    """The operations of a model that compute, in order of execution."""
+    return [op for op in model.get_ordered_ops() if op.get_type_name() not in _HELPERS]
+
+
+def owners(model: Any, names: Names) -> dict[str, int]:
+    """Unique name of each operation that computes -> index of the source operator that it computes.
+
+    An operator becomes several operations: "conv/WithoutBiases" and "conv" carry its name, the others go with the one
+    that reads them. ValueError if there is an operation that belongs to none.
+    """
+    known = {tensor: index for index, told in enumerate(names) for tensor in told[1:]}
+    known |= {told[0]: index for index, told in enumerate(names)}  # its own name counts more than a tensor's
+    found: dict[str, int] = {}
+    for op in reversed(computing(model)):
+        own = op.get_friendly_name()
+        called = [own, *(name for out in op.outputs() for name in sorted(out.get_names()))]
+        called += [own[:end] for end in range(len(own) - 1, 0, -1) if own[end] == "/"]
+        index: int | None = next((known[name] for name in called if name in known), None)
+        if index is None:
+            index = next((found[reader] for reader in _readers(op) if reader in found), None)
+        if index is None:
+            raise ValueError(f"operation {own!r} of OpenVINO's model belongs to no operator of the file")
+        found[op.get_name()] = index
+    return found
+
+
+def _readers(op: Any) -> Iterator[str]:
+    for out in op.outputs():
+        for target in out.get_target_inputs():
+            yield target.get_node().get_name()
+
+
+def place(ov: Any, model: Any, names: Names, backends: Sequence[str], places: Sequence[int]) -> None:
+    """Set the affinity of every operation to the device of its operator: `places` are indices of backends.
+
+    A constant goes with what reads it; one that operators on several devices read becomes one for each.
+    """
+    home = owners(model, names)
+    devices = {name: device_name(backends[places[index]]) for name, index in home.items()}
+    for op in model.get_ordered_ops():
+        kind = op.get_type_name()
+        if kind == "Constant":
+            _spread(ov, op, devices)
+            continue
+        if kind == "Result":
+            near: Iterable[str] = (op.input_value(0).get_node().get_name(),)
+        else:
+            near = (op.get_name(), *_readers(op))
+        device = next((devices[name] for name in near if name in devices), device_name(backends[0]))
+        op.get_rt_info()["affinity"] = device
+
+
+def _spread(ov: Any, constant: Any, devices: Mapping[str, str]) -> None:
+    """Give a constant the device of its readers, and those on another device a copy of it there."""
+    readers: dict[str, list[Any]] = {}
+    for target in constant.output(0).get_target_inputs():
+        device = devices.get(target.get_node().get_name(), next(iter(devices.values())))
+        readers.setdefault(device, []).append(target)
+    for number, (device, targets) in enumerate(sorted(readers.items())):
+        own = constant
+        if number:
+            own = ov.op.Constant(ov.Tensor(constant.get_data().reshape(tuple(constant.shape))))
+            for target in targets:
+                target.replace_source_output(own.output(0))
+        own.get_rt_info()["affinity"] = device
+
+
+def hetero(backends: Sequence[str]) -> str:
+    """The device that places operations on those of the backends."""
+    return "HETERO:" + ",".join(device_name(backend) for backend in backends)
+
+
+def submodels(compiled: Any) -> list[str]:
+    """The device that each submodel was compiled for, as the compiled model itself has it written."""
+    blob = compiled.export_model()
+    data = blob.getvalue() if hasattr(blob, "getvalue") else bytes(blob)
+    found = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
+    told = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
+    if len(found) != told:
+        raise RuntimeError(f"OpenVINO tells of {told} submodels and writes the devices of {len(found)}")
+    return found
+
+
+def submodel_of(counter: str) -> tuple[int, str]:
+    """The number of the submodel that an entry of the performance counters is of, and the entry's own name."""
+    found = _SUBMODEL.match(counter)
+    return (int(found[1]), counter[found.end() :]) if found else (0, counter)
+
+
+def edges(model: Any, home: Mapping[str, int]) -> list[tuple[int, int]]:
+    """The operators that hand tensors to each other: (writer, reader), each pair once."""
+    made = {(home[op.get_name()], home[reader]) for op in computing(model) for reader in _readers(op) if reader in home}
+    return sorted(pair for pair in made if pair[0] != pair[1])
+
+
+def between(counter: str, sources: Mapping[str, int]) -> tuple[int | None, int | None]:
+    """The operators that a conversion of layout or precision is between, by its name "WRITER_layout_layout_READER".
+
+    None for an end that lies in another submodel, or is the caller's.
+    """
+    ends = [k for k, letter in enumerate(counter) if letter == "_"]
+    reader = next((sources[counter[k + 1 :]] for k in ends if counter[k + 1 :] in sources), None)
+    return next((sources[counter[:k]] for k in reversed(ends) if counter[:k] in sources), None), reader

@@ -1,0 +1,54 @@
+"""Operators placed by the real OpenVINO on the CPU and on its plugin registered once more. No times are judged."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.runtimes.openvinokit import net
+
+from gnomon.core.transfers import AWAY, HOME
+from gnomon.jobs.place import transfers as transferring
+from gnomon.jobs.place.transfers import TransferPlacer
+from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Wish
+from gnomon.session.contender import choose_clock, profile_singles
+from gnomon.session.model_session import open_lab
+from gnomon.session.package import write_package
+from gnomon.session.prove import verify
+from gnomon.session.reference import reference
+from gnomon.session.request import Request
+
+
+@pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+def test_devices_of_openvino_are_priced_solved_and_proved(
+    tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transferring, "DRAWN", 2)
+    request = Request(
+        model=net(tmp_path / "net.onnx"),
+        runtimes=("openvino",),
+        wish=Wish(backends=("cpu", "cpu-f32")),
+        effort=small,
+        record=tmp_path / "record.sqlite",
+    )
+    with open_lab(request, kind="place", question={}) as lab:
+        reference(lab)
+        (target,) = lab.targets
+        placer = TransferPlacer(lab, target)
+        alive = profile_singles(lab, placer.singles())
+        assert [c.label for c in alive] == ["openvino[devices]:cpu", "openvino[devices]:cpu-f32"], lab.missing
+        result = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)))
+        assert not [m for m in lab.missing if "pricing" in m.name]
+        assert np.isfinite(result.prices_s).all()
+        assert result.solution.optimal
+        assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
+        assert placer.along(result.solution.assignment) == result.solution.assignment
+        sides = placer.along((HOME, HOME, HOME, AWAY, AWAY, HOME, AWAY, HOME, HOME))
+        mix = placer.contender("plan", "a mix", sides, None)
+        verified = verify(lab, write_package(lab, mix, tmp_path / "package", overwrite=False), mix)
+    assert verified.ok, verified
+    assert verified.places == mix.backends
+    assert (tmp_path / "package" / "openvino_hetero.py").is_file()

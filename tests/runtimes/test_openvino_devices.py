@@ -1,0 +1,197 @@
+"""OpenVINO's operators on several devices, with the real OpenVINO: the CPU, and its plugin registered once more."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtimes.openvinokit import net
+
+from gnomon.core.sample import Failure
+from gnomon.devices.local import LocalDevice
+from gnomon.errors import UsageError
+from gnomon.measure.link import AgentLink
+from gnomon.models.load import load
+from gnomon.models.model import Model
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.testing.runtime import RuntimeContract
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+
+PRECISIONS = {"precisions": ["FP32", "BF16"]}
+PROBE = Probe(version="1", backends=("cpu", "cpu-f32", "cpu-bf16"), details=PRECISIONS)
+BOTH = ("cpu", "cpu-f32")
+
+
+def placed_of(model: Model) -> PlacedModel:
+    graph = model.graph
+    names = [[graph.tensors[t].name for t in side] for side in (graph.inputs, graph.outputs)]
+    return PlacedModel(graph=graph, path=str(model.path), inputs=tuple(names[0]), outputs=tuple(names[1]))
+
+
+class OnDevices(OpenVino):
+    """The adapter, asked for two devices where nobody asks for any."""
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        return super().configurations(probe, replace(wish, backends=wish.backends or BOTH))
+
+
+class TestOnDevices(RuntimeContract):
+    @pytest.fixture
+    def adapter(self) -> Runtime:
+        return OnDevices()
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return net(tmp_path / "net.onnx")
+
+
+def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
+    adapter = OpenVino()
+    assert [c.backends for c in adapter.configurations(PROBE, Wish())] == [("openvino",)]
+    assert [c.backends for c in adapter.configurations(PROBE, Wish(backends=("cpu",)))] == [("openvino",)]
+    (mixed,) = adapter.configurations(PROBE, Wish(backends=("cpu-bf16", "cpu")))
+    assert (mixed.name, mixed.backends, mixed.precision) == ("openvino[devices]", ("cpu", "cpu-bf16"), "bfloat16")
+    assert mixed.transfers and mixed.steps_within and mixed.tolerance == 0.05
+    real = replace(PROBE, backends=("cpu", "gpu.0", "npu", "cpu-f32"))
+    whole, devices = adapter.configurations(real, Wish())
+    assert (whole.backends, devices.backends) == (("openvino",), ("cpu", "gpu.0", "npu"))
+    assert devices.precision == "float16"  # what an NPU computes in
+    for backends, told in ((("cpu-bf16",), "needs the backend 'cpu'"), (("cpu", "gpu"), "no backend 'gpu'")):
+        with pytest.raises(UsageError, match=told) as refused:
+            adapter.configurations(PROBE, Wish(backends=backends))
+        assert refused.value.hint
+
+
+@pytest.fixture
+def link() -> Iterator[AgentLink]:
+    with LocalDevice() as device, AgentLink(device) as opened:
+        yield opened
+
+
+def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: AgentLink) -> None:
+    placed = placed_of(load(net(tmp_path / "net.onnx")))
+    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    found = OnDevices().support(link.ask, placed, configuration)
+    assert not found.failures
+    assert set(found.operators) == set(BOTH) and all(len(taken) == 9 for taken in found.operators.values())
+    leaders = [found.folded.get(k, k) for k in range(9)]
+    conv, norm, relu, exp, left, right, soft, same, _ = leaders
+    assert conv == norm == relu == 0
+    assert same == right
+    assert len({conv, exp, left, right, soft}) == 5
+    assert found.options == {"leaders": leaders}
+
+
+def test_a_device_that_fails_is_left_out_and_the_cpu_must_not(tmp_path: Path) -> None:
+    placed = placed_of(load(net(tmp_path / "net.onnx")))
+    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    crash = Failure(stage="probe", kind="crash", transient=False, message="crashed")
+    good: Mapping[str, Any] = {"operators": list(range(9)), "kernels": [[0, 1, 2]], "unnamed": []}
+    lacking = {**good, "operators": [0, 1, 3]}
+
+    def answering(told: Mapping[str, Mapping[str, Any] | Failure]) -> Any:
+        return lambda commands: {key: told[key] for key in commands}
+
+    found = OpenVino().support(answering({"cpu": good, "cpu-f32": crash}), placed, configuration)
+    assert found.failures == {"cpu-f32": crash} and len(found.operators["cpu"]) == 9
+    none = OpenVino().support(answering({"cpu": crash, "cpu-f32": good}), placed, configuration)
+    assert not any(none.operators.values())
+    part = OpenVino().support(answering({"cpu": good, "cpu-f32": lacking}), placed, configuration)
+    assert part.operators["cpu-f32"] == {3}  # the convolution stays with the activation that is not taken
+
+
+LOAD = """
+import json, sys
+import numpy as np
+from gnomon.agent.driver import Refused, driver_for
+from gnomon.agent.drivers import openvino_hetero as hetero
+segment, lie = json.loads(sys.argv[1]), sys.argv[2]
+real = hetero.place
+def lying(ov, model, names, backends, places):
+    real(ov, model, names, backends, [1 - places[0], *places[1:]] if lie == "one" else [0] * len(places))
+if lie:
+    hetero.place = lying
+shape = (1, 8, 16, 16)
+buffers = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32), "y": np.zeros(shape, np.float32)}
+try:
+    model = driver_for("openvino").load(segment, buffers, profiled=True)
+    where = model.where()
+    for _ in range(3):
+        model.call()
+    rows = model.operators(1)
+    print(json.dumps({"where": where, "rows": rows, "sum": float(buffers["y"].sum())}))
+except Refused as refused:
+    print(json.dumps({"refused": str(refused)}))
+"""
+
+
+def loaded(link: AgentLink, path: Path, places: Sequence[int], lie: str = "", backends: Sequence[str] = BOTH) -> Any:
+    model = load(path)
+    placed = placed_of(model)
+    configuration = OpenVino().configurations(PROBE, Wish(backends=tuple(backends)))[0]
+    found = OpenVino().support(link.ask, placed, configuration)
+    configuration = replace(configuration, options={**configuration.options, **found.options})
+    assignment = {k: backends[places[found.folded.get(k, k)]] for k in range(len(places))}
+    segment = OpenVino().segment(placed, configuration, assignment)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, json.dumps(segment), lie], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout), assignment
+
+
+@pytest.mark.parametrize("places", [(0, 0, 0, 1, 0, 1, 1, 1, 0), (1, 1, 1, 0, 1, 0, 0, 0, 1), (1,) * 9])
+def test_openvinos_own_report_proves_each_operator(tmp_path: Path, link: AgentLink, places: Sequence[int]) -> None:
+    path = net(tmp_path / "net.onnx")
+    told, assignment = loaded(link, path, places)
+    assert {k: row["backend"] for row in told["where"] for k in row["operators"]} == assignment
+    rows = {row["sources"][0]: row for row in told["rows"]}
+    assert all(len(row["wall_ns"]) == 2 and row["backend"] == assignment[k] for k, row in rows.items())
+    assert {0, 3, 6} <= set(rows)
+    alone, _ = loaded(link, path, (0,) * 9)
+    assert told["sum"] == pytest.approx(alone["sum"], rel=1e-4)
+
+
+def test_what_lies_elsewhere_than_planned_is_refused_by_name(tmp_path: Path, link: AgentLink) -> None:
+    path, places = net(tmp_path / "net.onnx"), (0, 0, 0, 1, 0, 1, 1, 1, 0)
+    told, _ = loaded(link, path, places, lie="one")
+    assert "operators otherwise: conv on cpu-f32" in told["refused"]
+    told, _ = loaded(link, path, places, lie="all")
+    assert told["refused"].startswith("OpenVINO runs the model on CPU and not on CPU, CPU_F32")
+
+
+PLAIN = """
+import json
+import openvino as ov
+import openvino_hetero as hetero
+options = json.load(open("plan.json"))
+core = hetero.opened(ov, options["backends"], options["threads"])
+model = hetero.fold(core.read_model("net.onnx"))
+hetero.place(ov, model, options["names"], options["backends"], options["places"])
+compiled = core.compile_model(model, hetero.hetero(options["backends"]))
+print(json.dumps([hetero.submodels(compiled), sorted(compiled.get_property("EXECUTION_DEVICES"))]))
+"""
+
+
+def test_a_plain_program_places_as_the_package_says(tmp_path: Path, link: AgentLink) -> None:
+    model = load(net(tmp_path / "net.onnx"))
+    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    found = OnDevices().support(link.ask, placed_of(model), configuration)
+    configuration = replace(configuration, options={**configuration.options, **found.options})
+    folder = tmp_path / "package"
+    folder.mkdir()
+    assignment = {k: "cpu-f32" if found.folded.get(k, k) in (3, 4) else "cpu" for k in range(9)}
+    written = OnDevices().package(model, configuration, assignment, folder)
+    (folder / "plan.json").write_text(json.dumps(written["options"]))
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    done = subprocess.run([sys.executable, "-c", PLAIN], cwd=folder, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [["CPU", "CPU_F32", "CPU"], ["CPU", "CPU_F32"]]
