@@ -157,6 +157,8 @@ def _closed() -> None:
 def _compiled(segment: dict[str, Any], *, threads: int, profiled: bool) -> CompiledModel:
     """The segment's model, compiled; Refused where it would run on another GPU than the one that is asked for."""
     options = segment.get("options", {})
+    if options.get("interpreted"):
+        raise Refused("LiteRT: a GPU takes no model that leaves the shape of an output open")
     model = CompiledModel(
         segment["model"],
         kernels=kernels_of(segment),
