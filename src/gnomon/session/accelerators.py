@@ -37,8 +37,8 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
             continue
         first, *later = (1e-9 * ns for one in found for ns in _begun_ns(one))
         others = f", {median(later):.2g} s (median) in {len(later)} later ones" if later else ""
-        held = _held_bytes(found[-1])
-        memory = f"; it holds {held / 2**20:.3g} MiB of the device's memory" if held else ""
+        held = held_bytes(found[-1])
+        memory = "" if held is None else f"; it holds {held / 2**20:.3g} MiB of the device's memory"
         told.append(
             Doubt(
                 kind="first-run",
@@ -56,6 +56,7 @@ def _begun_ns(measured: Measured) -> list[int]:
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 
 
-def _held_bytes(measured: Measured) -> int:
-    """What a model holds of the memory of devices, in bytes; 0 where its runtime does not tell it."""
-    return sum(row.get("device_memory_bytes") or 0 for part in measured.fact("where") or () for row in part)
+def held_bytes(measured: Measured) -> int | None:
+    """What a model holds of the memory of devices, in bytes; None where its runtime does not tell it."""
+    told = [row.get("device_memory_bytes") for part in measured.fact("where") or () for row in part]
+    return sum(found) if (found := [held for held in told if held is not None]) else None

@@ -26,6 +26,7 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
+from gnomon.runtimes.base import Accelerator
 from gnomon.session.accelerators import first_runs
 from gnomon.session.contender import (
     Contender,
@@ -75,6 +76,7 @@ class Column:
     graph: Graph
     measured: Measured
     traced: Measured
+    accelerators: tuple[Accelerator, ...] = ()
 
     __repr__ = brief
 
@@ -201,6 +203,7 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         difference=known.fact("difference"),
         kernels=found,
         breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
+        accelerators=contender.accelerators,
         graph=contender.graph,
         measured=known,
         traced=traced,
