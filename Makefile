@@ -15,6 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export GNOMON_ZOO ?= $(CURDIR)/$(VENV)/zoo
+export GNOMON_SWIFTSHADER ?= $(CURDIR)/$(VENV)/swiftshader
 
 # The first Python that fits; 3.11 and 3.12 come first, because onert has wheels for them only.
 PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
@@ -27,7 +28,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-test: $(VENV)/stamp-dev $(VENV)/stamp-zoo
+test: $(VENV)/stamp-dev $(VENV)/stamp-zoo $(GNOMON_SWIFTSHADER)/vk_swiftshader_icd.json
 	scripts/check
 
 check: test
@@ -81,3 +82,7 @@ $(VENV)/stamp-all: pyproject.toml | $(BIN)/python
 $(VENV)/stamp-zoo: $(VENV)/stamp-dev $(wildcard zoo/*.py)
 	$(BIN)/python -m zoo --out $(GNOMON_ZOO)
 	@touch $@
+
+# A graphics card that is a program. Without it the tests that compute on one are skipped, and say so.
+$(GNOMON_SWIFTSHADER)/vk_swiftshader_icd.json:
+	@scripts/swiftshader $(GNOMON_SWIFTSHADER) || true

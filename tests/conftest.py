@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -78,6 +78,34 @@ def zoo_model() -> Callable[[str], Path]:
             pytest.skip(f"zoo: {error}")
 
     return build
+
+
+@pytest.fixture(scope="session")
+def software_gpu() -> Mapping[str, str]:
+    """The environment in which a process finds one Vulkan device, SwiftShader, which is a program on the CPU.
+
+    The test skips where `scripts/swiftshader`, which `make test` runs, has not fetched it.
+    """
+    folder = Path(os.environ.get("GNOMON_SWIFTSHADER") or Path(__file__).parent.parent / ".venv" / "swiftshader")
+    icd = folder.resolve() / "vk_swiftshader_icd.json"
+    if not icd.is_file():
+        pytest.skip(f"SwiftShader is not in {folder}: scripts/swiftshader fetches it; GNOMON_SWIFTSHADER is its folder")
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        # A Vulkan loader lies beside it. Loaders before 1.3.207 read the second name, later ones both.
+        "LD_LIBRARY_PATH": f"{icd.parent}:{before}" if before else str(icd.parent),
+        "VK_DRIVER_FILES": str(icd),
+        "VK_ICD_FILENAMES": str(icd),
+        "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER": "1",
+    }
+
+
+@pytest.fixture
+def on_software_gpu(software_gpu: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """The same environment, set for the processes that the test starts."""
+    for name, value in software_gpu.items():
+        monkeypatch.setenv(name, value)
+    return software_gpu
 
 
 @pytest.fixture(scope="session")

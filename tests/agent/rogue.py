@@ -31,8 +31,9 @@ class Loaded:
         options = segment["options"]
         self.how, self.when = options.get("how", ""), options.get("when", "run")
         self.after, self.counter, self.calls = options.get("after", 0), options.get("counter"), 0
-        self.factor = options.get("factor", 2.0)
+        self.factor, self.stale = options.get("factor", 2.0), options.get("stale", False)
         self.x, self.y = buffers[segment["inputs"][0][1]], buffers[segment["outputs"][0][1]]
+        self.last = self.x * self.factor
         self.call: Callable[[], object] = self._call
         if self.when == "load":
             self._misbehave()
@@ -41,7 +42,10 @@ class Loaded:
         self.calls += 1
         if self.when == "run" and self.calls > self.after:
             self._misbehave()
-        self.y[...] = self.x * self.factor
+        if self.stale:  # a device that was not waited for: what it hands out is of the call before
+            self.y[...], self.last = self.last, self.x * self.factor
+        else:
+            self.y[...] = self.x * self.factor
         time.sleep(1e-4)
 
     def _misbehave(self) -> None:

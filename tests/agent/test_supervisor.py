@@ -146,12 +146,11 @@ def test_outputs_are_checked_against_the_reference(agent: Path, tmp_path: Path) 
     saved = supervise(agent, tmp_path, [candidate("r", opening={"save": reference, "seeds": [3, 4]})])
     assert saved[0]["sensitivity"]["relative"] > 0
     checking = {"check": reference, "seeds": [3, 4]}
-    factors = {"same": 2.0, "near": 2.0001, "wrong": 2.1, "nan": math.nan, "infinite": math.inf}
-    events = supervise(
-        agent, tmp_path, [candidate(key, opening=checking, factor=factor) for key, factor in factors.items()]
-    )
+    factors = {"same": 2.0, "near": 2.0001, "wrong": 2.1, "zeros": 0.0, "nan": math.nan, "infinite": math.inf}
+    wanted = [candidate(key, opening=checking, factor=factor) for key, factor in factors.items()]
+    events = supervise(agent, tmp_path, [*wanted, candidate("stale", opening=checking, stale=True)])
     assert of(events, "same") == of(events, "near") == GOOD
-    for key in ("wrong", "nan", "infinite"):
+    for key in ("wrong", "zeros", "nan", "infinite", "stale"):
         assert of(events, key) == ["failure"]
     refused = [event for event in events if event["event"] == "failure"]
     assert {(event["stage"], event["kind"], event["transient"]) for event in refused} == {

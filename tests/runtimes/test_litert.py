@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,38 @@ def test_a_wish_limits_the_kinds_of_kernels() -> None:
     with pytest.raises(UsageError, match="'ruy'") as refused:
         named("xnnpack", "ruy")
     assert refused.value.hint == "It has: xnnpack, builtin, reference."
+
+
+CARD = {"backend": "gpu", "name": "Card", "software": False}
+ON_GPU = replace(PROBE, backends=(*PROBE.backends, "gpu"), details={"devices": [CARD]})
+
+
+def test_a_gpu_is_a_configuration_that_names_its_device() -> None:
+    *_, gpu = LiteRt().configurations(ON_GPU, Wish())
+    assert (gpu.name, gpu.backends) == ("litert[gpu]", ("gpu",))
+    assert gpu.options == {"threads": 1, "kernels": "gpu", "precision": "float32", "adapter": "Card"}
+    assert [a.name for a in gpu.accelerators] == ["Card"]
+    lower = LiteRt().configurations(ON_GPU, Wish(backends=("gpu",), precisions=("float16", "bfloat16")))
+    assert [(c.name, c.precision, c.tolerance) for c in lower] == [
+        ("litert[gpu]", "float32", 1e-3),
+        ("litert[gpu,f16]", "float16", 2e-2),
+    ]
+
+
+def test_a_gpu_that_is_a_program_is_used_where_it_is_named_alone() -> None:
+    software = replace(ON_GPU, details={"devices": [{**CARD, "software": True}]})
+
+    def named(*backends: str) -> list[str]:
+        return [c.name for c in LiteRt().configurations(software, Wish(backends=backends))]
+
+    assert "litert[gpu]" not in named() + named("litert")
+    assert named("gpu", "xnnpack") == ["litert[xnnpack]", "litert[gpu]"]
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_the_reason() -> None:
+    none = replace(PROBE, details={"lacking": {"gpu": "No adapters found"}})
+    with pytest.raises(UsageError, match="no backend 'gpu': No adapters found"):
+        LiteRt().configurations(none, Wish(backends=("gpu",)))
 
 
 @pytest.fixture

@@ -25,7 +25,20 @@ ReLU                     relu_0                   1 1 1 3
 UnaryOp                  square_0                 1 1 2 4 0=4 31=32
 BinaryOp                 add_0                    2 1 3 4 out0 0=0
 """
-PROBE = Probe(version="1", backends=("cpu", "vulkan"))
+CARD = {"backend": "vulkan", "name": "Card", "software": False, "memory_bytes": 1 << 30}
+PROBE = Probe(version="1", backends=("cpu", "vulkan"), details={"devices": [CARD]})
+SOFTWARE = Probe(version="1", backends=("cpu", "vulkan"), details={"devices": [{**CARD, "software": True}]})
+SEVERAL = Probe(
+    version="1",
+    backends=("cpu", "vulkan", "vulkan0", "vulkan1"),
+    details={
+        "devices": [
+            {**CARD, "name": "llvmpipe (LLVM)"},
+            {**CARD, "backend": "vulkan0", "name": "llvmpipe (LLVM)", "software": True},
+            {**CARD, "backend": "vulkan1", "name": "SwiftShader Device", "software": True},
+        ]
+    },
+)
 
 
 def written(folder: Path) -> Path:
@@ -69,17 +82,44 @@ def test_the_cpu_is_the_default_and_cannot_be_left_out() -> None:
     assert configuration("cpu").backends == ("cpu",)
     with pytest.raises(UsageError, match="needs the backend 'cpu'"):
         configuration("vulkan")
-    only = Probe(version="1", backends=("cpu",))
+    only = Probe(version="1", backends=("cpu",), details={"lacking": {"vulkan": "ncnn finds no Vulkan device"}})
     assert Ncnn().configurations(only, Wish())[0].backends == ("cpu",)
-    with pytest.raises(UsageError, match="no backend 'vulkan'"):
+    with pytest.raises(UsageError, match="no backend 'vulkan': ncnn finds no Vulkan device"):
         Ncnn().configurations(only, Wish(backends=("cpu", "vulkan")))
 
 
 def test_vulkan_that_is_the_cpu_itself_is_measured_where_it_is_asked_for() -> None:
-    software = Probe(version="1", backends=("cpu", "vulkan"), details={"vulkan_on_cpu": True})
-    assert Ncnn().configurations(software, Wish())[0].backends == ("cpu",)
-    wished = Ncnn().configurations(software, Wish(backends=("cpu", "vulkan")))[0]
+    assert Ncnn().configurations(SOFTWARE, Wish())[0].backends == ("cpu",)
+    wished = Ncnn().configurations(SOFTWARE, Wish(backends=("cpu", "vulkan")))[0]
     assert wished.backends == ("cpu", "vulkan")
+    assert [a.software for a in wished.accelerators] == [True]
+
+
+def test_one_of_several_devices_is_chosen_by_its_number_or_a_part_of_its_name() -> None:
+    def named(*backends: str) -> list[tuple[str, list[object]]]:
+        made = Ncnn().configurations(SEVERAL, Wish(backends=("cpu", *backends)))
+        assert all(c.reported == {"cpu": "cpu", "vulkan": c.backends[1]} for c in made)
+        return [(c.name, c.options["device"]) for c in made]
+
+    swiftshader = ("ncnn[vulkan1]", [1, "SwiftShader Device"])
+    assert named("vulkan1") == named("vulkan:swift") == [swiftshader]
+    assert named("vulkan") == [("ncnn", [-1, "llvmpipe (LLVM)"])]
+    assert named("vulkan0", "vulkan1") == [("ncnn[vulkan0]", [0, "llvmpipe (LLVM)"]), swiftshader]
+    assert named("vulkan:LLVM")[0][0] == "ncnn[vulkan0]"
+    for wrong in ("vulkan:card", "vulkan:", "vulkan2", "metal:swift"):
+        with pytest.raises(UsageError, match=f"no backend '{wrong}'") as refused:
+            named(wrong)
+        assert refused.value.hint.endswith("Vulkan devices: llvmpipe (LLVM), SwiftShader Device.")
+
+
+def test_a_package_names_the_device_only_where_it_is_not_the_usual_one(model: Model, tmp_path: Path) -> None:
+    for backend, kept in (("vulkan", False), ("vulkan1", True)):
+        folder = tmp_path / backend
+        folder.mkdir()
+        chosen = Ncnn().configurations(SEVERAL, Wish(backends=("cpu", backend)))[0]
+        made = Ncnn().package(model, chosen, {2: backend}, folder)
+        assert made["options"]["vulkan"] == [2]
+        assert ("device" in made["options"]) == kept
 
 
 def test_a_segment_binds_blobs_to_the_users_tensors(placed: PlacedModel) -> None:
@@ -87,7 +127,7 @@ def test_a_segment_binds_blobs_to_the_users_tensors(placed: PlacedModel) -> None
     assert segment == {
         "runtime": "ncnn",
         "model": "/there/m.param",
-        "options": {"threads": 1, "vulkan": [1, 3], "shapes": [[3, 4, 5]]},
+        "options": {"threads": 1, "device": [-1, "Card"], "vulkan": [1, 3], "shapes": [[3, 4, 5]]},
         "inputs": [["in0", "image"]],
         "outputs": [["out0", "scores"]],
     }

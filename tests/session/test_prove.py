@@ -15,6 +15,7 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, PackageError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Accelerator
 from gnomon.session.contender import Contender, Kind, fastest_of, level
 from gnomon.session.package import check_destination
 from gnomon.session.prove import judge_contenders, prove
@@ -110,6 +111,25 @@ def test_one_process_cannot_tell_a_gain_from_its_luck() -> None:
     verdict = judge_contenders(FIELD, times(0.7, processes=1), "wall")
     assert verdict.chosen.contender.key == "a"
     assert "one process" in verdict.reason
+
+
+def test_what_a_program_that_plays_a_device_gains_is_no_claim() -> None:
+    def on(one: Contender, *, software: bool) -> Contender:
+        device = Accelerator(backend="vulkan", name="Card", software=software)
+        configuration = SimpleNamespace(accelerators=(device,), backends=("cpu", "vulkan"))
+        parts: Any = (SimpleNamespace(configuration=configuration, backends={0: "cpu", 1: "vulkan"}),)
+        return replace(one, parts=parts)
+
+    field = [*FIELD[:2], on(FIELD[2], software=True), FIELD[3]]
+    verdict = judge_contenders(field, times(0.8), "wall")
+    assert verdict.chosen.contender.key == "plan"
+    assert verdict.chosen.against_best is None
+    assert re.fullmatch("Mix: plan; no ratio is told, as an accelerator here is a program .*", verdict.reason)
+    real = judge_contenders([*FIELD[:2], on(FIELD[2], software=False), FIELD[3]], times(0.8), "wall")
+    assert "times as fast as a alone" in real.reason
+    # What is slower on a program is measured, and named as the slower of nobody.
+    slow = judge_contenders([on(FIELD[1], software=True), FIELD[0]], times(1.0), "wall")
+    assert (slow.chosen.contender.key, slow.reason) == ("a", "Use a.")
 
 
 def test_refused_contenders_are_never_chosen() -> None:

@@ -17,17 +17,22 @@ class Refused(Exception):
 class Loaded(Protocol):
     """A model that is loaded and bound to buffers.
 
-    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays. The arrays stay
-    the caller's and must outlive the loaded model. An output without an array, as its shape is not known before, gets
-    one in the buffers: when it is loaded if the runtime tells its shape then, else in each call. Not safe for several
-    threads. `close` ends it; nothing else may be asked afterwards, except `operators` where the runtime only tells at
-    its end.
+    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays. It ends when they
+    are written: where a device computes, bringing the inputs there, waiting and fetching the outputs are part of it.
+    The arrays stay the caller's and must outlive the loaded model. An output without an array, as its shape is not
+    known before, gets one in the buffers: when it is loaded if the runtime tells its shape then, else in each call. Not
+    safe for several threads. `close` ends it; nothing else may be asked afterwards, except `operators` where the
+    runtime only tells at its end.
     """
 
     call: Callable[[], object]
 
     def where(self) -> list[dict[str, Any]]:
-        """Where the runtime says that its operators run: ``{"operators": [names or indices], "backend": name}``."""
+        """Where the runtime says that its operators run: ``{"operators": [names or indices], "backend": name}``.
+
+        Of an accelerator also its name, under "device", and "device_memory_bytes" that the model holds there, where
+        the runtime tells these.
+        """
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """After a profiled load: times of each kernel, the first `skip` calls left out.
@@ -43,7 +48,11 @@ class Driver(Protocol):
     """A runtime on the device. Every method may crash or hang: it runs in a process of its own."""
 
     def probe(self) -> dict[str, Any]:
-        """The version and the backends of the runtime; raises ImportError where it is not installed."""
+        """The version and the backends of the runtime; raises ImportError where it is not installed.
+
+        Under `devices` what backends compute on beside the processor, and under `lacking` why others are not there:
+        see `gnomon.runtimes.base.Probe`.
+        """
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
+from gnomon.errors import UsageError
 from gnomon.models.model import Model
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
@@ -16,12 +17,41 @@ Ask = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, "Mapping[str, Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """What a backend computes on beside the processor, by the name that the runtime gives it.
+
+    `software` says that it is a program on the processor itself: it is there to test with, is used only where it is
+    wished, and its times say nothing of a real one. `memory_bytes` is None where the runtime does not tell it.
+    """
+
+    backend: str
+    name: str
+    software: bool
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What the agent found of a runtime on a device: its version, its backends, and further findings."""
+    """What the agent found of a runtime on a device: its version, its backends, and further findings.
+
+    Of these every runtime may have `devices`, the accelerators of its backends, and `lacking`, why a backend that it
+    knows is not there.
+    """
 
     version: str
     backends: tuple[str, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """What backends compute on beside the processor."""
+        return tuple(Accelerator(**found) for found in self.details.get("devices", ()))
+
+    def refused(self, runtime: str, backend: str) -> UsageError:
+        """The error for a backend that is wished and not there."""
+        why = self.details.get("lacking", {}).get(backend)
+        told = f"{runtime} {self.version} on this device has no backend {backend!r}" + (f": {why}" if why else "")
+        return UsageError(told, hint=f"It has: {', '.join(self.backends)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +87,8 @@ class Configuration:
     `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied. A profiled
     run then takes operators apart, each with copies of all that it reads and writes; or, with `steps_within`, it is run
     as ever, and tells the time of operators together with the copies that they are the reason of.
+    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied.
+    `accelerators` are what its backends compute on beside the processor.
     """
 
     runtime: str
@@ -69,6 +101,7 @@ class Configuration:
     reported: Mapping[str, str] = field(default_factory=dict)
     transfers: bool = False
     steps_within: bool = False
+    accelerators: tuple[Accelerator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

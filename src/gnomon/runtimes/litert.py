@@ -1,12 +1,12 @@
-"""LiteRT: TFLite models, by XNNPACK, by its builtin kernels, or by its reference kernels."""
+"""LiteRT: TFLite models, by XNNPACK, by its builtin or its reference kernels, or on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.sample import Failure
-from gnomon.errors import UsageError
 from gnomon.models.copies import copy_model
 from gnomon.models.model import Model, is_known
 from gnomon.runtimes.base import (
@@ -25,9 +25,17 @@ from gnomon.runtimes.base import (
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, labelled
 
+_GPU = "gpu"
+#: What a GPU computes in beside float32, with its name in configurations.
+_LOWER = {"float16": "f16"}
+
 
 class LiteRt:
-    """The adapter of LiteRT. Each kind of kernels is a configuration with one backend, which takes a model whole."""
+    """The adapter of LiteRT. Each kind of kernels is a configuration with one backend, which takes a model whole.
+
+    So is a GPU. It is named in the configuration's options, so that no other is taken for it. One that is a program on
+    the CPU is used only where "gpu" is wished.
+    """
 
     name = "litert"
     formats = frozenset({"tflite"})
@@ -42,26 +50,39 @@ class LiteRt:
         """A configuration for each kind of kernels, in an environment each; the clean ones first."""
         for name in wish.backends:
             if name not in (*probe.backends, self.name):
-                raise UsageError(
-                    f"litert {probe.version} on this device has no backend {name!r}",
-                    hint=f"It has: {', '.join(probe.backends)}.",
-                )
+                raise probe.refused(self.name, name)
         everything = not wish.backends or self.name in wish.backends
+        software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, kernels, label),
-                backends=(kernels,),
-                options={"threads": wish.threads, "kernels": kernels},
-                environment=environment,
-                tolerance=TOLERANCE["float32"],
-                # XNNPACK leaves what it lacks to the builtin kernels.
-                reported={kernels: kernels, **({"builtin": kernels} if kernels == "xnnpack" else {})},
-            )
+            made
             for label, environment in environment_variants(wish)
             for kernels in probe.backends
-            if everything or kernels in wish.backends
+            if kernels in wish.backends or (everything and kernels not in software)
+            for made in self._made(probe, wish, kernels, label, environment)
         )
+
+    def _made(
+        self, probe: Probe, wish: Wish, kernels: str, label: str, environment: Mapping[str, str]
+    ) -> Iterator[Configuration]:
+        """The configurations of a kind of kernels: one, and of a GPU one for each precision that is wished."""
+        accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)
+        lower = [p for p in wish.precisions if p in _LOWER] if kernels == _GPU else []
+        for precision in ("float32", *lower):
+            options: dict[str, Any] = {"threads": wish.threads, "kernels": kernels}
+            if kernels == _GPU:
+                options |= {"precision": precision, "adapter": accelerators[0].name}
+            yield Configuration(
+                runtime=self.name,
+                name=labelled(self.name, kernels, _LOWER.get(precision, ""), label),
+                backends=(kernels,),
+                options=options,
+                environment=environment,
+                precision=precision,
+                tolerance=TOLERANCE[precision],
+                # XNNPACK leaves what it lacks to the builtin kernels.
+                reported={kernels: kernels, **({"builtin": kernels} if kernels == "xnnpack" else {})},
+                accelerators=accelerators,
+            )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """The kernels load the whole model in a process of their own; XNNPACK must take at least one operator."""
@@ -86,7 +107,9 @@ class LiteRt:
         """A copy of the model file."""
         source = model.package.models[0] if model.package else model.path
         copy_model(source, folder / source.name)
-        return {"runtime": self.name, "model": source.name, "options": dict(configuration.options)}
+        # Elsewhere it runs on the GPU that is there.
+        options = {name: value for name, value in configuration.options.items() if name != "adapter"}
+        return {"runtime": self.name, "model": source.name, "options": options}
 
 
 if TYPE_CHECKING:

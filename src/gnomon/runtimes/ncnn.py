@@ -12,6 +12,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import PackageError, UsageError
 from gnomon.models.model import Model, read_text
 from gnomon.runtimes.base import (
+    Accelerator,
     Ask,
     Assignment,
     Configuration,
@@ -41,33 +42,21 @@ class Ncnn:
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends cpu and, where a real device is found or it is wished,
-        vulkan.
+        vulkan; one for each Vulkan device where several are wished.
         """
-        for name in wish.backends:
-            if name not in probe.backends:
-                raise UsageError(
-                    f"ncnn {probe.version} on this device has no backend {name!r}",
-                    hint=f"It has: {', '.join(probe.backends)}.",
-                )
-        if wish.backends and _CPU not in wish.backends:
+        wished = tuple(_resolved(probe, name) for name in wish.backends)
+        if wished and _CPU not in wished:
             raise UsageError(
                 "ncnn takes its inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
             )
+        there = {a.backend: a for a in probe.accelerators}
         # Vulkan that is a program on the CPU is there to test placement: it is measured where it is asked for.
-        usual = (_CPU,) if probe.details.get("vulkan_on_cpu") else probe.backends
-        backends = tuple(b for b in (_CPU, _VULKAN) if b in (wish.backends or usual))
+        usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
+        chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, label),
-                backends=backends,
-                options={"threads": wish.threads},
-                environment=environment,
-                tolerance=TOLERANCE["float32"],
-                reported={backend: backend for backend in backends},
-                transfers=len(backends) > 1,
-            )
+            _made(wish, there.get(vulkan), label, environment)
             for label, environment in environment_variants(wish)
+            for vulkan in chosen or ("",)
         )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
@@ -77,19 +66,20 @@ class Ncnn:
         """
         everything = frozenset(op.index for op in model.graph.operators)
         asked = {_CPU: self._trial(model, configuration, ())}
-        if _VULKAN in configuration.backends:
-            asked[_VULKAN] = self._trial(model, configuration, everything)
+        for vulkan in configuration.backends[1:]:
+            asked[vulkan] = self._trial(model, configuration, everything)
         answers = ask(asked)
         operators = {backend: frozenset[int]() for backend in configuration.backends}
         failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
         if _CPU in failures:
             return Support(operators=operators, failures=failures)
         operators[_CPU] = everything
-        found = answers.get(_VULKAN)
-        if isinstance(found, Failure):
-            operators[_VULKAN] = self._by_type(ask, model, configuration)
-        elif found is not None:
-            operators[_VULKAN] = frozenset(found[_VULKAN]) & everything
+        for vulkan in configuration.backends[1:]:
+            found = answers[vulkan]
+            if isinstance(found, Failure):
+                operators[vulkan] = self._by_type(ask, model, configuration)
+            else:
+                operators[vulkan] = frozenset(found[_VULKAN]) & everything
         return Support(operators=operators, failures=failures)
 
     def _by_type(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> frozenset[int]:
@@ -124,6 +114,8 @@ class Ncnn:
         `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
         """
         options = _options(model.graph, configuration, assignment)
+        if _VULKAN in configuration.backends:
+            options.pop("device", None)  # elsewhere it runs on ncnn's own choice there
         from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
         from gnomon.models.ncnn.model import weights_of
 
@@ -142,11 +134,46 @@ class Ncnn:
         return {"runtime": self.name, "model": target.name, "options": options}
 
 
+def _resolved(probe: Probe, name: str) -> str:
+    """The backend that a wish means: one by its name, or "vulkan:PART" the device with PART in its name."""
+    if name in probe.backends:
+        return name
+    kind, _, part = name.partition(":")
+    found = [a for a in probe.accelerators if kind == _VULKAN and part and part.lower() in a.name.lower()]
+    # Where there are several devices, ncnn's own choice is among them twice.
+    if len(found) > 1:
+        found = [a for a in found if a.backend != _VULKAN]
+    if len(found) != 1:
+        names = ", ".join(dict.fromkeys(a.name for a in probe.accelerators))
+        refused = probe.refused(Ncnn.name, name)
+        raise UsageError(refused.message, hint=refused.hint + (f" Vulkan devices: {names}." if names else ""))
+    return found[0].backend
+
+
+def _made(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]) -> Configuration:
+    """The configuration with a Vulkan device, or with none; one that is not ncnn's own choice is in its name."""
+    backend = vulkan.backend if vulkan else ""
+    options: dict[str, Any] = {"threads": wish.threads}
+    if vulkan:
+        options["device"] = [int(backend.removeprefix(_VULKAN) or -1), vulkan.name]
+    return Configuration(
+        runtime=Ncnn.name,
+        name=labelled(Ncnn.name, backend if backend != _VULKAN else "", label),
+        backends=(_CPU, backend) if vulkan else (_CPU,),
+        options=options,
+        environment=environment,
+        tolerance=TOLERANCE["float32"],
+        reported={_CPU: _CPU, **({_VULKAN: backend} if vulkan else {})},
+        transfers=vulkan is not None,
+        accelerators=(vulkan,) if vulkan else (),
+    )
+
+
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
-    """Options of the driver: threads, the layers on Vulkan, and the shapes of the inputs' blobs."""
+    """Options of the driver: threads, the Vulkan device and the layers on it, and the shapes of the inputs' blobs."""
     return {
         **configuration.options,
-        "vulkan": sorted(index for index, backend in assignment.items() if backend == _VULKAN),
+        "vulkan": sorted(index for index, backend in assignment.items() if backend != _CPU),
         "shapes": [list(graph.tensors[t].shape or ()) for t in graph.inputs],
     }
 

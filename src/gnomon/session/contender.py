@@ -17,7 +17,7 @@ from gnomon.core.stats import Block, Comparison, Summary, blocks_of, compare, me
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
-from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.base import Accelerator, Configuration
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -61,10 +61,28 @@ class Contender:
         """Operator index -> backend, over all parts."""
         return {index: backend for part in self.parts for index, backend in part.backends.items()}
 
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """What its operators compute on beside the processor."""
+        return tuple(
+            accelerator
+            for part in self.parts
+            for accelerator in part.configuration.accelerators
+            if len(part.configuration.backends) == 1 or accelerator.backend in part.backends.values()
+        )
+
+    @property
+    def on_software(self) -> bool:
+        """Whether a part of it computes on an accelerator that is a program: its times are no base of a claim."""
+        return any(a.software for a in self.accelerators)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """A contender with what was measured of it: `against_best` compares it with the best single backend."""
+    """A contender with what was measured of it: `against_best` compares it with the best single backend.
+
+    None where either of the two computes on an accelerator that is a program.
+    """
 
     contender: Contender
     measured: Measured
@@ -127,7 +145,7 @@ def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
     several threads (some runtimes start them unasked) or another processor do the work.
     """
-    if lab.request.wish.thread_counts != (1,):
+    if lab.request.wish.thread_counts != (1,) or any(t.configuration.accelerators for t in lab.targets):
         return "wall"
     return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
 

@@ -184,6 +184,9 @@ def judge_contenders(
         chosen = proved[best.key]
     ties = [p for p in proved.values() if p.contender.kind == "single" and _may_be_as_fast(p)]
     for_what = _chosen_for(chosen, [p for p in equal if p.contender.key != best.key], converted)
+    proved = {key: p if _may_be_told(p, best) else replace(p, against_best=None) for key, p in proved.items()}
+    chosen = proved[chosen.contender.key]
+    ties = [p for p in ties if _may_be_told(p, best)]
     field = {p.contender.label: p.measured for key, p in proved.items() if p.ok and key not in other}
     return Verdict(
         proved=tuple(proved.values()),
@@ -246,6 +249,11 @@ def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[
     return tuple(found)
 
 
+def _may_be_told(proved: Proved, best: Contender) -> bool:
+    """Whether its ratio to the best single backend is a fact about devices, and not about a program that plays one."""
+    return not (proved.contender.on_software or best.on_software)
+
+
 def _may_be_as_fast(proved: Proved) -> bool:
     """Whether it may be as fast as the best: one process bounds nothing, but what is far slower in it is not a tie."""
     compared = proved.against_best
@@ -267,6 +275,9 @@ def _proved(contender: Contender, measured: Measured, best: Measured, clock: Clo
 def _reason(proved: Sequence[Proved], best: Proved, chosen: Proved, for_what: Sequence[str], *, priced: bool) -> str:
     """The answer in one sentence."""
     alone = best.contender.label
+    if chosen.contender.on_software or best.contender.on_software:
+        how = "Mix: " if chosen is not best else "Use "
+        return f"{how}{chosen.contender.label}; no ratio is told, as an accelerator here is a program on the processor."
     if chosen is not best and chosen.against_best is not None:
         gain = 1 / chosen.against_best.ratio
         return f"Mix: {chosen.contender.label} is {gain:.2f} times as fast as {alone} alone."

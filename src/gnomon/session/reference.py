@@ -21,6 +21,7 @@ from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
 from gnomon.runtimes.base import PlacedModel, Plain, Runtime, Wish, whole_segment
 from gnomon.runtimes.registry import all_runtimes, usual
+from gnomon.session.accelerators import software_devices
 from gnomon.session.contender import level
 from gnomon.session.model import place_model
 from gnomon.session.model_session import Lab
@@ -250,8 +251,8 @@ def _blame_input(failure: Failure) -> None:
 
 
 def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
-    """Each kind of doubt once: about the machine, where it was worst, and about the reference."""
-    found = [*worst(lab.runner.environments), *lab.doubts]
+    """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
+    found = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if sensitivity < 1e-5:
         found.append(
             Doubt(

@@ -162,17 +162,26 @@ def _wishes(
         return {runtime.name: wish for runtime in runtimes}
     has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
     for name in wish.backends:
-        if not any(name in backends for backends in has.values()):
+        if not any(_kind(name) in backends for backends in has.values()):
             told = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
-            raise UsageError(f"no runtime on this device has a backend {name!r}", hint=f"There are: {told or 'none'}.")
+            lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
+            why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
+            raise UsageError(
+                f"no runtime on this device has a backend {name!r}{why}", hint=f"There are: {told or 'none'}."
+            )
     made: dict[str, Wish] = {}
     for runtime in runtimes:
-        own = tuple(name for name in wish.backends if name in has[runtime.name])
+        own = tuple(name for name in wish.backends if _kind(name) in has[runtime.name])
         if own:
             made[runtime.name] = replace(wish, backends=own)
         else:
             missing.append(Missing(name=runtime.name, reason="it has none of the backends that were asked for"))
     return made
+
+
+def _kind(backend: str) -> str:
+    """A backend without the device that is chosen of it: "vulkan" of "vulkan:llvmpipe"."""
+    return backend.partition(":")[0]
 
 
 def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:

@@ -12,7 +12,8 @@ SHAPE = (1, 4, 4, 8)
 
 
 def tflite(*kinds: str, shape: tuple[int, ...] = SHAPE, signature: tuple[int, ...] | None = None) -> bytes:
-    """A chain of operators over one shape: "conv", "softmax", "floor_mod" (which XNNPACK lacks), "custom" (unknown).
+    """A chain of operators over one shape: "conv", "softmax", "floor_mod" (which XNNPACK lacks), "log_softmax" (which
+    the GPU lacks), "custom" (unknown).
 
     `signature` is the shape that the file declares beside it, with -1 for a dimension that it leaves open.
     """
@@ -33,6 +34,8 @@ def tflite(*kinds: str, shape: tuple[int, ...] = SHAPE, signature: tuple[int, ..
             options = schema.SoftmaxOptions.SoftmaxOptionsT()
             options.beta = 1.0
             writer.operator(OPERATOR.SOFTMAX, [last], [out], OPTIONS.SoftmaxOptions, options)
+        elif kind == "log_softmax":
+            writer.operator(OPERATOR.LOG_SOFTMAX, [last], [out], 0, None)
         else:
             writer.operator(OPERATOR.CUSTOM, [last], [out], 0, None)
             writer._codes[-1].customCode = "NoSuchOperator"

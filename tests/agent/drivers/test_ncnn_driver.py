@@ -120,10 +120,23 @@ def test_what_is_refused(path: Path) -> None:
         driver.load(segment, buffers, profiled=False)
 
 
-def test_the_probe_names_no_device_that_cannot_be_used() -> None:
+def test_the_probe_names_no_device_that_cannot_be_used(path: Path) -> None:
     found = NcnnDriver().probe()
     assert found["version"] == ncnn.__version__
-    assert found["backends"] == (["cpu", "vulkan"] if HAS_VULKAN else ["cpu"])
-    assert ("vulkan_device" in found) == HAS_VULKAN
-    if "llvmpipe" in found.get("vulkan_device", ""):
-        assert found["vulkan_on_cpu"]
+    assert found["backends"][:2] == (["cpu", "vulkan"] if HAS_VULKAN else ["cpu"])
+    assert ("devices" in found) == HAS_VULKAN == ("lacking" not in found)
+    for device in found.get("devices", ()):
+        assert device["software"] or not any(word in device["name"] for word in ("llvmpipe", "SwiftShader"))
+        assert device["memory_bytes"] > 0
+        segment, buffers = job(path, [2])
+        segment["options"]["device"] = [0, device["name"]]
+        told = NcnnDriver().load(segment, buffers, profiled=False).where()
+        assert [row.get("device") for row in told] == [None, device["name"]]
+
+
+@needs_vulkan
+def test_a_device_that_is_not_there_is_no_other(path: Path) -> None:
+    segment, buffers = job(path, [2])
+    segment["options"]["device"] = [0, "Warp Drive 3000"]
+    with pytest.raises(Refused, match="no Vulkan device 'Warp Drive 3000' here; there are "):
+        NcnnDriver().load(segment, buffers, profiled=False)

@@ -11,9 +11,11 @@ import pytest
 from tests.agent.drivers.litertkit import tflite
 
 from gnomon.jobs.place.across import AcrossPlacer
+from gnomon.jobs.place.document import place_document
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
+from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, profile_singles
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
@@ -28,7 +30,8 @@ KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
 def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
-    found = place(Request(model=model, effort=small, runtimes=("litert",)), tmp_path / "out")
+    wish = Wish(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
+    found = place(Request(model=model, effort=small, runtimes=("litert",), wish=wish), tmp_path / "out")
     assert {p.contender.label for p in found.verdict.proved if p.contender.kind == "single"} == KERNELS
     assert found.verified.ok, found.verified
     assert all(row.ran_on == row.planned for row in found.rows)
@@ -98,3 +101,34 @@ def test_an_open_batch_is_measured_on_all_that_load_the_file(small: Effort, tmp_
 def _job(package: Path) -> dict[str, Any]:
     job: dict[str, Any] = json.loads((package / "plan.json").read_text())["job"]
     return job
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_software_gpu")
+@pytest.mark.parametrize("backends", [("gpu",), ("gpu", "xnnpack")])
+def test_what_a_program_that_plays_a_gpu_takes_is_measured_and_no_base_of_a_claim(
+    small: Effort, tmp_path: Path, backends: tuple[str, ...]
+) -> None:
+    model = tmp_path / "m.tflite"
+    model.write_bytes(tflite("conv", "conv", "softmax"))
+    request = Request(model=model, effort=small, runtimes=("litert",), wish=Wish(backends=backends))
+    found = place(request, tmp_path / "out")
+    by_label = {p.contender.label: p for p in found.verdict.proved}
+    gpu = by_label["litert[gpu]"]
+    assert gpu.ok, gpu.measured.failure
+    assert found.verified.ok
+    assert found.clock == "wall"  # the processor waits while a device computes
+    assert "SwiftShader" in gpu.measured.fact("where")[0][0]["device"]
+    told = {doubt.kind: doubt.message for doubt in found.doubts}
+    assert "SwiftShader" in told["software-device"]
+    assert "litert[gpu]" in told["first-run"]
+    assert "MiB of the device's memory" in told["first-run"]
+    assert gpu.against_best is None
+    assert "times as fast" not in found.verdict.reason
+    assert ("no ratio is told" in found.verdict.reason) == (found.verdict.chosen.contender.label == "litert[gpu]")
+    document = place_document(found)
+    assert document["decision"]["speedup_vs_best_single"] is None
+    told_of = next(c for c in document["contenders"] if c["label"] == "litert[gpu]")
+    assert told_of["accelerators"][0]["software"]
+    assert told_of["device_memory_bytes"] > 0
+    assert all(seconds > 0 for seconds in told_of["runs"]["processes"]["load_s"])

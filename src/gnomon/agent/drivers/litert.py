@@ -1,18 +1,24 @@
-"""LiteRT on the device: TFLite models by XNNPACK, by its builtin kernels, or by its reference kernels.
+"""LiteRT on the device: TFLite models by XNNPACK, its builtin or its reference kernels, or on a GPU.
 
 Two of the package's ways to run a model are used, because neither does all. The C API of compiled models binds the
 job's buffers in place and has a profiler; but (2.3.0) it has no reference kernels, runs the builtin ones in silence
 where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model that leaves
 the shape of an output open. So these are run by the classic interpreter. That has no profiler: a profiled load there
-tells the time of the whole graph, and of no operator.
+tells the time of the whole graph, and of no operator. So it does on a GPU, which the C API reaches by an accelerator
+for WebGPU that lies in the package: it takes a model whole. The job's buffers are in the CPU's memory there too, so
+that a call brings the inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import ctypes
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +28,7 @@ import numpy as np
 from ..arrays import Array, Buffers
 from ..driver import Loaded, Refused
 from ..lifeline import die_with_parent
-from .litert_c import CompiledModel, check_fixed, load_library, version
+from .litert_c import GPU, CompiledModel, check_fixed, load_library, version
 from .litert_interpreter import (
     MODES,
     NOTHING_TAKEN,
@@ -37,16 +43,24 @@ from .litert_kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
-_TOLD = "left to builtin kernels: "
+_TOLD = "told: "
+#: A TFLite model of one ReLU: what the GPU is called is told when a model is compiled for it.
+_RELU = (
+    "CAAAAFRGTDO+////FAAAACAAAAAsAAAA9AAAAAMAAAABAAAACAAAAAQABAAEAAAACgAAAGdub21vbiB6b28AAAEAAAAUAAAAAAAOABgAFAAQAAwACAAE"
+    "AA4AAAAUAAAAHAAAAEgAAABMAAAAUAAAAAQAAABtYWluAAAAAAEAAAAQAAAAAAAKAAwAAAAIAAQACgAAAAgAAAAMAAAAAQAAAAEAAAABAAAAAAAAAAEA"
+    "AAABAAAAAQAAAAAAAAACAAAAMAAAAAQAAADk////CAAAAAwAAAABAAAAYgAAAAEAAAABAAAADAAMAAgAAAAAAAQADAAAAAgAAAAMAAAAAQAAAGEAAAAB"
+    "AAAAAQAAAAEAAAAQAAAADAAMAAsAAAAAAAQADAAAABMAAAAAAAAT"
+)
 
 
 class LiteRtModel:
-    """A model compiled by LiteRT for XNNPACK or the builtin kernels, bound to the caller's arrays."""
+    """A model compiled by LiteRT for XNNPACK, the builtin kernels or a GPU, bound to the caller's arrays."""
 
     def __init__(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> None:
         self._path = segment["model"]
         self._mode, threads = kernels_of(segment), threads_of(segment)
-        self._model = CompiledModel(self._path, kernels=self._mode, threads=threads, profiled=profiled)
+        self._profiler = profiled and self._mode != GPU
+        self._model = _compiled(segment, threads=threads, profiled=self._profiler)
         self._keep = buffers
         try:
             self._codes = self._model.operator_codes()
@@ -64,11 +78,12 @@ class LiteRtModel:
         clock = time.perf_counter_ns
 
         def call() -> None:
-            self._model.start_profiler()
+            if self._profiler:
+                self._model.start_profiler()
             before = clock()
             run()
             self._wall_ns.append(clock() - before)
-            found = self._model.events()
+            found = self._model.events() if self._profiler else None
             if found is None:
                 return
             # What LiteRT does around the kernels differs from call to call (it plans memory in the first).
@@ -80,8 +95,16 @@ class LiteRtModel:
         return call
 
     def where(self) -> list[dict[str, Any]]:
-        """The operators that XNNPACK took, and those that were left to the builtin kernels."""
+        """The operators that XNNPACK took, and those that were left to the builtin kernels; or the GPU that took all.
+
+        Of a GPU also its name, and how much of its memory the model holds, where LiteRT tells that.
+        """
         everything = list(range(len(self._codes)))
+        if self._model.adapter is not None:
+            told: dict[str, Any] = {"operators": everything, "backend": GPU, "device": self._model.adapter.name}
+            with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not told
+                told["device_memory_bytes"] = self._model.device_memory_bytes()
+            return [told]
         if self._mode == "builtin":
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
@@ -131,8 +154,29 @@ def _closed() -> None:
     raise RuntimeError("the model is closed")
 
 
+def _compiled(segment: dict[str, Any], *, threads: int, profiled: bool) -> CompiledModel:
+    """The segment's model, compiled; Refused where it would run on another GPU than the one that is asked for."""
+    options = segment.get("options", {})
+    if options.get("interpreted"):
+        raise Refused("LiteRT: a GPU takes no model that leaves the shape of an output open")
+    model = CompiledModel(
+        segment["model"],
+        kernels=kernels_of(segment),
+        threads=threads,
+        profiled=profiled,
+        precision=str(options.get("precision", "float32")),
+    )
+    wanted = options.get("adapter")
+    if model.adapter is not None and wanted not in (None, model.adapter.name):
+        model.close()
+        raise Refused(f"LiteRT computes on {model.adapter.name} here, and was to on {wanted}")
+    return model
+
+
 def _interpreted(segment: dict[str, Any]) -> bool:
     """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
+    if kernels_of(segment) == GPU:
+        return False
     several = kernels_of(segment) == "builtin" and threads_of(segment) > 1
     return several or kernels_of(segment) == "reference" or bool(segment.get("options", {}).get("interpreted"))
 
@@ -144,6 +188,17 @@ def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
     ]
 
 
+def _on_zeros(model: CompiledModel) -> Callable[[], None]:
+    """A function that runs the model on zeros; Refused where it leaves a shape open."""
+    arrays = []
+    for kind in ("Input", "Output"):
+        types = model.tensor_types(kind)
+        for number, (_, shape) in enumerate(types):
+            check_fixed(f"{kind.lower()} {number}", shape)
+        arrays.append([np.zeros(shape, dtype) for dtype, shape in types])
+    return model.bind(arrays[0], arrays[1])
+
+
 def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int]:
     """The operators that builtin kernels run (None if not told), and how many operators there are.
 
@@ -152,13 +207,7 @@ def left_to_builtin(path: str, kernels: str) -> tuple[frozenset[int] | None, int
     model = CompiledModel(path, kernels=kernels, threads=1, profiled=True)
     try:
         count = len(model.operator_codes())
-        arrays = []
-        for kind in ("Input", "Output"):
-            types = model.tensor_types(kind)
-            for number, (_, shape) in enumerate(types):
-                check_fixed(f"{kind.lower()} {number}", shape)
-            arrays.append([np.zeros(shape, dtype) for dtype, shape in types])
-        run = model.bind(arrays[0], arrays[1])
+        run = _on_zeros(model)
         model.start_profiler()
         run()
         found = model.events()
@@ -177,19 +226,53 @@ def tell_left(path: str) -> None:
 
 def _left_in_another_process(path: str) -> frozenset[int] | None:
     """`left_to_builtin` for XNNPACK in a process of its own, as the profiler takes memory that is not the model's."""
+    found = _told_by_another_process("tell_left", path)
+    return None if found is None else frozenset(found)
+
+
+def tell_adapter() -> None:
+    """Print the GPU that LiteRT computes on, or why it finds none, as a line of JSON, in a process made for it."""
+    die_with_parent()
+    with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile(suffix=".tflite") as file:
+        os.dup2(log.fileno(), 2)  # LiteRT names the device in its log alone, which is read from a file
+        file.write(base64.b64decode(_RELU))
+        file.flush()
+        try:
+            found = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
+            told = {"name": found.name, "software": found.software} if found else {"why": "it is not told"}
+        except Refused as error:
+            told = {"why": str(error)}
+    print(_TOLD + json.dumps(told), flush=True)
+    os._exit(0)  # a driver's exit handlers may crash or hang after everything was said
+
+
+def _adapter_here() -> dict[str, Any]:
+    """What the GPU is called, and whether it is a program on the CPU; or why there is none.
+
+    Asked in a process of its own: drivers of graphics cards may crash, and LiteRT runs on the CPU without them.
+    """
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL("libvulkan.so.1")
+        except OSError:
+            return {"why": "there is no Vulkan loader (libvulkan.so.1), by which LiteRT reaches a GPU"}
+    return _told_by_another_process("tell_adapter") or {"why": "LiteRT does not survive looking for one"}
+
+
+def _told_by_another_process(function: str, *arguments: str) -> Any:
+    """What a function of this module tells in a fresh process; None where it does not get that far."""
     root = os.path.abspath(__file__)  # inside the zip application, where this is one
     for _ in __name__.split("."):
         root = os.path.dirname(root)
     script = "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
-    script += "importlib.import_module(sys.argv[2]).tell_left(sys.argv[3])"
-    command = [sys.executable, "-c", script, root, __name__, path]
+    script += "getattr(importlib.import_module(sys.argv[2]), sys.argv[3])(*sys.argv[4:])"
+    command = [sys.executable, "-c", script, root, __name__, function, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     told = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]
-    found = json.loads(told[0].removeprefix(_TOLD)) if told else None
-    return None if found is None else frozenset(found)
+    return json.loads(told[0].removeprefix(_TOLD)) if told else None
 
 
 def _by_interpreter(segment: dict[str, Any]) -> dict[str, Any]:
@@ -208,12 +291,18 @@ class LiteRtDriver:
     """LiteRT's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """The version, and the kinds of kernels."""
+        """The version, the kinds of kernels, and the GPU under `devices`, or why there is none under `lacking`."""
         load_library()
-        return {"version": version(), "backends": list(MODES)}
+        found: dict[str, Any] = {"version": version(), "backends": list(MODES)}
+        gpu = _adapter_here()
+        if "why" in gpu:
+            return {**found, "lacking": {GPU: gpu["why"]}}
+        return {**found, "backends": [*MODES, GPU], "devices": [{"backend": GPU, **gpu}]}
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> Loaded:
-        """Load a segment; options are threads, kernels (one of MODES) and interpreted (by the classic interpreter)."""
+        """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (by the classic
+        interpreter); for a GPU precision and adapter (the name of the device that it must be).
+        """
         if _interpreted(segment):
             return LiteRtInterpreter(segment, buffers)
         return LiteRtModel(segment, buffers, profiled=profiled)
@@ -225,6 +314,13 @@ class LiteRtDriver:
         one that it leaves everything to is refused. `interpreted` says that only the classic interpreter runs it.
         """
         mode = kernels_of(segment)
+        if mode == GPU:
+            model = _compiled(segment, threads=threads_of(segment), profiled=False)
+            try:
+                _on_zeros(model)()
+            finally:
+                model.close()
+            return {"whole": True}
         if _interpreted(segment):
             asked = bool(segment.get("options", {}).get("interpreted"))
             return _by_interpreter(segment) | ({"interpreted": True} if asked else {})

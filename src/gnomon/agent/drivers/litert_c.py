@@ -15,6 +15,8 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,9 @@ _DTYPES = {
     16: "uint32",
     17: "uint16",
 }
-_CPU = 1  # kLiteRtHwAcceleratorCpu
+_CPU, _GPU = 1, 2  # kLiteRtHwAcceleratorCpu, kLiteRtHwAcceleratorGpu
+_LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteRtAnyTypeString
+_PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
 _ALIGNMENT = 64  # of memory that LiteRT uses in place
 _SPARE = 128  # bytes behind a tensor that XNNPACK may read
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
@@ -73,6 +77,32 @@ class _Layout(ctypes.Structure):
 
 class _TensorType(ctypes.Structure):
     _fields_ = (("element", ctypes.c_int), ("layout", _Layout))
+
+
+class _Text(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("value", ctypes.c_char_p))
+
+
+class _EnvironmentOption(ctypes.Structure):
+    _fields_ = (("tag", ctypes.c_int), ("value", _Text))
+
+
+class _Metric(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("type", ctypes.c_int), ("value", ctypes.c_int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """The device that LiteRT's GPU accelerator computes on, as it names it; `software`: a program on the CPU."""
+
+    name: str
+    software: bool
+
+
+GPU = "gpu"
+#: How a line of the log begins that does not go on with the one before.
+_NEXT = re.compile(r"[A-Z]+: |[IWEF]\d{4} |=== |error: ")
+_SELECTED = re.compile(r"Selected adapter: (?P<name>.*?), arch=.*adapterType=(?P<type>.*)")
 
 
 def package_folder() -> Path:
@@ -102,24 +132,34 @@ def load_library() -> ctypes.CDLL:
 
 
 class CompiledModel:
-    """A TFLite model compiled for the CPU: `kernels` is "xnnpack" (the delegate, builtin for the rest) or "builtin".
+    """A compiled TFLite model: `kernels` is "xnnpack" (the delegate, builtin for the rest), "builtin", or "gpu".
 
+    On the GPU LiteRT runs all operators or none: nothing is left to the CPU in silence. `adapter` is then the device;
+    it computes in `precision`, float32 or float16. There the profiler is not used, as it fails on devices that have no
+    clock for it.
     Only the first subgraph is run. Every call that fails raises Refused with what LiteRT printed of it.
     """
 
-    def __init__(self, path: str, *, kernels: str, threads: int, profiled: bool) -> None:
+    def __init__(self, path: str, *, kernels: str, threads: int, profiled: bool, precision: str = "float32") -> None:
         self._library = load_library()
         self._made: list[tuple[str, ctypes.c_void_p]] = []
+        self.adapter: Adapter | None = None
+        begun, on_gpu = _log_size(), kernels == GPU
         try:
-            environment = self._make("Environment", ctypes.c_int(0), None)
+            environment = self._make("Environment", *_environment_options(on_gpu=on_gpu))
             self._model = self._make("ModelFromFile", environment, os.fsencode(path), destroy="Model")
             self._subgraph = self._out("LiteRtGetModelSubgraph", self._model, ctypes.c_size_t(0))
             options = self._make("Options")
-            self._call("LiteRtSetOptionsHardwareAccelerators", options, ctypes.c_int(_CPU))
-            self._option(options, b"xnnpack", f'kernel_mode = "{kernels}"\nnum_threads = {threads}\n')
+            self._call("LiteRtSetOptionsHardwareAccelerators", options, ctypes.c_int(_GPU if on_gpu else _CPU))
+            if on_gpu:
+                self._option(options, b"gpu_options", f"precision = {_PRECISIONS[precision]}\n")
+            else:
+                self._option(options, b"xnnpack", f'kernel_mode = "{kernels}"\nnum_threads = {threads}\n')
             profiling = f"enable_profiling = {str(profiled).lower()}\nerror_reporter_mode = {_STDERR}\n"
             self._option(options, b"runtime_options_string", profiling)
             self._compiled = self._make("CompiledModel", environment, self._model, options)
+            if on_gpu:
+                self.adapter = self._adapter(begun)
             self._signature = self._main_signature()
         except BaseException:
             self.close()
@@ -159,6 +199,35 @@ class CompiledModel:
             if self._out("LiteRtGetSignatureSubgraph", signature).value == self._subgraph.value:
                 return index
         raise Refused("LiteRT: no signature of the model runs its first subgraph")
+
+    def _adapter(self, begun: int | None) -> Adapter:
+        """The device that LiteRT says it chose, which is the proof that it computes there.
+
+        Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
+        where LiteRT has it for other processors than the CPU (from 2.3.0 on).
+        """
+        found = _SELECTED.search("\n".join(_log_since(begun)))
+        if found is None:
+            raise Refused("LiteRT does not say on which GPU it computes")
+        name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
+        if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
+            raise Refused("LiteRT: operators of the model were left to the CPU")
+        return Adapter(name=found["name"], software=found["type"].startswith("CPU"))
+
+    def device_memory_bytes(self) -> int | None:
+        """What the model holds of the GPU's memory, as LiteRT tells it: weights and what lies between operators.
+
+        None where it tells nothing.
+        """
+        self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
+        metrics = self._make("Metrics")
+        self._call("LiteRtCompiledModelStopMetricsCollection", self._compiled, metrics)
+        found: dict[bytes, int] = {}
+        for index in range(self._out("LiteRtGetNumMetrics", metrics, kind=ctypes.c_int).value):
+            metric = self._out("LiteRtGetMetric", metrics, ctypes.c_int(index), kind=_Metric)
+            if metric.name.startswith(b"gpu_") and metric.name.endswith(b"_memory_bytes"):
+                found[metric.name] = int(metric.value)
+        return sum(found.values()) if found else None
 
     def operator_codes(self) -> tuple[int, ...]:
         """The builtin operator code of each operator of the first subgraph, in the file's order."""
@@ -302,13 +371,30 @@ def _log_size() -> int | None:
     return None
 
 
+def _log_since(begun: int | None) -> list[str]:
+    """The lines printed since then."""
+    if begun is None:
+        return []
+    try:
+        return os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
 def _last_error_since(begun: int | None) -> str:
     """The last error printed since then: the C API only returns a status, and prints what it means."""
-    if begun is None:
+    lines = _log_since(begun)
+    errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
+    if not errors:
         return ""
-    try:
-        lines = os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    errors = [line.partition(":")[2].strip() for line in lines if line.startswith("ERROR:")]
-    return errors[-1][-300:] if errors else ""
+    first, *more = lines[errors[-1] :]
+    told = [first.partition(":")[2], *takewhile(lambda line: not _NEXT.match(line), more)]
+    return " ".join(line.strip() for line in told)[-300:]
+
+
+def _environment_options(*, on_gpu: bool) -> tuple[ctypes.c_int, Any]:
+    """The options of an environment: where the GPU accelerator lies, if it is wanted."""
+    if not on_gpu:
+        return ctypes.c_int(0), None
+    folder = _Text(type=_STRING, value=os.fsencode(package_folder()))
+    return ctypes.c_int(1), (_EnvironmentOption * 1)(_EnvironmentOption(tag=_LIBRARY_FOLDER, value=folder))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import Array, Buffers
 from ..driver import Refused
-from .litert_c import check_tensor
+from .litert_c import GPU, check_tensor
 
 MODES = ("xnnpack", "builtin", "reference")
 #: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.
@@ -105,8 +105,8 @@ def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[dict[str, 
 def kernels_of(segment: dict[str, Any]) -> str:
     """The kind of kernels that a segment asks for; Refused where there is none such."""
     mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
-    if mode not in MODES:
-        raise Refused(f"LiteRT has no kernels {mode!r}; it has {', '.join(MODES)}")
+    if mode not in (*MODES, GPU):
+        raise Refused(f"LiteRT has no kernels {mode!r}; it has {', '.join(MODES)} and {GPU}")
     return mode
 
 

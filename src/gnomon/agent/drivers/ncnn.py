@@ -19,7 +19,7 @@ from ..driver import Refused
 
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
-_SOFTWARE = ("llvmpipe", "softpipe", "lavapipe", "swiftshader", "swrast")
+_CPU_DEVICE = 3  # what ncnn's GpuInfo.type() says of a Vulkan device that is a program on the CPU
 #: What a blob of ncnn can hold, by the kind of the array that is bound to it.
 _INTEGERS = "iub"
 
@@ -64,12 +64,33 @@ def _said_since(begun: int | None) -> str:
     return "; ".join(told[-3:])[-300:]
 
 
+def _device_names(ncnn: Any) -> list[str]:
+    """The Vulkan devices in ncnn's order."""
+    return [str(ncnn.get_gpu_info(index).device_name()) for index in range(ncnn.get_gpu_count())]
+
+
+def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
+    """The number of the Vulkan device that a job asks for by number and name, else of ncnn's own choice.
+
+    Numbers change with the drivers that are installed, so the name decides: the number (-1: ncnn's own choice) tells
+    devices of one name apart. Refused without such a device.
+    """
+    names, usual = _device_names(ncnn), int(ncnn.get_default_gpu_index())
+    if not names:
+        raise Refused("ncnn: there is no Vulkan device here")
+    index, name = wanted or (-1, names[usual])
+    for found in (usual if index < 0 else index, *range(len(names))):
+        if found < len(names) and names[found] == name:
+            return int(found)
+    raise Refused(f"ncnn: there is no Vulkan device {name!r} here; there are {', '.join(names)}")
+
+
 def _net(segment: dict[str, Any], vulkan: Collection[int]) -> Any:
     """The loaded net in float32, these layers on Vulkan. Refused with what ncnn printed where it does not load."""
     ncnn = _ncnn()
-    if vulkan and not ncnn.get_gpu_count():
-        raise Refused("ncnn: there is no Vulkan device here")
     net = ncnn.Net()
+    if vulkan:
+        net.set_vulkan_device(_chosen_device(ncnn, segment.get("options", {}).get("device")))
     options = net.opt
     for name in dir(options):
         # ncnn computes in half precision by itself where it can; nothing here asks for less than float32.
@@ -161,11 +182,15 @@ class NcnnModel:
         self._fetch(extractor)
 
     def where(self) -> list[dict[str, Any]]:
-        """Where each layer computes, by its index: what ncnn itself noted of each when it loaded the net."""
+        """Where each layer computes, by its index: what ncnn itself noted of each when it loaded the net.
+
+        Of Vulkan also the device by its name.
+        """
         sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
         for index, vulkan in enumerate(self._places):
             sides["vulkan" if vulkan else "cpu"].append(index)
-        return [{"operators": found, "backend": side} for side, found in sides.items() if found]
+        device = {"vulkan": {"device": str(self._net.vulkan_device().info().device_name())}} if sides["vulkan"] else {}
+        return [{"operators": found, "backend": side, **device.get(side, {})} for side, found in sides.items() if found]
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
         """Time of each layer's step; see the module for what it holds."""
@@ -209,19 +234,32 @@ class NcnnDriver:
     """ncnn's part of the agent."""
 
     def probe(self) -> dict[str, Any]:
-        """Version and backends; the Vulkan device by its name, and whether it is the CPU itself in disguise."""
+        """Version and backends; under `devices` the Vulkan devices, with the memory that Vulkan lets ncnn have there.
+
+        "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
+        """
         ncnn = _ncnn()
         found: dict[str, Any] = {"version": str(ncnn.__version__), "backends": ["cpu"]}
-        if ncnn.get_gpu_count() > 0:
-            device = str(ncnn.get_gpu_info(ncnn.get_default_gpu_index()).device_name())
-            software = any(word in device.lower() for word in _SOFTWARE)
-            found["backends"].append("vulkan")
-            found["vulkan_device"] = device + (" (the CPU itself)" if software else "")
-            found["vulkan_on_cpu"] = software
+        devices = [
+            {
+                "backend": f"vulkan{index}",
+                "name": name,
+                "software": ncnn.get_gpu_info(index).type() == _CPU_DEVICE,
+                "memory_bytes": ncnn.get_gpu_device(index).get_heap_budget() << 20,  # which it tells in MiB
+            }
+            for index, name in enumerate(_device_names(ncnn))
+        ]
+        if not devices:
+            return {**found, "lacking": {"vulkan": "ncnn finds no Vulkan device"}}
+        usual = {**devices[int(ncnn.get_default_gpu_index())], "backend": "vulkan"}
+        found["devices"] = [usual, *(devices if len(devices) > 1 else ())]
+        found["backends"] += [device["backend"] for device in found["devices"]]
         return found
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> NcnnModel:
-        """Load a segment; options are threads, vulkan (layers to compute there) and shapes (of the inputs' blobs)."""
+        """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
+        device) and shapes (of the inputs' blobs).
+        """
         return NcnnModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from gnomon.core import codec
 from gnomon.core.sample import Failure
 from gnomon.jobs.place.common_plan import Share
 from gnomon.measure.environment import Doubt
+from gnomon.runtimes.base import Accelerator
 from gnomon.session import document as parts
+from gnomon.session.accelerators import held_bytes
 from gnomon.session.contender import level
 from gnomon.session.document import (
     ComparisonPart,
@@ -74,6 +76,8 @@ class ContenderPart:
     against_best: ComparisonPart | None
     difference: DifferencePart | None
     peak_rss_bytes: int | None
+    accelerators: tuple[Accelerator, ...]
+    device_memory_bytes: int | None
     failure: Failure | None
     assignment: tuple[str | None, ...]
     operators_s: tuple[float | None, ...]
@@ -235,6 +239,8 @@ def _contender(found: Placement, proved: Proved) -> ContenderPart:
         against_best=parts.comparison_part(proved.against_best),
         difference=parts.difference_part(proved.measured.fact("difference")),
         peak_rss_bytes=proved.measured.fact("peak_rss_bytes"),
+        accelerators=contender.accelerators,
+        device_memory_bytes=held_bytes(proved.measured),
         failure=proved.measured.failure,
         assignment=tuple(backends.get(row.index) for row in rows),
         operators_s=tuple(divided.times_s.get(row.index) if divided else None for row in rows),
@@ -294,6 +300,8 @@ class ColumnPart:
     load_s: float
     first_call_s: float
     peak_rss_bytes: int | None
+    accelerators: tuple[Accelerator, ...]
+    device_memory_bytes: int | None
     difference: DifferencePart | None
     unattributed_s: float
     profiler_overhead_s: float
@@ -390,6 +398,8 @@ def _column(column: Column) -> ColumnPart:
         load_s=column.load_s,
         first_call_s=column.first_call_s,
         peak_rss_bytes=column.peak_rss_bytes,
+        accelerators=column.accelerators,
+        device_memory_bytes=held_bytes(column.measured),
         difference=parts.difference_part(column.difference),
         unattributed_s=column.breakdown.unattributed_s,
         profiler_overhead_s=column.breakdown.overhead_s,

@@ -26,6 +26,8 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Watch
 from gnomon.report.answer import Answer
+from gnomon.runtimes.base import Accelerator
+from gnomon.session.accelerators import first_runs
 from gnomon.session.contender import (
     Contender,
     blocks,
@@ -74,6 +76,7 @@ class Column:
     graph: Graph
     measured: Measured
     traced: Measured
+    accelerators: tuple[Accelerator, ...] = ()
 
     __repr__ = brief
 
@@ -163,6 +166,7 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
                 *stopped_doubts(request, lab.runner.stopped),
                 *clock_warnings(field, best, clock),
                 *doubts(lab, sensitivity),
+                *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
             ),
             environments=tuple(lab.runner.environments),
             campaign=lab.runner.campaign.id,
@@ -199,6 +203,7 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         difference=known.fact("difference"),
         kernels=found,
         breakdown=breakdown(contender.graph, by_clock(found, traced, clock), level(known, clock)),
+        accelerators=contender.accelerators,
         graph=contender.graph,
         measured=known,
         traced=traced,
@@ -498,4 +503,5 @@ def _all_doubts(lab: Lab, request: Request, verdict: Verdict, sensitivity: Sensi
     stopped = stopped_doubts(request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clock)
-    return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *([drifted] if drifted else []))
+    begun = first_runs((p.contender, [lab.runner.known(p.contender.key), p.measured]) for p in verdict.proved if p.ok)
+    return (*stopped, *verdict.warnings, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))

@@ -325,8 +325,11 @@ def _headline(columns: list[dict[str, Any]], clock: str) -> str:
     """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
     fastest, *others = columns
     took = f"{units.time(fastest['level_s'])} of {CLOCKS[clock]}"
+    if _on_software(fastest):
+        return f"{fastest['label']} takes {took}, by a program that plays a device: no ratio is told."
+    others = [c for c in others if not _on_software(c)]
     if not others:
-        return f"{fastest['label']} takes {took}; nothing else ran."
+        return f"{fastest['label']} takes {took}{'' if columns[1:] else '; nothing else ran'}."
     ties = [c for c in others if _is_near(c["against_fastest"])]
     if ties:
         names = " and ".join(f"{c['label']} ({units.time(c['level_s'])})" for c in [fastest, *ties])
@@ -341,6 +344,10 @@ def _headline(columns: list[dict[str, Any]], clock: str) -> str:
         )
     gain = f"{units.digits(found['ratio'])} times as fast as {nearest['label']} {bounds(found)}"
     return f"{fastest['label']} is fastest: {took}, {gain}."
+
+
+def _on_software(column: dict[str, Any]) -> bool:
+    return any(device["software"] for device in column["accelerators"])
 
 
 def _is_near(found: dict[str, Any]) -> bool:

