@@ -35,7 +35,7 @@ BOTH = pytest.mark.parametrize("backend", ["qnn", "webgpu"])
 
 
 def probe(version: str = "1.32.0", **accelerators: Mapping[str, Any]) -> Probe:
-    details = {"accelerators": accelerators, "refused": {"ggml": "it shows no device"}}
+    details = {"accelerators": accelerators, "lacking": {"ggml": "it shows no device"}}
     return Probe(version=version, backends=("cpu", *accelerators), details=details)
 
 
@@ -229,7 +229,7 @@ def test_silence_a_plugin_without_a_device_is_no_backend(tmp_path: Path) -> None
     with linked(own) as link:
         found = probed(link)
     assert "webgpu" not in found.backends
-    assert found.details["refused"]["webgpu"]
+    assert found.details["lacking"]["webgpu"]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_silence_a_plugin_that_does_not_load_takes_nothing_with_it(tmp_path: Pat
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     with linked({"PYTHONPATH": paths}) as link:
         found = probed(link)
-    assert told in found.details["refused"]["ggml"]
+    assert told in found.details["lacking"]["ggml"]
     assert "ggml" not in found.backends
 
 

@@ -152,7 +152,7 @@ class Latency(click.ParamType[float]):
 
 
 class Percent(click.ParamType[float]):
-    """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 may be meant."""
+    """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 could be 3 %."""
 
     name = "3%"
 

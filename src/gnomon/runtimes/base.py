@@ -87,7 +87,6 @@ class Configuration:
     `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied. A profiled
     run then takes operators apart, each with copies of all that it reads and writes; or, with `steps_within`, it is run
     as ever, and tells the time of operators together with the copies that they are the reason of.
-    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied.
     `accelerators` are what its backends compute on beside the processor.
     """
 

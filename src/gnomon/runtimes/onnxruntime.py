@@ -11,6 +11,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
+    Accelerator,
     Ask,
     Assignment,
     Configuration,
@@ -70,6 +71,10 @@ class OnnxRuntime(WholeModelRuntime):
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
                 steps_within=True,
+                accelerators=tuple(
+                    Accelerator(backend=name, name=str(own.get("device", "")), software=bool(own.get("software")))
+                    for name, own in accelerators.items()
+                ),
             )
             for label, environment in environment_variants(wish)
         )
@@ -142,7 +147,7 @@ def _accelerators(probe: Probe, wish: Wish) -> dict[str, Any]:
         )
     for name in wish.backends:
         if name not in (_CPU, *here):
-            told = "; ".join(f"{b}: {why}" for b, why in probe.details.get("refused", {}).items() if b == name)
+            told = "; ".join(f"{b}: {why}" for b, why in probe.details.get("lacking", {}).items() if b == name)
             raise UsageError(
                 f"ONNX Runtime has no backend {name!r} here{f' ({told})' if told else ''}",
                 hint=f"It has: {', '.join((_CPU, *here))}.",

@@ -12,13 +12,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
-
-if TYPE_CHECKING:
-    from gnomon.jobs.compare.job import Compared
-    from gnomon.jobs.place.job import Profile
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _LATENCY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ns|us|ms|s)\s*")
@@ -29,7 +25,7 @@ _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
 class Latency:
     """What one inference of a model takes: the fastest configuration, or the only one that was asked for."""
 
-    profile: Profile
+    profile: Any
     unknown: Literal["fail", "skip"]
 
     def is_at_most(self, limit: str) -> None:
@@ -52,14 +48,13 @@ class Latency:
         compared, such as a run of another machine, is open.
         """
         __tracebackhide__ = True
-        from gnomon.api.compare import compare
-        from gnomon.jobs.compare.report import headline
+        import gnomon
 
         match = _SHARE.fullmatch(by)
         if match is None:
             raise ValueError(f"{by!r} is no share such as 3%")
-        compared: Compared = compare(before, self.profile.campaign, record=self.profile.record)
-        told = headline(compared.document())
+        compared = gnomon.compare(before, self.profile.campaign, record=self.profile.record)
+        told = compared.headline()[1]
         slowest = compared.slowest()
         if slowest is not None and slowest.ratio - 1 > float(match["number"]) / 100:
             pytest.fail(told)
@@ -94,16 +89,16 @@ def gnomon_latency() -> Callable[..., Latency]:
     Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that cannot be told. Equal calls
     measure once a session.
     """
-    known: dict[str, Profile] = {}
+    known: dict[str, Any] = {}
 
     def measure(
         model: str | Path, *, unknown: Literal["fail", "skip"] = "fail", fresh: bool = True, **options: Any
     ) -> Latency:
-        from gnomon.api.place import profile
+        import gnomon
 
         key = repr((str(model), sorted(options.items())))
         if key not in known:
-            known[key] = profile(model, fresh=fresh, **options)
+            known[key] = gnomon.profile(model, fresh=fresh, **options)
         return Latency(profile=known[key], unknown=unknown)
 
     return measure

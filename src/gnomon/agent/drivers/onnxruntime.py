@@ -123,7 +123,7 @@ class OnnxRuntimeDriver:
     def probe(self) -> dict[str, Any]:
         """Version and backends: "cpu" and those accelerators that took a node, or the providers where there are none.
 
-        `accelerators` says of each how a session gets it, and `refused` of others that are installed why not.
+        `accelerators` says of each how a session gets it, and `lacking` of others that are installed why not.
         """
         tried = plugins_here(lambda ort: _options(ort, {}))
         ort = _onnxruntime()
@@ -134,7 +134,7 @@ class OnnxRuntimeDriver:
         if here:
             found |= {"backends": ["cpu", *here], "accelerators": here}
         refused = {backend: told["refused"] for backend, told in tried.items() if "refused" in told}
-        return {**found, "refused": refused} if refused else found
+        return {**found, "lacking": refused} if refused else found
 
     def load(self, segment: dict[str, Any], buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise and shared_arena, and provider or accelerators with places."""

@@ -53,10 +53,10 @@ class Compared(Answer):
         return compare_document(alpha=self.alpha, relevant=self.relevant, sides=self.sides, pairs=self.pairs)
 
     def headline(self) -> tuple[str, str]:
-        """How many configurations are slower, faster, the same or unknown."""
-        verdicts = [row.verdict for pair in self.pairs for row in pair.configurations]
-        told = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("slower", "faster", "same", "unknown"))
-        return f"{len(self.sides)} runs compared", told
+        """How many configurations are slower, faster, the same or unknown, or why nothing is compared."""
+        from gnomon.jobs.compare.report import headline
+
+        return f"{len(self.sides)} runs compared", headline(self.document())
 
     def write(self, files: Mapping[str, Path | None], *, fail_slower: float | None = None) -> None:
         """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.

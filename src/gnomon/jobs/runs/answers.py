@@ -29,10 +29,13 @@ _SHOWN_ONLY = frozenset({"--json", "--quiet", "-v", "--verbose", "--no-picture"}
 
 def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None) -> None:
     """Note a job's document in the campaign that it names. What cannot be written is told, and the answer stands."""
+    record = Path(document["record"])
+    if not record.exists():  # a result that was made by hand
+        return
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
     try:
-        with SqliteStore.open(Path(document["record"])) as store:
+        with SqliteStore.open(record) as store:
             note(store, document["campaign"], ANSWER, {"zlib": packed})
     except GnomonError as error:
         if tell is not None:
@@ -54,7 +57,9 @@ def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
             hint="gnomon runs export --format jsonl has its runs; the same command answers again.",
         ) from error
     if not isinstance(document, dict):
-        raise RecordError(f"the answer of the campaign {campaign.id} is no object", hint="Measure again.")
+        raise RecordError(
+            f"the answer of the campaign {campaign.id} is damaged: it holds no object", hint="Measure again."
+        )
     return document
 
 
