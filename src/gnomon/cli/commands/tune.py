@@ -96,7 +96,7 @@ def tune(model: Path, **values: Any) -> None:
     shapes = dict(values.pop("shapes"))
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare", "logs")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="look at the network and the device") as show:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
@@ -132,7 +132,7 @@ def exec_(source: Path, **values: Any) -> None:
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     model, layers, device = values.pop("model"), not values.pop("no_layers"), only_device(values)
     shapes = dict(values.pop("shapes"))
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="look at the library and the device") as show:
         options = tune_options(values)
         options |= {"device": device, "on_progress": show.watch, "on_message": show.tell}
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)
