@@ -37,6 +37,12 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     help="How candidate schedules are found.",
 )
 @click.option(
+    "--start/--no-start",
+    default=True,
+    show_default=True,
+    help="Begin each layer with schedules that are made for it, and what was best for layers like it.",
+)
+@click.option(
     "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
 )
 @click.option(
@@ -91,7 +97,8 @@ def tune(model: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     search = {
-        name: values.pop(name) for name in ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
+        name: values.pop(name)
+        for name in ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
     }
     shapes = dict(values.pop("shapes"))
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare", "logs")}

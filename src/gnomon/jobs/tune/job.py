@@ -183,6 +183,7 @@ def _tools(
     settings = SearchSettings(
         target=device.target,
         strategy=request.strategy,
+        start=request.start,
         trials=request.trials,
         per_round=request.per_round,
         seed=request.care.seed,
