@@ -100,12 +100,12 @@ def _decided(design: Any, block: _Block, lanes: int) -> Any:
 
 
 def vector(size: int, lanes: int) -> int:
-    """How much of an axis of `size` is innermost: two whole vectors or one, else what fills most of a single one.
+    """How much of an axis of `size` is innermost: two whole vectors, one, or half of one; else what fills most of one.
 
     (What fills more than one and not all of it is compiled to code that is many times as slow.)
     """
     whole = math.gcd(size, 2 * lanes)
-    return whole if whole >= lanes else _divisor(size, lanes)
+    return whole if 2 * whole >= lanes else _divisor(size, lanes)
 
 
 def _divisor(size: int, most: int) -> int:
