@@ -44,7 +44,12 @@ def test_the_bar_of_an_analysis_begins_with_the_logs(monkeypatch: pytest.MonkeyP
     def bar(width: int) -> Any:
         found = made(width)
         add = found.add_task
-        monkeypatch.setattr(found, "add_task", lambda told, **more: begun.append(told) or add(told, **more))
+
+        def added(told: str, **more: Any) -> Any:
+            begun.append(told)
+            return add(told, **more)
+
+        monkeypatch.setattr(found, "add_task", added)
         return found
 
     monkeypatch.setattr(progress, "_bar", bar)
