@@ -1,10 +1,11 @@
-"""What few trials bring: a network of about 40 layers by 64 trials, breadth first and in rounds of 8 from the start.
+"""What few trials bring: a network of about 40 layers by 64 trials, breadth first and in plain rounds of 8.
 
 No reference data needed. Tuned are three networks that are drawn here (inverted residuals, residual blocks, and an
-audio network of long and high kernels), from nothing, by both ways in turn with the same trials and seed; told are each
-network's time tuned over untuned, both interleaved in the same proof, and the ratio of the two ways' shares. With
-`--proper` each is tuned by 16 trials a layer that matters as well, and measured beside ONNX Runtime with one thread,
-interleaved, by what `gnomon tune` ends with.
+audio network of long and high kernels), from nothing, by both ways in turn with the same trials and seed. Plain rounds
+are 8 candidates of the search's own for a layer, layers in the order of their untuned time (`--no-start --first-round
+8`). Told is the ratio of the two compiled networks, interleaved in fresh processes of one run, and each one's time over
+ONNX Runtime's, as `gnomon profile` measures them. With `--proper` each is tuned by 16 trials a layer that matters as
+well, and measured in the same way.
 
 Figures asked for: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, each network); 16 trials a
 layer within 1.3 times ONNX Runtime (geometric mean).
@@ -20,9 +21,12 @@ from typing import Any
 
 from benchmarks.common import parser, publish, spread
 from benchmarks.tune.speed import Drawn
+from gnomon.api.place import profile
 from gnomon.api.tune import tune
+from gnomon.runtimes.tvm import RECORDS
 
 PROPER = 16
+PLAIN = {"first_round": 8, "start": False}
 
 
 def inverted(path: Path) -> None:
@@ -74,41 +78,50 @@ def _classify(net: Drawn, path: Path, x: str, width: int, shape: tuple[int, ...]
 NETWORKS: dict[str, Callable[[Path], None]] = {"inverted": inverted, "residual": residual, "audio": audio}
 
 
-def share(
-    path: Path, trials: int, out: Path, seed: int, search: dict[str, Any], compare: bool = False
-) -> tuple[float, dict[str, Any]]:
-    """Tuned over untuned, and the document."""
-    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search, compare=compare).document()
-    return 1 / done["network"]["ratio"]["ratio"], done
-
-
 def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> dict[str, Any]:
     """Both ways of one network, by turns."""
-    found: dict[str, list[float]] = {"breadth": [], "rounds": []}
+    found: list[dict[str, float]] = []
     layers = relevant = 0
     for seed in range(seeds):
-        for way, search in (("rounds", {"first_round": 8}), ("breadth", {})):
-            value, done = share(path, trials, folder / f"{path.stem}-{way}-{seed}", seed, search)
-            found[way].append(value)
+        records = {}
+        for way, search in (("rounds", PLAIN), ("breadth", {})):
+            records[way], done = tuned(path, trials, folder / f"{path.stem}-{way}-{seed}", seed, search)
             layers, relevant = len(done["layers"]), done["trials"]["relevant"]
+        found.append(beside(path, records))
     told: dict[str, Any] = {
         "layers": layers,
         "relevant": relevant,
         "trials": trials,
-        "tuned_over_untuned": {way: spread(values) for way, values in found.items()},
-        "breadth_over_rounds": spread([a / b for a, b in zip(found["breadth"], found["rounds"], strict=True)]),
+        "breadth_over_rounds": spread([one["breadth"] / one["rounds"] for one in found]),
+        "over_onnxruntime": {way: spread([one[way] for one in found]) for way in ("rounds", "breadth")},
     }
     if proper:
-        told["proper"] = beside_onnxruntime(path, PROPER * relevant, folder / f"{path.stem}-proper")
+        file, done = tuned(path, PROPER * relevant, folder / f"{path.stem}-proper", 0, {})
+        told["proper"] = {
+            "trials": PROPER * relevant,
+            "seconds": done["seconds"],
+            "over_onnxruntime": beside(path, {"proper": file})["proper"],
+        }
     return told
 
 
-def beside_onnxruntime(path: Path, trials: int, out: Path) -> dict[str, Any]:
-    """The network tuned by so many trials over ONNX Runtime, both of one thread."""
-    _, done = share(path, trials, out, 0, {}, compare=True)
-    times = {"tuned" if row["tuned"] else row["label"]: row["time"] for row in done["beside"]["columns"]}
-    over = times["tuned"]["median_s"] / times["onnxruntime"]["median_s"]
-    return {"trials": trials, "seconds": done["seconds"], "tuned_over_onnxruntime": over, "times": times}
+def tuned(path: Path, trials: int, out: Path, seed: int, search: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The records of a network, with one thread, and the document."""
+    done = tune(path, trials=trials, out=out, seed=seed, threads=1, search=search, compare=False)
+    # The comparison names them by their files' names.
+    return done.records.rename(out / f"{out.name}.json"), done.document()
+
+
+def beside(path: Path, records: dict[str, Path]) -> dict[str, float]:
+    """The network's time by each of these records over ONNX Runtime's, both of one thread, all interleaved."""
+    environments = tuple({RECORDS: str(file)} for file in records.values())
+    found = profile(path, runtimes=("onnxruntime", "tvm"), environments=environments, threads=1)
+    times = {column.label: column.level_s for column in found.columns}
+    by_file = {
+        way: next(time_s for label, time_s in times.items() if f"records={file.stem}#" in label)
+        for way, file in records.items()
+    }
+    return {way: time_s / times["onnxruntime"] for way, time_s in by_file.items()}
 
 
 def main() -> None:

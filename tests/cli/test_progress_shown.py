@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import io
+import sys
+from pathlib import Path
+from typing import Any
 
+import pytest
+from tests.cli.commands.test_tune_commands import logs
+
+from gnomon.cli import progress
+from gnomon.cli.main import run
 from gnomon.cli.progress import Show, ShowFleet
 from gnomon.devices.lease import Waiting
 
@@ -22,3 +30,29 @@ def test_for_whom_it_waits_is_shown_also_when_quiet(quiet: bool, capsys: pytest.
         "gnomon: board: another gnomon (process 8) measures on board: waiting for it to end",
     ]
     assert any("runtimes" in line for line in shown) is not quiet
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_of_an_analysis_begins_with_the_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun: list[str] = []
+    made = progress._bar
+
+    def bar(width: int) -> Any:
+        found = made(width)
+        add = found.add_task
+
+        def added(told: str, **more: Any) -> Any:
+            begun.append(told)
+            return add(told, **more)
+
+        monkeypatch.setattr(found, "add_task", added)
+        return found
+
+    monkeypatch.setattr(progress, "_bar", bar)
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert run(["overlay", "analyze", *map(str, logs(tmp_path)), "--no-write"]) == 0
+    assert begun == ["read the logs"]

@@ -278,14 +278,16 @@ def test_the_memory_of_a_job(folder: Path) -> None:
 def test_ended_in_the_middle_nothing_is_left(folder: Path, model: bytes) -> None:
     with served(folder / "ended") as made:
         replies: list[Reply] = []
-        threads = [threading.Thread(target=lambda: replies.append(made.post(model))) for _ in range(3)]
+        kinds = {"Accept": "application/json"}
+        threads = [threading.Thread(target=lambda: replies.append(made.post(model, **kinds))) for _ in range(3)]
         for thread in threads:
             thread.start()
         made.until(lambda health: bool(health["measuring"]) and health["present"] == 3)
         assert made.end() == 143
         for thread in threads:
             thread.join()
-        assert {reply.status for reply in replies} == {0}
+        assert [reply.status for reply in replies] == [503] * 3
+        assert {reply.json()["error"]["message"] for reply in replies} == {"the server ends before this was measured"}
         assert made.left() == []
         assert any("ended: nothing is left behind" in line for line in made.lines())
 
@@ -345,7 +347,8 @@ def test_a_port_that_is_anothers(server: Server, tmp_path: Path) -> None:
 def test_a_measuring_program_that_dies_costs_its_own_model_alone(folder: Path, model: bytes) -> None:
     with served(folder / "dies") as made:
         replies: list[Reply] = []
-        threads = [threading.Thread(target=lambda: replies.append(made.post(model))) for _ in range(3)]
+        kinds = {"Accept": "application/json"}
+        threads = [threading.Thread(target=lambda: replies.append(made.post(model, **kinds))) for _ in range(3)]
         threads[0].start()
         made.until(lambda health: bool(health["measuring"]))
         for thread in threads[1:]:

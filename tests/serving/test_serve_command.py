@@ -11,6 +11,8 @@ import pytest
 from tests.serving.servekit import Server, form, request, served, waited
 
 from gnomon.cli.main import run
+from gnomon.devices.address import LOCAL
+from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import ModelError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.serving.command import Command, timing_command
@@ -132,6 +134,16 @@ def test_a_program_that_is_not_there(program: str, capsys: pytest.CaptureFixture
     said = capsys.readouterr().err
     assert f"there is no program '{program}' on local" in said
     assert "whole path" in said
+
+
+@pytest.mark.timeout(60)  # who waited for the device would wait for this very test
+def test_a_program_that_is_not_there_is_told_while_another_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
+    with lease(lease_folder(), LOCAL):
+        assert run(["serve", "--port", "0", "--command", "no-such-program {model}", "--read", RATE]) == 5
+    assert "there is no program 'no-such-program' on local" in capsys.readouterr().err
 
 
 def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:

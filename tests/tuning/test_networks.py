@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.agent.drivers.tvm_models import small_net, two_ends
+from tests.agent.drivers.tvm_models import deep_net, small_net, two_ends, write_records
 from tests.tuning.conftest import TARGET, Kit
 
 from gnomon.core.overlay.records import TunedDevice
@@ -285,6 +285,7 @@ def _search(layer: Any) -> dict[str, Any]:
         "workload": layer.workload,
         "target": TARGET,
         "strategy": "random",
+        "start": False,
         "trials": 8,
         "per_round": 2,
         "seed": 1,
@@ -314,6 +315,21 @@ def test_records_schedule_the_functions_that_they_are_of(kit: Kit) -> None:
     assert np.array_equal(arrays(again)["in_0"], stored["in_0"])
     network.compile(DEVICE, [], plain, inputs=again, seed=10)
     assert not np.array_equal(arrays(again)["in_0"], stored["in_0"])
+
+
+def test_a_network_with_channels_last_has_the_layers_that_the_runtime_knows(kit: Kit) -> None:
+    path, records = saved(kit, deep_net()), kit.path(".json")
+    network = kit.network(Source(path=path))
+    layers = network.layers(TARGET)
+    write_records(path, records)
+    known = {json.loads(line).get("layer") for line in records.read_text().splitlines()[1:]}
+    assert {layer.layer for layer in layers} == known
+    assert (8, 6, 6) not in {layer.arguments[0][1][1:] for layer in layers if "conv2d" in layer.name}
+    library, inputs, reference = kit.path(".so"), kit.path(".npz"), kit.path(".npz")
+    made = network.compile(DEVICE, [], library, inputs=inputs)
+    assert not isinstance(made, Failure), made
+    assert not isinstance(network.reference(inputs, reference), Failure)
+    assert run(kit, library, inputs, reference)["error"] < 1e-5
 
 
 def test_records_of_another_network_are_refused(kit: Kit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -21,7 +22,15 @@ from gnomon.tuning.networks import STRATEGIES, Searches, SearchSettings, Source
 
 def begun(kit: Kit, layer: TuningLayer, **changed: Any) -> Mapping[str, Any]:
     """Begin the search of a layer in the shared child, again if it was begun before."""
-    job = {"strategy": "random", "trials": 64, "per_round": 4, "seed": 3, "told": [], "target": TARGET} | changed
+    job = {
+        "strategy": "random",
+        "start": False,
+        "trials": 64,
+        "per_round": 4,
+        "seed": 3,
+        "told": [],
+        "target": TARGET,
+    } | changed
     return kit.asked(do="search", layer=layer.layer, workload=layer.workload, **job)
 
 
@@ -100,6 +109,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     good: dict[str, Any] = {
         "workload": layer.workload,
         "target": TARGET,
+        "start": True,
         "trials": 8,
         "per_round": 4,
         "seed": 1,
@@ -125,6 +135,34 @@ def test_what_another_tvm_wrote_teaches_nothing_and_hinders_nothing(kit: Kit) ->
     assert asked(kit, layer)
 
 
+def test_a_layer_begins_with_blocks_that_fit_registers(kit: Kit, tmp_path: Path) -> None:
+    model = tmp_path / "wide.onnx"
+    model.write_bytes(tiny_net(channels=48))
+    layer = max(kit.network(Source(path=model)).layers(TARGET), key=lambda one: one.flops or 0)
+    begun(kit, layer, start=True, per_round=8)
+    first = kit.asked(do="ask", layer=layer.layer, most=4)["traces"]
+    told(kit, layer, [[1e-3]] * 4)
+    begun(kit, layer)
+    own = asked(kit, layer)
+    assert not set(names(layer, first)) & set(names(layer, own)), "the search has no part in them"
+    for trace in first:
+        axes = [split for split in splits(trace) if len(split) == 4]
+        # Of an image of 8 by 8: the last axis is innermost, in vectors of 8 numbers, and the sums fit 16 registers.
+        assert len(axes) == 4 and axes[-1][-1] == 8
+        assert math.prod(split[-1] for split in axes) // 8 in (4, 8)
+        library = kit.path(".so")
+        job = {"layer": layer.layer, "workload": layer.workload, "target": TARGET, "linker": ""}
+        assert kit.asked(do="build", trace=trace, library=str(library), **job)["outputs"] == [3]
+
+
+def test_a_layer_of_another_kind_begins_with_the_search(kit: Kit) -> None:
+    layer = kit.named("softmax")
+    begun(kit, layer)
+    own = asked(kit, layer)
+    begun(kit, layer, start=True)
+    assert names(layer, asked(kit, layer)) == names(layer, own)
+
+
 def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path) -> None:
     model = tmp_path / "two.onnx"
     model.write_bytes(tiny_net())
@@ -135,14 +173,14 @@ def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, tmp_path: Path)
     assert isinstance(known, tuple)
     assert searches.tell(small.layer, [(trace, (1e-3 if trace is known[-1] else 2e-3,)) for trace in known]) is None
     assert searches.begin(large, []) is None
-    traces = searches.ask(large.layer, 1)
-    assert isinstance(traces, tuple) and len(traces) == 1, "as many as are asked for, and no more"
-    best, first = known[-1], traces[0]
+    traces = searches.ask(large.layer, 2)
+    assert isinstance(traces, tuple) and len(traces) == 2, "as many as are asked for, and no more"
+    best, first = known[-1], traces[1]
     assert kinds(first) == kinds(best), "it is scheduled as the best of the other is"
     # Both layers are 3x3 on images of one size: but for the channels that come in, all loops are split alike.
     alike = [mine == theirs for mine, theirs in zip(splits(first), splits(best), strict=True)]
     assert alike.count(False) <= 1
-    assert searches.tell(large.layer, [(first, (1e-3,))]) is None
+    assert searches.tell(large.layer, [(trace, (1e-3,)) for trace in traces]) is None
     own = searches.ask(large.layer, 4)
     assert isinstance(own, tuple) and len(own) == 4, "then come the search's own"
     searches._door.close()
@@ -161,9 +199,9 @@ def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, tmp_path: Pa
             assert isinstance(known, tuple)
             assert searches.tell(small.layer, [(trace, ()) for trace in known]) is None
         assert searches.begin(large, []) is None
-        found.append(searches.ask(large.layer, 1))
+        found.append(searches.ask(large.layer, 8))
         searches._door.close()
-    assert found[0] == found[1], "the search's own first candidate, as if nothing were known"
+    assert found[0] == found[1], "blocks, and the search's own candidates, as if nothing were known"
 
 
 def kinds(trace: Any) -> list[str]:

@@ -50,7 +50,7 @@ class TuneOptions(TypedDict, total=False):
 
 
 _WISH = ("target", "linker", "threads", "wait_s")
-_SEARCH = ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
+_SEARCH = ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
 _CARE = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
 
 
@@ -71,8 +71,8 @@ def tune(
     With `compare` other runtimes are measured beside it (None: unless there is a budget). The best configurations that
     `logs` (records, or databases of MetaSchedule) have of the same layers are tried first.
 
-    `search` may hold strategy, per_round, first_round, plateau, budget_s and layers. The same call goes on where it was
-    interrupted. Raises GnomonError.
+    `search` may hold strategy, start, per_round, first_round, plateau, budget_s and layers. The same call goes on where
+    it was interrupted. Raises GnomonError.
     """
     from gnomon.jobs.tune.job import tune as tune_job
     from gnomon.jobs.tune.request import TuneRequest

@@ -150,10 +150,14 @@ class ShowFleet:
 
 
 class Show:
-    """Shows what `watch` and `tell` are told. A context manager: leaving it takes the bar away."""
+    """Shows what `watch` and `tell` are told. A context manager: leaving it takes the bar away.
 
-    def __init__(self, *, quiet: bool) -> None:
+    `first` is what is done until a first stage is told of.
+    """
+
+    def __init__(self, *, quiet: bool, first: str = _FIRST) -> None:
         self._quiet = quiet
+        self._first = first
         self._bar: Any = None
         self._task: Any = None
         self._stage = ""
@@ -170,7 +174,7 @@ class Show:
         if not self._quiet and sys.stderr.isatty():
             self._bar = _bar(30)
             self._bar.start()
-            self._task = self._bar.add_task(_FIRST, total=None, left="")
+            self._task = self._bar.add_task(self._first, total=None, left="")
         return self
 
     def __exit__(

@@ -14,9 +14,11 @@ from typing import Any
 from gnomon import __version__
 from gnomon.core.sample import FINISHED, Context, Run, Samples
 from gnomon.core.stats import Block, median, median_interval
+from gnomon.devices.address import LOCAL
 from gnomon.devices.base import Device, DeviceInfo
 from gnomon.devices.config import DeviceConfig
-from gnomon.devices.opening import opened
+from gnomon.devices.local import LocalDevice
+from gnomon.devices.opening import opened, visited
 from gnomon.errors import ModelError, RuntimeMissingError
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.serving.command import Command
@@ -45,12 +47,14 @@ def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str],
     """
     assert order.command is not None  # noqa: S101
     command, began_s = order.command, time.monotonic()
+    if order.model is None:
+        _check_soon(config, command)
     with ExitStack() as stack:
         store = stack.enter_context(SqliteStore.open(order.record_path))
         device = stack.enter_context(opened(config, on_wait=tell))
         info = device.describe()
         if order.model is None:
-            _check(device, info, command)
+            _check(device, info.name, command)
         runs: list[list[float]] = []
         for _ in range(order.processes if order.model is not None else 0):
             path = device.push(Path(order.model or ""), Path(order.model or "").name)
@@ -60,11 +64,19 @@ def measure_by_command(order: Order, config: DeviceConfig, tell: Callable[[str],
     return _answer(command, info, runs)
 
 
-def _check(device: Device, info: DeviceInfo, command: Command) -> None:
+def _check_soon(config: DeviceConfig, command: Command) -> None:
+    """The same without a turn on the device, where that is possible: what is not there is told while others measure."""
+    here = LocalDevice(config.name, python=config.python, environment=config.environment)
+    if config.address.kind in (LOCAL, "ssh"):
+        with here if config.address.kind == LOCAL else visited(config) as device:
+            _check(device, config.name, command)
+
+
+def _check(device: Device, name: str, command: Command) -> None:
     done = device.run(["sh", "-c", 'command -v "$1"', "sh", command.argv[0]], env={}, timeout_s=_CHECK_S)
     if not done.ok:
         raise RuntimeMissingError(
-            f"there is no program {command.argv[0]!r} on {info.name}",
+            f"there is no program {command.argv[0]!r} on {name}",
             hint="Install it there, and give its whole path in --command where it is not on the PATH of its user.",
         )
 

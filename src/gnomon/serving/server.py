@@ -49,6 +49,9 @@ _MORE_CONNECTIONS = 64
 _MOST_END_S = 30.0
 """How long the end of a running measurement is waited for: it is killed long before."""
 
+_FAREWELL_S = 1.0
+"""How long a client that waits has at the server's end to take its answer."""
+
 _CHUNK_BYTES = 1 << 16
 _MOST_PARTS = 16
 _PLAIN = frozenset({"7bit", "8bit", "binary"})
@@ -78,6 +81,7 @@ class HttpServer:
         )
         self._listening: asyncio.AbstractServer | None = None
         self._answering: set[asyncio.Task[Any]] = set()
+        self._ending = False
 
     async def start(self, addresses: tuple[str, ...], port: int) -> int:
         """Listen; the port that was bound. UsageError where it is another's."""
@@ -92,7 +96,8 @@ class HttpServer:
         return int(self._listening.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Listen no more, and cancel what is under way, which ends before this returns."""
+        """Listen no more, and cancel what is under way, which ends before this returns; its clients are told."""
+        self._ending = True
         if self._listening is not None:
             self._listening.close()
         self._server.pre_shutdown()
@@ -101,7 +106,7 @@ class HttpServer:
             task.cancel()
         if answering:  # what they run ends with them, which may take its time
             await asyncio.wait(answering, timeout=_MOST_END_S)
-        await self._server.shutdown(0.1)
+        await self._server.shutdown(_FAREWELL_S)
 
     def _protocol(self) -> asyncio.BaseProtocol:
         if len(self._server.connections) >= self._most:
@@ -123,6 +128,12 @@ class HttpServer:
         self._answering.add(task)
         try:
             answer = await self._reception.answer(asked)
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+            task.uncancel()
+            hint = "Send it again once it is started again."
+            answer = error_answer(503, "the server ends before this was measured", hint, as_json=asked.as_json)
         except Exception as error:  # whatever it is, the server goes on and the client is told
             message = f"a defect of gnomon: {type(error).__name__}"
             answer = error_answer(500, message, "Please report it.", as_json=asked.as_json)

@@ -196,10 +196,13 @@ Told = tuple[Any, tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How layers are searched: one of `STRATEGIES`, the target, at most so many trials a layer, so many a round."""
+    """How layers are searched: one of `STRATEGIES`, the target, at most so many trials a layer, so many a round; with
+    `start` a layer begins with blocks that fit registers and what was best for layers like it.
+    """
 
     target: Mapping[str, Any]
     strategy: str = "evolutionary"
+    start: bool = True
     trials: int = 512
     per_round: int = 8
     seed: int = 0
@@ -258,6 +261,7 @@ class Searches:
             "workload": layer.workload,
             "target": dict(asked.target),
             "strategy": asked.strategy,
+            "start": asked.start,
             "trials": asked.trials,
             "per_round": asked.per_round,
             "seed": asked.seed + len(told),

@@ -176,6 +176,17 @@ def test_other_models(tmp_path: Path, content: bytes, sources: list[list[int]] |
         assert found == sources
 
 
+@pytest.mark.parametrize("alpha", [0.25, 1.5])
+def test_channels_last_where_that_turns_little(tmp_path: Path, alpha: float) -> None:
+    path = written(tmp_path, tvm_models.deep_net(alpha))
+    told = ask(path, {"threads": 1})
+    check(path, told)
+    found = [row["sources"] for row in told["operators"]]
+    pairs = [[2 * k, 2 * k + 1] for k in range(8)]
+    # Where a leaky ReLU cannot be written otherwise, each would be turned for: the network stays as it is.
+    assert found == ([[0], *pairs, [16], [17], [18]] if alpha < 1 else [*pairs, [16], [17], [18]])
+
+
 def test_two_threads(tmp_path: Path) -> None:
     check_threads(ask(written(tmp_path, tvm_models.layer_norm_net()), {"threads": 2}), 2)
 

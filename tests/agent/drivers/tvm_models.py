@@ -68,6 +68,22 @@ def small_net(size: int = 4) -> bytes:
     return model_bytes(nodes, held, {"x": (1, 3, size, size)}, {"y": (TensorProto.FLOAT, (1, 5))})
 
 
+def deep_net(alpha: float = 0.25) -> bytes:
+    """Eight convolutions, each with a leaky ReLU, and a classifier: enough for TVM to turn the image for them."""
+    rng = np.random.default_rng(_RNG)
+    held: dict[str, np.ndarray[Any, Any]] = {"dense": rng.standard_normal((8, 5)).astype(np.float32)}
+    nodes, last = [], "x"
+    for k in range(8):
+        held[f"w{k}"] = (rng.standard_normal((8, 8 if k else 3, 3, 3)) * 0.2).astype(np.float32)
+        held[f"b{k}"] = rng.standard_normal(8).astype(np.float32)
+        nodes.append(helper.make_node("Conv", [last, f"w{k}", f"b{k}"], [f"c{k}"], pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("LeakyRelu", [f"c{k}"], [last := f"r{k}"], alpha=alpha))
+    nodes.append(helper.make_node("GlobalAveragePool", [last], ["pooled"]))
+    nodes.append(helper.make_node("Flatten", ["pooled"], ["flat"]))
+    nodes.append(helper.make_node("MatMul", ["flat", "dense"], ["y"]))
+    return model_bytes(nodes, held, {"x": (1, 3, 6, 6)}, {"y": (TensorProto.FLOAT, (1, 5))})
+
+
 def layer_norm_net() -> bytes:
     """A layer normalisation between two matrix products; what TVM reads it as names nothing by itself."""
     rng = np.random.default_rng(_RNG)

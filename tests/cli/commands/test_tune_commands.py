@@ -197,7 +197,7 @@ def ask(*words: str) -> None:
 def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     ask(
         *("tune", "m.onnx", "--trials", "7", "--search", "random", "--per-round", "3", "--plateau", "0"),
-        *("--first-round", "2", "--no-compare", "--from", "a.json", "--from", "folder"),
+        *("--first-round", "2", "--no-start", "--no-compare", "--from", "a.json", "--from", "folder"),
         *("--budget", "90", "--layer", "conv", "--layer", "dense", "--dtype", "float16", "--shape", "x=1,3,8,8"),
         *(
             "--fresh",
@@ -220,6 +220,7 @@ def test_options_reach_the_library(asked: dict[str, Any]) -> None:
     assert callable(asked.pop("on_progress")) and callable(asked.pop("on_message"))
     assert asked.pop("search") == {
         "strategy": "random",
+        "start": False,
         "per_round": 3,
         "first_round": 2,
         "plateau": 0,

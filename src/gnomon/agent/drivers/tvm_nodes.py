@@ -11,14 +11,17 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..driver import Refused
 
 _MARK = "gnomon_node_"
 _SMALL = 64
+_CONVOLUTIONS_A_TURN = 4
 
 
 class _Builder(relax.BlockBuilder):  # type: ignore[misc]
@@ -93,6 +96,8 @@ def _check_fixed(kind: Any) -> None:
 
 def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]:
     """The fused module, and its functions in the order of their calls, each with the nodes that it computes."""
+    marks = _marks(module["main"])
+    module = channels_last(module)
     with tvm.transform.PassContext(opt_level=3):
         plain = tvm.transform.Sequential(
             [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
@@ -101,12 +106,50 @@ def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]
         made = relax.transform.FuseTIR()(fused)
     names = [str(b.value.args[0].name_hint) for b in _bindings(made["main"]) if _is(b.value, "relax.call_tir")]
     try:
-        found = _Followed(plain["main"]).through(fused)
+        found = _Followed(plain["main"], marks).through(fused)
     except LookupError:
         found = []
     if [name for name, _ in found] != names:
         return made, [(name, None) for name in names]
     return made, [(name, sorted(nodes)) for name, nodes in found]
+
+
+def channels_last(module: Any) -> Any:
+    """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
+    there are whole vectors also where an image is small.
+
+    The program of `gnomon tune` that reads networks has the same function: records are of the layers that both make.
+    """
+    given = wildcard()
+
+    def leaky(call: Any, matched: Any) -> Any:
+        # TVM does not know that this operator takes axes in any order, and would turn them before and behind it.
+        alpha, x = float(call.attrs.alpha), matched[given]
+        if not 0 <= alpha <= 1:
+            return call
+        return relax.op.maximum(x, relax.op.multiply(x, relax.const(np.array(alpha, str(x.ty.dtype)))))
+
+    made = tvm.IRModule(dict(module.functions.items()))
+    try:
+        made["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
+        made = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(made)
+    except Exception:  # what this pass of TVM does not take stays as it is
+        return module
+    (convolutions, turned), (_, before) = _counts(made["main"]), _counts(module["main"])
+    return made if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
+
+
+def _counts(function: Any) -> tuple[int, int]:
+    """How many convolutions there are, and how many values that depend on the input are turned."""
+    convolutions, turned = 0, 0
+    varying = set(function.params)
+    for binding in _bindings(function):
+        if varying.isdisjoint(relax.analysis.free_vars(binding.value)):
+            continue
+        varying.add(binding.var)
+        convolutions += _is(binding.value, "relax.nn.conv2d")
+        turned += _is(binding.value, "relax.permute_dims")
+    return convolutions, turned
 
 
 def _bindings(function: Any) -> Iterator[Any]:
@@ -118,16 +161,32 @@ def _is(value: Any, operator: str) -> bool:
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
 
 
-def _homes(function: Any) -> dict[Any, int]:
-    """The node of each variable: what is bound up to a mark is of the mark's node."""
+def _marks(function: Any) -> list[int]:
+    """The nodes whose results are marked, in order."""
+    return sorted({node for binding in _bindings(function) if (node := _marked(binding.var)) is not None})
+
+
+def _marked(variable: Any) -> int | None:
+    name = str(variable.name)
+    return int(name.removeprefix(_MARK).partition("_")[0]) if name.startswith(_MARK) else None
+
+
+def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
+    """The node of each variable: what is bound up to a mark is of the mark's node, and what is bound behind all marks
+    of the last of all, whose own is lost where the order of its axes was changed. LookupError where others are lost.
+    """
+    last = marks[-1] if marks else None
+    if marks and not {*marks[:-1]} <= {*_marks(function)}:
+        raise LookupError("a mark is lost")
     homes: dict[Any, int] = {}
     waiting: list[Any] = []
     for binding in _bindings(function):
         waiting.append(binding.var)
-        name = str(binding.var.name)
-        if name.startswith(_MARK):
-            homes.update(dict.fromkeys(waiting, int(name.removeprefix(_MARK).partition("_")[0])))
+        if (node := _marked(binding.var)) is not None:
+            homes.update(dict.fromkeys(waiting, node))
             waiting = []
+    if last is not None and last not in homes.values():
+        homes.update(dict.fromkeys(waiting, last))
     return homes
 
 
@@ -141,8 +200,8 @@ class _Followed:
     LookupError where something is met that is not understood.
     """
 
-    def __init__(self, plain: Any) -> None:
-        homes = _homes(plain)
+    def __init__(self, plain: Any, marks: list[int]) -> None:
+        homes = _homes(plain, marks)
         self._waiting: dict[_Token, list[tuple[_Token, int | None]]] = {}
         known = self._parameters(plain)
         for serial, binding in enumerate(_bindings(plain)):

@@ -34,7 +34,7 @@ def distance(trace: Any, design: Any) -> float:
     found = 0.0
     for one, other in zip(trace.insts, design.insts, strict=True):
         if one.kind.name == _SPLIT:
-            found += abs(math.log(_size(trace, one)) - math.log(_size(design, other)))
+            found += abs(math.log(size(trace, one)) - math.log(size(design, other)))
     return found
 
 
@@ -50,11 +50,16 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
             continue
         decision = decided
         if one.kind.name == _SPLIT:
-            decision = nearest([int(n) for n in decided], _size(design, other), int(other.attrs[1]))
+            decision = nearest([int(n) for n in decided], size(design, other), int(other.attrs[1]))
         made = made.with_decision(other, decision, remove_postproc=True)
+    return applied(made, context)
+
+
+def applied(trace: Any, context: Any) -> Any | None:
+    """The candidate that a plain trace makes of a layer, postprocessed; None where it is no valid schedule."""
     try:
         schedule = Schedule(context.mod, debug_mask="none")
-        made.apply_to_schedule(schedule, remove_postproc=True)
+        trace.apply_to_schedule(schedule, remove_postproc=True)
         schedule.enter_postproc()
         if not all(post.apply(schedule) for post in context.space_generator.postprocs):
             return None
@@ -64,12 +69,12 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
     return ms.MeasureCandidate(schedule, arguments)
 
 
-def nearest(factors: list[int], size: int, innermost: int) -> list[int]:
-    """The split of a loop of `size` nearest to `factors`, from the innermost on; what is left goes to the outermost.
+def nearest(factors: list[int], whole: int, innermost: int) -> list[int]:
+    """The split of a loop of size `whole` nearest to `factors`, from the innermost on; the rest goes to the outermost.
 
     The innermost is at most `innermost` (0: any).
     """
-    left, found = size, [1] * len(factors)
+    left, found = whole, [1] * len(factors)
     for place in range(len(factors) - 1, 0, -1):
         most = innermost if innermost and place == len(factors) - 1 else left
         fits = [n for n in range(1, min(left, most) + 1) if left % n == 0]
@@ -78,5 +83,6 @@ def nearest(factors: list[int], size: int, innermost: int) -> list[int]:
     return [left, *found[1:]]
 
 
-def _size(trace: Any, one: Any) -> int:
+def size(trace: Any, one: Any) -> int:
+    """The size of the loop that an instruction of a trace splits."""
     return math.prod(int(n) for n in trace.decisions[one])

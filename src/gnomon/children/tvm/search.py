@@ -8,6 +8,7 @@ crashes there leaves the search as it is.
 from __future__ import annotations
 
 import functools
+import itertools
 import statistics
 from typing import Any
 
@@ -17,15 +18,17 @@ from tvm.ir import IRModule
 from tvm.s_tir import meta_schedule as ms
 
 from ..frame import Job, Refused, Work, absent
-from . import carry
+from . import blocks, carry
 from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
 """Measured candidates before the cost model's word counts; TVM's own default of 100 is more than a small budget has."""
 
-_CARRIED, _TRIED = 2, 8
-"""How many candidates a layer's first round has from other layers, and how many of these are looked at."""
+_CARRIED, _TRIED, _BLOCKS = 2, 8, 4
+"""How many candidates a layer's first round has from other layers, how many of these are looked at, and how many are
+made for it.
+"""
 
 
 def jobs() -> dict[str, Work]:
@@ -54,7 +57,7 @@ class _Search:
     """The search of one layer."""
 
     def __init__(self, job: Job, model: Any, others: dict[str, _Search]) -> None:
-        """Job: layer, workload, target, strategy, trials, per_round, seed, told [[trace, times_s]..].
+        """Job: layer, workload, target, strategy, start, trials, per_round, seed, told [[trace, times_s]..].
 
         `others` are the searches of other layers.
         """
@@ -76,7 +79,7 @@ class _Search:
         self._database = ms.database.MemoryDatabase()
         self._own = self._database.commit_workload(self._workload.mod)
         self._waiting: list[Any] = []
-        self._carried, self._known, self._others = 0, bool(job["told"]), others
+        self._carried, self._known, self._others = 0, bool(job["told"]) or not job["start"], others
         self.best: tuple[float, Any] | None = None
         self._recall(job["told"])
         self._designs = self._context.generate_design_space()
@@ -92,11 +95,12 @@ class _Search:
     def ask(self, most: int | None = None) -> dict[str, Any]:
         """The traces of the next candidates, so many at most; none where the search has come to its end.
 
-        The first ones of a layer that nothing is known of are what was best for the layers that are most like it.
+        The first ones of a layer that nothing is known of are blocks that fit registers and what was best for the
+        layers that are most like it, by turns.
         """
         if self._waiting:
             raise Refused("the results of the last candidates were not reported")
-        self._waiting = [] if self._known else self._carried_over()[:most]
+        self._waiting = [] if self._known else self._first()[:most]
         self._carried, self._known = len(self._waiting), True
         if most is None or len(self._waiting) < most:
             self._waiting += list(self._strategy.generate_measure_candidates() or [])[: most and most - self._carried]
@@ -114,6 +118,12 @@ class _Search:
         self._model.update(self._context, self._waiting, results)
         self._waiting = []
         return {}
+
+    def _first(self) -> list[Any]:
+        """Candidates that no search proposes, the likeliest first."""
+        made = list(itertools.islice(blocks.candidates(self._designs, self._context, self._target), _BLOCKS))
+        turns = itertools.zip_longest(made, self._carried_over())
+        return list({str(one.sch.trace): one for pair in turns for one in pair if one is not None}.values())
 
     def _carried_over(self) -> list[Any]:
         """Candidates made of the best traces of other layers of the same structure, the nearest in size first."""

@@ -50,7 +50,7 @@ def collect(logs: tuple[Path, ...], **values: Any) -> None:
     if (again := values.pop("close")) and (rest["best"] is not None or rest["fresh"]):
         raise click.UsageError("--close says what is measured: leave out --best and --fresh")
     devices: tuple[str, ...] = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="read the logs") as show:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
         documents: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ def analyze(logs: tuple[Path, ...], **values: Any) -> None:
     devices = tuple(dict.fromkeys(values.pop("devices")))
     if prove and not write:
         raise click.UsageError("--prove compiles the network: leave out --no-write")
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="read the logs") as show:
         analysis = api.overlay_analyze(
             logs,
             portfolio=values.pop("portfolio") or 0,

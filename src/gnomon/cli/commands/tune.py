@@ -37,6 +37,12 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     help="How candidate schedules are found.",
 )
 @click.option(
+    "--start/--no-start",
+    default=True,
+    show_default=True,
+    help="Begin each layer with schedules that are made for it, and what was best for layers like it.",
+)
+@click.option(
     "--per-round", type=click.IntRange(1, 256), default=8, show_default=True, help="Candidates of a layer at a time."
 )
 @click.option(
@@ -91,12 +97,13 @@ def tune(model: Path, **values: Any) -> None:
 
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     search = {
-        name: values.pop(name) for name in ("strategy", "per_round", "first_round", "plateau", "budget_s", "layers")
+        name: values.pop(name)
+        for name in ("strategy", "start", "per_round", "first_round", "plateau", "budget_s", "layers")
     }
     shapes = dict(values.pop("shapes"))
     rest = {name: values.pop(name) for name in ("trials", "dtype", "fresh", "compare", "logs")}
     devices = tuple(dict.fromkeys(values.pop("devices"))) or ("local",)
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="look at the network and the device") as show:
         options = tune_options(values)
         options |= {"on_progress": show.watch, "on_message": show.tell}
         documents = []
@@ -132,7 +139,7 @@ def exec_(source: Path, **values: Any) -> None:
     as_json, quiet = values.pop("as_json"), values.pop("quiet")
     model, layers, device = values.pop("model"), not values.pop("no_layers"), only_device(values)
     shapes = dict(values.pop("shapes"))
-    with Show(quiet=quiet) as show:
+    with Show(quiet=quiet, first="look at the library and the device") as show:
         options = tune_options(values)
         options |= {"device": device, "on_progress": show.watch, "on_message": show.tell}
         document = api.execute(source, model=model, shapes=shapes, layers=layers, **options)

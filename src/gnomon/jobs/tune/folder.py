@@ -201,6 +201,23 @@ def read_description(library: Path) -> Mapping[str, Any]:
         raise RecordError(f"{path}: {error.strerror or error}", hint="Compile it again.") from error
 
 
+_BESIDES = "besides_s"
+
+
+def write_besides_s(library: Path, besides_s: float) -> None:
+    """Add to the description of a compiled network what all but the trials took when it was tuned."""
+    write_description(library, {**read_description(library), _BESIDES: besides_s})
+
+
+def known_besides_s(library: Path) -> float | None:
+    """What all but the trials took when a network was tuned, if its description tells; one that is damaged does not."""
+    try:
+        told = read_description(library).get(_BESIDES)
+    except GnomonError:  # it is written anew in any case
+        return None
+    return told if isinstance(told, float) and told > 0 else None
+
+
 def view(out: Path | None = None) -> dict[str, Any]:
     """What there is: a document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
     folder = tune_folder(out)

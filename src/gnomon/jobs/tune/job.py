@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +33,14 @@ from gnomon.jobs.tune.document import (
     model_part,
     times_part,
 )
-from gnomon.jobs.tune.folder import best_choice, best_traces, given_model, tune_folder
+from gnomon.jobs.tune.folder import (
+    best_choice,
+    best_traces,
+    given_model,
+    known_besides_s,
+    tune_folder,
+    write_besides_s,
+)
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
 from gnomon.jobs.tune.recorded import Recorded
 from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
@@ -45,6 +53,9 @@ from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
 from gnomon.tuning.tvm import Workshop
 
 Tell = Callable[[str], None]
+
+_BUDGET = 1.5
+"""The least budget that is advised, over what all but the trials took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +94,8 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
+    before_s = known_besides_s(folder.library(meant, model))
+    _check_budget(request, before_s)
     # A device that was tuned for before is waited for, whatever its server does at this moment.
     known = meant if folder.record(meant, model).exists() else None
     with Workshop() as shop, open_device(shop, request.device, known, tell=tell) as (device, bench):
@@ -112,7 +125,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     process_s=opened_s,
                     care=request.care,
                 )
-            progress = _rounds(tools, layers, request, watch, time_left)
+            progress, rounds_s = _rounds(tools, layers, request, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
             best = best_choice(replace(file.content(), layers=whole))
             compiled = compile_network(
@@ -125,6 +138,9 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 untuned=untuned,
             )
             proof = prove_network(network, bench, compiled, request.care, model=model, watch=watch)
+            taken_s = time.monotonic() - began_s
+            if isinstance(compiled, Compiled):
+                write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
             document = TuneDocument(
                 format="gnomon-tune",
                 version=1,
@@ -132,7 +148,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 device=device_part(device, request.device.config.name),
                 records=str(file.path),
                 library=str(compiled.library) if isinstance(compiled, Compiled) else None,
-                seconds=time.monotonic() - began_s,
+                seconds=taken_s,
                 stopped=_stopped(progress),
                 trials=_trials(file, layers, request, before, len(relevant(progress.values()))),
                 layers=_layers(file, layers, progress),
@@ -167,6 +183,7 @@ def _tools(
     settings = SearchSettings(
         target=device.target,
         strategy=request.strategy,
+        start=request.start,
         trials=request.trials,
         per_round=request.per_round,
         seed=request.care.seed,
@@ -217,7 +234,8 @@ def _rounds(
     request: TuneRequest,
     watch: Watch | None,
     time_left: _TimeLeft | None,
-) -> dict[str, LayerProgress]:
+) -> tuple[dict[str, LayerProgress], float]:
+    """How far each layer came, and what the trials took, in seconds."""
     limits = Limits(
         trials=request.trials,
         per_round=request.per_round,
@@ -229,15 +247,26 @@ def _rounds(
     if time_left is not None:
         limits = replace(limits, until_s=time_left.until_s(_untuned_s(tools.file, layers)))
     meter = Meter("trials", max(0, request.trials - spent(tools.file, layers)), watch)
+    began_s = time.monotonic()
     progress = tune_layers(tools, layers, limits, meter)
     meter.finish()
-    return progress
+    return progress, time.monotonic() - began_s
 
 
 def _untuned_s(file: RecordFile, layers: tuple[TuningLayer, ...]) -> float:
     """What the untuned layers that were measured take in the network."""
     known = ((layer.weight, pooled_trials(file.trials(layer.layer)).get(UNTUNED)) for layer in layers)
     return sum(weight * (trial.time_s or 0.0) for weight, trial in known if trial is not None)
+
+
+def _check_budget(request: TuneRequest, besides_s: float | None) -> None:
+    """UsageError for a budget that is less than what all but the trials took at the least, in earlier calls."""
+    if request.budget_s is not None and besides_s is not None and request.budget_s <= besides_s:
+        raise UsageError(
+            f"{request.budget_s:g} s leave no time for a trial: opening the device, reading the network, its untuned "
+            f"layers, compiling and the proof took {besides_s:.0f} s before",
+            hint=f"Give a --budget of {math.ceil(_BUDGET * besides_s)} or more.",
+        )
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:

@@ -89,7 +89,7 @@ class TuneRequest:
     `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
     layer without a gain of 1 % end it (0: never); `budget_s` ends everything. With `compare` other runtimes are
     measured beside the tuned network (None: unless there is a budget). `logs` are records or databases of MetaSchedule
-    whose best configurations of the same layers are tried first.
+    whose best configurations of the same layers are tried first. Without `start` the search alone proposes candidates.
     """
 
     model: Path
@@ -101,6 +101,7 @@ class TuneRequest:
     per_round: int = 8
     first_round: int | None = None
     strategy: str = "evolutionary"
+    start: bool = True
     plateau: int = 4
     budget_s: float | None = None
     care: Care = field(default_factory=Care)
