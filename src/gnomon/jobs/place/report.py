@@ -216,6 +216,7 @@ def _verified(document: dict[str, Any], page: Page) -> None:
     if page.brief and not (found["failure"] or found["skipped"] or found["moved"]):
         off = (found["difference"] or {}).get("relative")
         near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
+        near = "; its outputs equal the reference" if off == 0 else near
         count = sum(bool(row["planned"]) for row in operators)
         page.line(f"Proved: {count} of {count} operators of the package ran where planned{near}.")
         return
