@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Container, Mapping
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gnomon.errors import UsageError
-from gnomon.report.frame import Rows, frame, tables_of
 from gnomon.report.plain import clean, json_text, shorten
+
+if TYPE_CHECKING:
+    from gnomon.report.frame import Rows
 
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 """The type by which notebooks know a chart."""
@@ -43,6 +45,8 @@ class Answer:
 
     def table_rows(self) -> dict[str, Rows]:
         """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""
+        from gnomon.report.frame import tables_of
+
         return tables_of(self.document())
 
     def frame(self, table: str | None = None, *, using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
@@ -50,6 +54,8 @@ class Answer:
 
         UsageError where there is no such table, or the package is not installed.
         """
+        from gnomon.report.frame import frame
+
         found = self.table_rows()
         name = _main(self.main, found) if table is None else table
         if name not in found:
@@ -86,6 +92,8 @@ class Answer:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
         parts = [f"<p><strong>{_escaped(title)}</strong></p>", f"<p>{_escaped(answer)}</p>" if answer else ""]
+        from gnomon.report.frame import tables_of
+
         tables = tables_of(document)
         rows = tables.get(_main(self.main, tables), [])
         columns = self.columns_shown or {name: name for name in _plain_columns(rows)}

@@ -19,8 +19,6 @@ from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import clean
 
-SEVERAL = "several families"
-
 _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 

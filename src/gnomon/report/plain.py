@@ -67,3 +67,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return value
+
+
+SEVERAL = "several families"
+"""What stands in the place of a family's name where the networks are of several."""

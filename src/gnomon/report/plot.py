@@ -23,8 +23,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from matplotlib.transforms import Bbox
 
 from gnomon.report import units
-from gnomon.report.parts import SEVERAL
-from gnomon.report.plain import shorten
+from gnomon.report.plain import SEVERAL, shorten
 
 WIDTH = 8.0
 """The width of each picture in inches: at 800 pixels its letters of 10 points are still read."""

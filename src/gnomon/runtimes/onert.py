@@ -18,7 +18,6 @@ from gnomon.core.sample import Failure
 from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.onert.operators import ir_opcode
-from gnomon.formats.onert.trace import read_chrome_trace
 from gnomon.models.model import Model
 from gnomon.models.nnpackage import write_nnpackage
 from gnomon.runtimes.base import (
@@ -310,6 +309,8 @@ class OnertProgram:
 
     def read(self, printed: str, traces: Mapping[str, bytes]) -> Taken:
         """The time of each run (whole microseconds), their mean, the loading, and the trace's operators."""
+        from gnomon.formats.onert.trace import read_chrome_trace
+
         phases = {name: round(float(number) * 1e6) for name, number in _PHASE.findall(printed)}
         if not {"MODEL_LOAD", "PREPARE", "EXECUTE"} <= phases.keys():
             last = printed.strip().splitlines()[-1:] or ["nothing"]

@@ -28,7 +28,6 @@ from typing import Any
 import gnomon
 from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
-from gnomon.formats.onert.config import settings_text, with_placement
 from gnomon.measure.link import packed_agent
 from gnomon.models.copies import copy_model
 from gnomon.models.model import Model
@@ -317,6 +316,8 @@ def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None
 
 def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, overwrite: bool = False) -> Path:
     """Write the model's package with a schedule to `destination`, whole or not at all. PackageError if that fails."""
+    from gnomon.formats.onert.config import settings_text, with_placement
+
     check_scheduled(model.path, destination, overwrite=overwrite)
     with staged(destination) as folder:
         package = folder / destination.name

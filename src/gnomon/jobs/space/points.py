@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnomon.core.dominance import nondominated
-from gnomon.report.parts import SEVERAL, family_of, is_single
+from gnomon.report.parts import family_of, is_single
+from gnomon.report.plain import SEVERAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
