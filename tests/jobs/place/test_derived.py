@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +15,22 @@ import pytest
 pytest.importorskip("onnx")
 
 from tests.agent.drivers.litertkit import tflite
+from tests.cli.placement_kit import profiled
 from tests.models.modelkit import model, node, save, value
 
+import gnomon
+from gnomon.core import codec
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError, ModelError, UsageError
 from gnomon.jobs.place.derived import Derived, Span, contrast, take_apart
-from gnomon.jobs.place.document import profile_document
+from gnomon.jobs.place.document import ProfileDocument, profile_document
 from gnomon.jobs.place.job import profile
 from gnomon.jobs.place.report import profile_report
 from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.effort import Effort
 from gnomon.models.cutters import open_cutter
 from gnomon.report.page import Page
+from gnomon.report.plain import json_text
 from gnomon.runtimes.base import Wish
 from gnomon.session.kernels import Kernel
 from gnomon.session.request import Request
@@ -208,3 +213,24 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
     assert not part.why, part.why
     assert [step.operators for step in part.steps] == [(0,), (1,), (2,)]
     assert set(column.breakdown.times_s) == set(), "a derived price is no measured time"
+
+
+def test_the_document_fits_its_schema_and_the_report_marks_every_price(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    found = profiled()
+    apart = take_apart(found.columns[1].kernels[0], (0, 1, 2), World((10_000, 3_000, 40_000)), "cpu")
+    left = replace(apart, steps=(), together=None, saved=None, why="not cut: it is one")
+    columns = (found.columns[0], replace(found.columns[1], inside=(apart, left)))
+    document = json.loads(json_text(profile_document(replace(found, columns=columns))))
+    jsonschema.Draft202012Validator(gnomon.document_schema("profile")).validate(document)
+    assert codec.from_json(ProfileDocument, document).columns[1].inside[0].steps[2].operators == (2,)
+    text = io.StringIO()
+    profile_report(document, Page(text, width=120))
+    lines = text.getvalue().split("derived (~)")[1].splitlines()
+    assert sum("~" in line for line in lines) == 4
+    assert any("~80.0 us" in line for line in lines)
+    assert "it is one" in text.getvalue()
+    before = json.loads(json_text(document))
+    for column in before["columns"]:
+        del column["inside"]
+    assert codec.from_json(ProfileDocument, before).columns[0].inside == ()

@@ -164,13 +164,18 @@ class Insides:
     def __init__(self, lab: Lab, folder: Path, clock: Clock) -> None:
         self.lab, self.folder, self.clock = lab, folder, clock
         self._until_s = time.monotonic() + lab.request.effort.budget_s
+        self._waiting = 1
         self._cutter: Cutter | ModelError | None = None
         self._made: dict[tuple[int, ...], tuple[Segment, str]] = {}
 
     def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[Derived, ...]:
         """Its kernels of several operators, the most expensive first, taken apart as far as the budget reaches."""
-        wide = [kernel for kernel in kernels if len(kernel.operators) > 1]
-        return tuple(self._one(contender, kernel) for kernel in sorted(wide, key=lambda k: -k.time_s))
+        wide = sorted((k for k in kernels if len(k.operators) > 1), key=lambda k: -k.time_s)
+        found: list[Derived] = []
+        for number, kernel in enumerate(wide):
+            self._waiting = len(wide) - number
+            found.append(self._one(contender, kernel))
+        return tuple(found)
 
     def _one(self, contender: Contender, kernel: Kernel) -> Derived:
         def whole(why: str) -> Derived:
@@ -194,8 +199,10 @@ class Insides:
             known = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not known):
                 raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
-            # A beginning is far faster than the whole, and is no winner by that.
-            effort = replace(self.lab.request.effort, laggard=1e9, budget_s=max(left_s, 0.0))
+            # A beginning is far faster than the whole, and is no winner by that. More than the least processes only in
+            # an equal share of what is left: the first kernel does not take the time of the others.
+            share_s = max(left_s, 0.0) / self._waiting
+            effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
             measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)
             return {span: measured[candidate.key] for span, candidate in candidates.items()}
 
