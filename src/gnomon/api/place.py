@@ -394,18 +394,21 @@ def pareto_request(
 def profile(
     model: PathLike,
     *,
+    inside: bool = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
 ) -> Profile:
     """Measure a model whole on every runtime and backend that takes it, end to end and per operator.
 
+    With `inside`, kernels of several operators are cut out and measured in parts, within `budget_s`: prices derived.
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import profile as profile_job
     from gnomon.jobs.runs.answers import keep
 
-    found = profile_job(request_of(model, options, sweeps=True, limited=True), watch=on_progress, tell=on_message)
+    request = request_of(model, options, sweeps=True, limited=True)
+    found = profile_job(request, inside=inside, watch=on_progress, tell=on_message)
     keep(found.document(), on_message)
     return found
 

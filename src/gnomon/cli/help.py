@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
         *("runtime", "backend", "toolchain", "threads", "shape", "input", "precision", "env", "set", "option"),
         *("fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock", "nets", "model"),
-        *("numbering", "dtype", "compat", "given"),
+        *("numbering", "dtype", "compat", "given", "inside"),
     ),
     "Where": (
         *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),
@@ -47,6 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "profile": (
         "gnomon profile model.onnx",
         "gnomon profile model.onnx --runtime openvino --json > profile.json",
+        "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",
     ),
     "pareto": (
         "gnomon pareto model.circle",

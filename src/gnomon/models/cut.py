@@ -112,13 +112,28 @@ class Cutter(ABC):
         self._check(first, last)
         if first >= last:
             raise UsageError(f"a segment from {first} to {last} has no node", hint="choose first < last")
-        operators = [self.graph.operators[index] for index in self.order[first:last]]
+        return self.part(range(first, last), dest)
+
+    def part(self, places: Iterable[int], dest: Path | str) -> Segment:
+        """Writes the nodes at these places as a model at `dest`, as `segment` does; others may stand between them.
+
+        Raises UsageError for places out of range or none, ModelError where the format has no such part, or where what
+        a node reads is computed outside from what another one of them writes.
+        """
+        chosen = sorted(set(places))
+        if not chosen:
+            raise UsageError("a part of no place has no node", hint="give places of the cutter's order")
+        self._check(chosen[0], chosen[-1] + 1)
+        self._check_closed(frozenset(chosen))
+        operators = [self.graph.operators[self.order[place]] for place in chosen]
         own = set(self.graph.outputs)
         written = [t for op in operators for t in op.outputs]
+        inside = {op.index for op in operators}
         read = dict.fromkeys(t for op in operators for t in op.inputs if t in self._born)
+        handed = {t for index in self.order if index not in inside for t in self.graph.operators[index].inputs}
         inputs = [t for t in read if t not in set(written)]
-        outputs = [t for t in written if self._last[t] > last or t in own]
-        if last == len(self.order):
+        outputs = [t for t in written if t in handed or t in own]
+        if chosen[-1] + 1 == len(self.order):
             outputs += [t for t in dict.fromkeys(self.graph.outputs) if t not in self._born]
         repeated = self._makers_of([*(t for op in operators for t in op.inputs), *outputs])
         dest = Path(dest)
@@ -130,6 +145,23 @@ class Cutter(ABC):
             operators=tuple(op.index for op in operators),
             repeated=repeated,
         )
+
+    def _check_closed(self, chosen: frozenset[int]) -> None:
+        """ModelError where a path leads from one of these places out of them and back."""
+        own: set[int] = set()
+        left: set[int] = set()
+        for place in range(min(chosen), max(chosen) + 1):
+            operator = self.graph.operators[self.order[place]]
+            beyond = not left.isdisjoint(operator.inputs)
+            if place in chosen:
+                if beyond:
+                    raise ModelError(
+                        f"{operator.name!r} needs what is computed between it and the rest of its part",
+                        hint="take what lies between into the part",
+                    )
+                own.update(operator.outputs)
+            elif beyond or not own.isdisjoint(operator.inputs):
+                left.update(operator.outputs)
 
     def _live(self, place: int) -> list[int]:
         if place == len(self.order):

@@ -156,7 +156,13 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")
 @measuring_options
-def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
+@click.option(
+    "--inside",
+    is_flag=True,
+    help="Take kernels of several operators apart: cut out and measured in parts, for at most --budget, as derived "
+    "prices.",
+)
+def profile(model: Path, inside: bool, as_json: bool, quiet: bool, **values: Any) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
@@ -166,7 +172,7 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     from gnomon.jobs.place.document import profile_document
 
     with Show(quiet=quiet) as show:
-        found = api.profile(model, on_progress=show.watch, on_message=show.tell, **options_of(values))
+        found = api.profile(model, inside=inside, on_progress=show.watch, on_message=show.tell, **options_of(values))
     document = profile_document(found)
     if as_json:
         write_json(document)

@@ -33,6 +33,7 @@ from gnomon.session.targets import Missing
 if TYPE_CHECKING:
     from gnomon.core.solver.solve import Solution
     from gnomon.jobs.place.common_plan import Common, Option
+    from gnomon.jobs.place.derived import Derived, Seconds
     from gnomon.jobs.place.fleet import CommonProof, DeviceResult, Fleet
     from gnomon.jobs.place.job import Column, OperatorRow, Placement, Profile
     from gnomon.session.contender import Proved
@@ -289,6 +290,42 @@ def _solution(solution: Solution) -> SolutionPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedSeconds:
+    """Seconds with their 95 % interval (null: not bounded), of so many fresh processes of each part."""
+
+    value_s: float
+    low_s: float | None
+    high_s: float | None
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsideStep:
+    """Operators of a kernel: `derived` is their price inside it, `alone` what they take as a model of their own."""
+
+    operators: tuple[int, ...]
+    derived: DerivedSeconds
+    alone: DerivedSeconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsidePart:
+    """A kernel of several operators taken apart: derived from parts that were cut out and run, never from the model.
+
+    `saved` is what the parts take one by one beyond all `together`: fusion, and a call for each part but one. `why`
+    says what was not cut (null: all was).
+    """
+
+    derived: Literal[True]
+    kernel: str
+    operators: tuple[int, ...]
+    together: DerivedSeconds | None
+    steps: tuple[InsideStep, ...]
+    saved: DerivedSeconds | None
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPart:
     """One configuration that runs the whole model."""
 
@@ -307,6 +344,7 @@ class ColumnPart:
     profiler_overhead_s: float
     kernels: tuple[KernelPart, ...]
     runs: RunsPart
+    inside: tuple[InsidePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,7 +443,30 @@ def _column(column: Column) -> ColumnPart:
         profiler_overhead_s=column.breakdown.overhead_s,
         kernels=tuple(map(parts.kernel_part, column.kernels)),
         runs=parts.runs_part(column.measured, column.graph, column.traced),
+        inside=tuple(map(_inside, column.inside)),
     )
+
+
+def _inside(found: Derived) -> InsidePart:
+    return InsidePart(
+        derived=True,
+        kernel=found.kernel.name,
+        operators=found.kernel.operators,
+        together=_seconds(found.together),
+        steps=tuple(
+            InsideStep(operators=s.operators, derived=_bounded(s.price), alone=_bounded(s.alone)) for s in found.steps
+        ),
+        saved=_seconds(found.saved),
+        why=found.why or None,
+    )
+
+
+def _seconds(found: Seconds | None) -> DerivedSeconds | None:
+    return None if found is None else _bounded(found)
+
+
+def _bounded(found: Seconds) -> DerivedSeconds:
+    return DerivedSeconds(value_s=found.value_s, low_s=found.low_s, high_s=found.high_s, processes=found.processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

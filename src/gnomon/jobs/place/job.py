@@ -19,6 +19,7 @@ from gnomon.core.solver.solve import Solution
 from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
+from gnomon.jobs.place.derived import WHOLE, Derived, Insides
 from gnomon.jobs.place.inside import InsideResult
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
@@ -59,7 +60,8 @@ class Column:
     `wall` and `cpu` sum up the runs without any profiler; `kernels` are from the profiled ones, never mixed with them.
     `breakdown` is where the time of a call without profiler goes by them, by the clock that decides. `difference` is
     the largest one of the outputs from the reference. `measured` are the runs without profiler, `traced` those with it,
-    in which `graph` ran: the user's own, or that of the model as it was converted.
+    in which `graph` ran: the user's own, or that of the model as it was converted. `inside` are its kernels of several
+    operators taken apart, where that was asked for: derived from parts that were cut out.
     """
 
     label: str
@@ -77,6 +79,7 @@ class Column:
     measured: Measured
     traced: Measured
     accelerators: tuple[Accelerator, ...] = ()
+    inside: tuple[Derived, ...] = ()
 
     __repr__ = brief
 
@@ -131,17 +134,25 @@ class Profile(Answer):
         return next(c for c in self.columns if c.against_fastest is None)
 
 
-def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
+def profile(
+    request: Request,
+    *,
+    inside: bool = False,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Profile:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
+    With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`.
     Raises GnomonError; what was measured until then is in the record.
     """
-    return patiently(lambda again: _profile(again, watch, tell), timed(request), tell)
+    return patiently(lambda again: _profile(again, inside, watch, tell), timed(request), tell)
 
 
-def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
+def _profile(request: Request, inside: bool, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
+    question = {"inside": True} if inside else {}
     with (
-        open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
+        open_lab(request, kind="profile", question=question, watch=watch, tell=tell) as lab,
         guarded_folder("gnomon-segments-") as folder,
     ):
         sensitivity = reference(lab)
@@ -151,6 +162,8 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
         clock = choose_clock(lab, field.values())
         best = fastest_of(field, clock)
         columns = tuple(_column(lab, c, field[best], clock) for c in alive)
+        if inside:
+            columns = _taken_apart(lab, folder, alive, columns, clock)
         fastest = next(c for c in columns if c.against_fastest is None)
         lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
         return Profile(
@@ -208,6 +221,19 @@ def _column(lab: Lab, contender: Contender, best: Measured, clock: Clock) -> Col
         measured=known,
         traced=traced,
     )
+
+
+def _taken_apart(
+    lab: Lab, folder: Path, contenders: list[Contender], columns: tuple[Column, ...], clock: Clock
+) -> tuple[Column, ...]:
+    """The columns with their kernels of several operators taken apart, the fastest column's first."""
+    insides = Insides(lab, folder, clock)
+    found: dict[str, tuple[Derived, ...]] = {}
+    for column, contender in sorted(zip(columns, contenders, strict=True), key=lambda pair: pair[0].level_s):
+        operators = tuple(op.index for op in column.graph.operators)
+        whole = Kernel(name=WHOLE, operators=operators, backend=column.label, time_s=column.level_s)
+        found[column.label] = insides.of(contender, column.kernels or (whole,))
+    return tuple(replace(column, inside=found[column.label]) for column in columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -316,6 +316,8 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
     with page.details("the kernels of the others"):
         for column in columns[1:]:
             _kernels(column, document, page)
+    for column in columns:
+        _inside(column, document, page)
     missing(document["missing"], page)
     doubts(document["doubts"], page)
     page.heading("Kept")
@@ -422,6 +424,58 @@ def _kernels(column: dict[str, Any], document: dict[str, Any], page: Page) -> No
     ]
     kept = len(heads) if page.width >= 100 else len(heads) - 1
     page.table(heads[:kept], [row[:kept] for row in rows])
+
+
+def _inside(column: dict[str, Any], document: dict[str, Any], page: Page) -> None:
+    """The kernels that were taken apart: every time with a mark, as none was measured inside the model."""
+    taken = [part for part in column.get("inside", ()) if part["steps"]]
+    whole = [part for part in column.get("inside", ()) if part["why"]]
+    types = {row["index"]: row["type"] for row in document["operators"]}
+    if taken:
+        page.heading(f"{column['label']}: inside its kernels, derived (~) by {CLOCKS[document['clock']]}")
+        heads = [
+            Column(title="kernel", number=False, least=16),
+            Column(title="operators", number=False),
+            Column(title="types", number=False),
+            Column(title="price"),
+            Column(title="[95 % interval]", number=False, least=16),
+            Column(title="alone"),
+        ]
+        rows = []
+        for part in taken[: 1 if page.brief else _EXPENSIVE]:
+            for step in part["steps"]:
+                price = step["derived"]
+                kinds = ", ".join(dict.fromkeys(types[index] for index in step["operators"]))
+                told = [f"~{_signed(price['value_s'])}", _between(price), f"~{units.time(step['alone']['value_s'])}"]
+                rows.append([part["kernel"], numbers(sorted(step["operators"]), most=3), kinds, *told])
+            saved, name = part["saved"], part["kernel"]
+            told = [f"~{_signed(saved['value_s'])}", _between(saved), f"~{units.time(part['together']['value_s'])}"]
+            rows.append([name, "saved", "(as one)", *told])
+        page.table(heads, rows, split=4)
+        page.line(
+            "Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the part before "
+            "it, of the first with the call itself; saved: what the parts take one by one beyond all as one, with a "
+            f"call for each but one. {min(p['saved']['processes'] for p in taken)} processes of each part.",
+            indent=1,
+            style="dim",
+        )
+        hidden = len(taken) - (1 if page.brief else _EXPENSIVE)
+        if hidden > 0:
+            page.line(f"{hidden} more kernels were taken apart; they are in --json.", indent=1, style="dim")
+    for part in whole[: 1 if page.brief else _EXPENSIVE]:
+        page.item(f"{column['label']}, {part['kernel']}: {part['why']}")
+    if whole[1 if page.brief else _EXPENSIVE :]:
+        page.line(f"{len(whole)} kernels in all were not, or not wholly, cut; --json has each reason.", indent=1)
+
+
+def _signed(value: float) -> str:
+    return f"-{units.time(-value)}" if value < 0 else units.time(value)
+
+
+def _between(found: dict[str, Any]) -> str:
+    if found["low_s"] is None or found["high_s"] is None:
+        return "[not bounded]"
+    return f"[{_signed(found['low_s'])}, {_signed(found['high_s'])}]"
 
 
 _TURNS = "A regret is of calls in turns with the device's own plan; compare regrets, not times of different tables."

@@ -1,0 +1,257 @@
+"""What operators take inside a kernel that computes several of them: by cutting, never by a profiler.
+
+A runtime tells one time for what it fused or delegated. So the kernel's operators are cut out as a model of their own,
+and its beginnings are measured beside it: what a beginning takes more than the one before it is the price of the
+operators between them. Such a price is *derived*: it is of parts that ran alone. See docs/jobs/inside.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gnomon.core.stats import median, student_quantile
+from gnomon.errors import MeasurementError, ModelError
+from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.effort import Clock, levels
+from gnomon.models.cut import Cutter, Segment
+from gnomon.models.cutters import open_cutter
+from gnomon.models.model import is_known
+from gnomon.runtimes.base import PlacedModel
+from gnomon.session.contender import Contender
+from gnomon.session.kernels import Kernel
+from gnomon.session.model_session import Lab
+from gnomon.session.targets import describe
+
+Span = tuple[int, int]
+"""The operators [first, last) of a kernel, counted in the order in which they are computed."""
+
+Ask = Callable[[int, Sequence[Span]], Mapping[Span, Measured]]
+"""Measures spans side by side, by the number of the round: each round is measured by itself."""
+
+SHORT = 6
+"""Operators up to which a kernel is cut between all of them; a longer one is bisected."""
+
+WHOLE = "(the whole model)"
+"""Stands for the name of a kernel where the runtime names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """A sum or difference of times by the deciding clock, with its 95 % interval (None: of one process, unbounded).
+
+    `processes` is how many fresh processes of each part are behind it.
+    """
+
+    value_s: float
+    low_s: float | None
+    high_s: float | None
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Some operators of a kernel: the derived price of them inside it, and what they take as a model of their own.
+
+    The first step of a kernel has what a call takes by itself.
+    """
+
+    operators: tuple[int, ...]
+    price: Seconds
+    alone: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A kernel taken apart. `kernel.time_s` was measured inside the model, all else here on parts cut out of it.
+
+    `together` is its operators cut out and run as one. `saved` is what the parts of the first round take one by one
+    beyond that: what fusing them saves, and a call for each part but one. `why` says what could not be taken apart
+    (empty: all was); without steps the kernel was left whole.
+    """
+
+    kernel: Kernel
+    together: Seconds | None
+    steps: tuple[Step, ...]
+    saved: Seconds | None
+    why: str
+
+
+def contrast(found: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
+    """The sum of times of spans, each with its weight, of parts that were measured side by side.
+
+    In each process of the medians of its blocks, as these see the same machine; then the mean over the processes, with
+    Student's interval. MeasurementError where no process measured all of them.
+    """
+    by_span: dict[Span, dict[int, list[float]]] = {}
+    for span in weights:
+        own = by_span.setdefault(span, {})
+        for block in levels(found[span].runs, clock):
+            own.setdefault(block.process, []).extend(block.values_s)
+    shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
+    if not shared:
+        raise MeasurementError("no process measured all parts", hint="Start the same command again: it goes on.")
+    sums = [sum(weight * median(by_span[span][p]) for span, weight in weights.items()) for p in shared]
+    count = len(sums)
+    mean = sum(sums) / count
+    if count < 2:
+        return Seconds(value_s=mean, low_s=None, high_s=None, processes=count)
+    spread = (sum((value - mean) ** 2 for value in sums) / (count - 1)) ** 0.5
+    half = student_quantile(0.975, count - 1) * spread / count**0.5
+    return Seconds(value_s=mean, low_s=mean - half, high_s=mean + half, processes=count)
+
+
+def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock) -> Derived:
+    """The prices of the operators of a kernel, given in the order in which they are computed.
+
+    A short kernel is cut between all of them at once. A longer one is halved, and again and again that step of several
+    operators which takes most, in no more rounds than halve it down to one. What `ask` cannot measure ends it, with
+    what is known until then.
+    """
+    count = len(operators)
+    steps: dict[Span, Step] = {}
+    together: Seconds | None = None
+    saved: Seconds | None = None
+    for number in range(1 if count <= SHORT else (count - 1).bit_length()):
+        wide = [span for span in steps if span[1] - span[0] > 1]
+        if steps and not wide:
+            break
+        first, last = max(wide, key=lambda span: steps[span].price.value_s) if steps else (0, count)
+        inner = range(first + 1, last) if count <= SHORT else [(first + last) // 2]
+        cuts = (first, *inner, last)
+        wanted = [*pairwise(cuts), *((0, end) for end in cuts if end)]
+        try:
+            found = ask(number, list(dict.fromkeys(wanted)))
+            failed = next((found[span].failure for span in wanted if not found[span].ok), None)
+            if failed is not None:
+                raise MeasurementError(describe(failed), hint="The kernel is left as it is.")
+            made = {}
+            for a, b in pairwise(cuts):
+                weights = {(0, b): 1, (0, a): -1} if a else {(0, b): 1}
+                made[a, b] = Step(
+                    operators=tuple(operators[a:b]),
+                    price=contrast(found, weights, clock),
+                    alone=contrast(found, {(a, b): 1}, clock),
+                )
+            if together is None:
+                together = contrast(found, {(0, count): 1}, clock)
+                saved = contrast(found, {**dict.fromkeys(pairwise(cuts), 1), (0, count): -1}, clock)
+        except (ModelError, MeasurementError) as error:  # a device that is gone ends the job
+            return Derived(
+                kernel=kernel, together=together, steps=_in_order(steps), saved=saved, why=f"not cut: {error.message}"
+            )
+        steps.pop((first, last), None)
+        steps.update(made)
+    return Derived(kernel=kernel, together=together, steps=_in_order(steps), saved=saved, why="")
+
+
+def _in_order(steps: Mapping[Span, Step]) -> tuple[Step, ...]:
+    return tuple(steps[span] for span in sorted(steps))
+
+
+class Insides:
+    """Takes the kernels of a lab's contenders apart, until the effort's budget is over.
+
+    `folder` takes the files of the parts, and must outlive its use.
+    """
+
+    def __init__(self, lab: Lab, folder: Path, clock: Clock) -> None:
+        self.lab, self.folder, self.clock = lab, folder, clock
+        self._until_s = time.monotonic() + lab.request.effort.budget_s
+        self._waiting = 1
+        self._cutter: Cutter | ModelError | None = None
+        self._made: dict[tuple[int, ...], tuple[Segment, str]] = {}
+
+    def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[Derived, ...]:
+        """Its kernels of several operators, the most expensive first, taken apart as far as the budget reaches."""
+        wide = sorted((k for k in kernels if len(k.operators) > 1), key=lambda k: -k.time_s)
+        found: list[Derived] = []
+        for number, kernel in enumerate(wide):
+            self._waiting = len(wide) - number
+            found.append(self._one(contender, kernel))
+        return tuple(found)
+
+    def _one(self, contender: Contender, kernel: Kernel) -> Derived:
+        def whole(why: str) -> Derived:
+            return Derived(kernel=kernel, together=None, steps=(), saved=None, why=f"not cut: {why}")
+
+        target = contender.parts[0].target
+        if len(target.configuration.backends) > 1:
+            return whole("its operators are placed one by one")
+        if target.placed is not self.lab.placed:
+            return whole("the runtime takes the model converted")
+        cutter = self._open()
+        if isinstance(cutter, ModelError):
+            return whole(cutter.message)
+        moving = [index for index in cutter.order if index in kernel.operators]
+        if len(moving) < 2:
+            return whole("only one of its operators depends on the inputs")
+
+        def ask(number: int, spans: Sequence[Span]) -> Mapping[Span, Measured]:
+            left_s = self._until_s - time.monotonic()
+            candidates = {span: self._candidate(contender, moving, span, number) for span in spans}
+            known = all(self.lab.runner.known(c.key).runs for c in candidates.values())
+            if self.lab.runner.over("inside kernels") or (left_s <= 0 and not known):
+                raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
+            # A beginning is far faster than the whole, and is no winner by that. More than the least processes only in
+            # an equal share of what is left: the first kernel does not take the time of the others.
+            share_s = max(left_s, 0.0) / self._waiting
+            effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
+            measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)
+            return {span: measured[candidate.key] for span, candidate in candidates.items()}
+
+        return take_apart(kernel, moving, ask, self.clock)
+
+    def _open(self) -> Cutter | ModelError:
+        if self._cutter is None:
+            try:
+                self._cutter = open_cutter(self.lab.source, self.lab.graph.format)
+            except ModelError as error:
+                self._cutter = error
+        return self._cutter
+
+    def _candidate(self, contender: Contender, moving: Sequence[int], span: Span, number: int) -> Candidate:
+        """A part of the kernel as a model of its own, in the contender's configuration."""
+        target = contender.parts[0].target
+        segment, path = self._cut(tuple(moving[span[0] : span[1]]))
+        placed = PlacedModel(
+            graph=self.lab.graph,
+            path=path,
+            inputs=tuple(t.name for t in segment.inputs),
+            outputs=tuple(t.name for t in segment.outputs),
+        )
+        job = self.lab.job([target.runtime.segment(placed, target.configuration, {})])
+        tensors: dict[str, dict[str, Any]] = {
+            t.name: {"shape": list(t.shape or ()) if is_known(t) else None, "dtype": t.dtype}
+            for t in (*segment.inputs, *segment.outputs)
+        }
+        feeds = {name: job["feeds"].get(name, {}) for name in placed.inputs}
+        job |= {"tensors": tensors, "feeds": feeds, "outputs": list(placed.outputs)}
+        identity = json.dumps([contender.key, list(moving), span, number])
+        return Candidate(
+            key=f"inside/{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
+            job=job,
+            environment=target.configuration.environment,
+            check=False,  # the reference is of the whole model's outputs
+        )
+
+    def _cut(self, operators: tuple[int, ...]) -> tuple[Segment, str]:
+        """The part of these operators, and its path on the device. ModelError where there is none."""
+        if operators not in self._made:
+            cutter = self._open()
+            if isinstance(cutter, ModelError):
+                raise cutter
+            place = {index: k for k, index in enumerate(cutter.order)}
+            path = self.folder / f"part-{len(self._made)}.{self.lab.graph.format}"
+            segment = cutter.part([place[index] for index in operators], path)
+            hidden = next((t.name for t in segment.inputs if not is_known(t)), None)
+            if hidden is not None:
+                raise ModelError(f"the shape of {hidden!r} is unknown", hint="Fix the model's shapes with --shape.")
+            self._made[operators] = (segment, self.lab.push(path, path.name))
+        return self._made[operators]
