@@ -12,6 +12,7 @@ import click
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import measuring_options, options_of
+from gnomon.cli.values import Span
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
@@ -156,7 +157,21 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
 
 @command(short_help="Measure a model whole on every backend, end to end and per operator.")
 @measuring_options
-def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
+@click.option(
+    "--for",
+    "for_s",
+    type=Span(),
+    metavar="10min",
+    help="Then call a fresh process of each configuration for so long, and say when it became slower.",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=Span(),
+    metavar="33ms",
+    help="With --for: call at this pace, as the application does, and count the calls that come too late.",
+)
+def profile(model: Path, for_s: float | None, every_s: float | None, as_json: bool, quiet: bool, **values: Any) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
@@ -166,7 +181,14 @@ def profile(model: Path, as_json: bool, quiet: bool, **values: Any) -> None:
     from gnomon.jobs.place.document import profile_document
 
     with Show(quiet=quiet) as show:
-        found = api.profile(model, on_progress=show.watch, on_message=show.tell, **options_of(values))
+        found = api.profile(
+            model,
+            for_s=for_s,
+            every_s=every_s,
+            on_progress=show.watch,
+            on_message=show.tell,
+            **options_of(values),
+        )
     document = profile_document(found)
     if as_json:
         write_json(document)

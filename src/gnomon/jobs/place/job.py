@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from gnomon.core.stats import Comparison, Summary, summarise
 from gnomon.errors import MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.inside import InsideResult
+from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
@@ -86,7 +87,7 @@ class Profile(Answer):
     """What `profile` found: a column for each configuration that gives right outputs.
 
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
-    each session, `record` is the results database.
+    each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
     """
 
     model: Path
@@ -104,6 +105,7 @@ class Profile(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+    sustained: tuple[Sustained, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
     chart_by = "gnomon.jobs.place.chart:configurations_chart"
@@ -131,19 +133,31 @@ class Profile(Answer):
         return next(c for c in self.columns if c.against_fastest is None)
 
 
-def profile(request: Request, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None) -> Profile:
+def profile(
+    request: Request,
+    *,
+    asked: Sustain | None = None,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Profile:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
-    Raises GnomonError; what was measured until then is in the record.
+    What is `asked` to be called for long is so afterwards. Raises GnomonError; what was measured until then is in the
+    record.
     """
-    return patiently(lambda again: _profile(again, watch, tell), timed(request), tell)
+    return patiently(lambda again: _profile(again, asked, watch, tell), timed(request), tell)
 
 
-def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
+def _profile(
+    request: Request, asked: Sustain | None, watch: Watch | None, tell: Callable[[str], None] | None
+) -> Profile:
+    question = {} if asked is None else {"sustained": asdict(asked)}
     with (
-        open_lab(request, kind="profile", question={}, watch=watch, tell=tell) as lab,
+        open_lab(request, kind="profile", question=question, watch=watch, tell=tell) as lab,
         guarded_folder("gnomon-segments-") as folder,
     ):
+        if asked is not None:
+            check_sustainable(lab)
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
         alive = profile_singles(lab, contenders, settle=True)
@@ -152,6 +166,7 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
         best = fastest_of(field, clock)
         columns = tuple(_column(lab, c, field[best], clock) for c in alive)
         fastest = next(c for c in columns if c.against_fastest is None)
+        long = () if asked is None else sustain(lab, asked, alive, tell)
         lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
         return Profile(
             model=request.model,
@@ -174,6 +189,7 @@ def _profile(request: Request, watch: Watch | None, tell: Callable[[str], None] 
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
+            sustained=long,
         )
 
 
