@@ -77,10 +77,23 @@ def test_throttling_is_a_change_with_its_time_and_what_the_device_tells() -> Non
     (change,) = one.changes
     assert abs(change.since_s - 190) <= 1.5 and change.ratio == pytest.approx(1.25, rel=0.01)
     assert "throttled" in change.seen and change.frequency_ratio == pytest.approx(0.6)
-    assert one.slower_after_s == change.since_s
+    assert change.cpu_ratio == pytest.approx(1.25, rel=0.01) and one.slower_after_s == change.since_s
     assert one.first is not None and one.last is not None
     assert one.first.median_s == pytest.approx(5e-3, rel=0.01) and one.last.median_s == pytest.approx(6.25e-3, rel=0.01)
     assert 58 <= one.first.seconds <= 60 and 58 <= one.last.seconds <= 61
+
+
+def test_calls_that_only_wait_for_others_keep_their_cpu_time(capsys: pytest.CaptureFixture[str]) -> None:
+    states = {k: {"cpu_busy_s": 0.1 * k + max(0, k - 100) * 1.5, "cpu_total_s": 2.0 * k} for k in range(200)}
+    measured = [
+        replace(run, samples=replace(run.samples, cpu_ns=(5_000_000,) * 20)) if run.samples is not None else run
+        for run in runs([1.0] * 100 + [2.0] * 100, states=states)
+    ]
+    one = sustained("board", Sustain(for_s=200.0), measured, None, None)
+    (change,) = one.changes
+    assert change.cpu_ratio == 1.0 and change.seen == ("busy",)
+    shown = page_of(profile_document(replace(profiled(), sustained=(one,))), capsys)
+    assert "the device tells that other processes were busy; the CPU time of a call stayed" in shown
 
 
 def test_one_that_becomes_faster_has_not_become_slower() -> None:

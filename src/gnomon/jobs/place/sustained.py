@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -96,7 +96,8 @@ class Change:
     """A level that others follow: it began `at_s` of the run, `since_s` of its part.
 
     `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
-    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed.
+    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
+    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not told.
     """
 
     at_s: float
@@ -106,6 +107,7 @@ class Change:
     after_s: float
     seen: tuple[str, ...]
     frequency_ratio: float | None
+    cpu_ratio: float | None
 
     @property
     def ratio(self) -> float:
@@ -349,7 +351,8 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
             before_s=median(middles[start:at]),
             after_s=median(middles[at:end]),
             seen=tuple(_seen(rows[at - 1].state, after)),
-            frequency_ratio=_frequency_ratio(rows[start:at], after),
+            frequency_ratio=_ratio([frequency_khz(row.state) for row in of] for of in (rows[start:at], after)),
+            cpu_ratio=_ratio([_cpu_s(row) for row in of] for of in (rows[start:at], after)),
         )
 
 
@@ -369,6 +372,12 @@ def frequency_khz(state: State) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _frequency_ratio(before: Sequence[Row], after: Sequence[Row]) -> float | None:
-    sides = [[f for row in rows if (f := frequency_khz(row.state)) is not None] for rows in (before, after)]
-    return median(sides[1]) / median(sides[0]) if all(sides) else None
+def _cpu_s(row: Row) -> float | None:
+    """The CPU time of a call; None where it is not told, or too short for its clock."""
+    return (median(row.run.samples.cpu_s) or None) if row.run.samples is not None else None
+
+
+def _ratio(sides: Iterable[Sequence[float | None]]) -> float | None:
+    """The second side's median over the first's."""
+    before, after = ([value for value in side if value is not None] for side in sides)
+    return median(after) / median(before) if before and after else None

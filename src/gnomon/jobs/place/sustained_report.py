@@ -18,6 +18,8 @@ _SEEN = {
 }
 _CHANGES_TOLD = 3
 _SLOWED = 0.98
+_WAITED = 0.25
+"""Of what the wall clock shows, the share that the CPU time of a call may show where calls only waited."""
 
 
 def sustained_text(found: list[dict[str, Any]], page: Page) -> None:
@@ -72,14 +74,9 @@ def _changes(one: dict[str, Any], page: Page) -> None:
     label, changes, blocks = one["label"], one["changes"], len(one["blocks"]["block"])
     for change in changes[:_CHANGES_TOLD]:
         longer = change["after_s"] / change["before_s"] - 1
-        seen = [_SEEN[kind] for kind in change["seen"] if kind in _SEEN]
-        ratio = change["frequency_ratio"]
-        if ratio is not None and ratio < _SLOWED:
-            seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
         page.item(
             f"{label}: after {_duration(change['since_s'])} calls took {_longer(longer)} "
-            f"({units.time(change['before_s'])}, then {units.time(change['after_s'])})"
-            + (f"; the device tells that {' and '.join(seen)}." if seen else "; the device does not tell why.")
+            f"({units.time(change['before_s'])}, then {units.time(change['after_s'])}){_why(change)}."
         )
     if len(changes) > _CHANGES_TOLD:
         page.item(f"{label}: {len(changes) - _CHANGES_TOLD} more changes are in --json.")
@@ -87,6 +84,20 @@ def _changes(one: dict[str, Any], page: Page) -> None:
         page.line(f"{label}: {blocks} blocks are too few to tell a change of level.", indent=1)
     elif blocks and not changes:
         page.line(f"{label}: one level throughout, in {blocks} blocks.", indent=1)
+
+
+def _why(change: dict[str, Any]) -> str:
+    """What the device told of the time after a change to slower."""
+    longer = change["after_s"] / change["before_s"] - 1
+    if longer <= 0:
+        return ""
+    seen = [_SEEN[kind] for kind in change["seen"] if kind in _SEEN]
+    ratio = change["frequency_ratio"]
+    if ratio is not None and ratio < _SLOWED:
+        seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
+    told = f"the device tells that {' and '.join(seen)}" if seen else "the device does not tell why"
+    waited = change["cpu_ratio"] is not None and change["cpu_ratio"] - 1 < longer * _WAITED
+    return f"; {told}" + ("; the CPU time of a call stayed, so that it waited for others" if waited else "")
 
 
 def _longer(share: float) -> str:
