@@ -89,14 +89,24 @@ def _snapshots(value: Any) -> bool:
 
 
 def _state(value: Any) -> bool:
-    return _snapshots({"before": value, "after": value})
+    """Whether a snapshot can be judged beside others, and what is computed from two of them are numbers."""
+    if not _snapshots({"before": value, "after": value}):
+        return False
+    told = [value[name] for name in ("monotonic_s", "cpu_busy_s", "cpu_total_s", "load_average_1m") if name in value]
+    frequencies, temperatures = value.get("frequencies_khz", {}), value.get("temperatures_c", {})
+    return (
+        isinstance(frequencies, dict)
+        and all(isinstance(row, list) and row and (row[0] is None or _count(row[0])) for row in frequencies.values())
+        and all(map(_seconds, [*told, *temperatures.values()]))
+    )
 
 
 def _pace(value: Any) -> bool:
-    return isinstance(value, dict) and _times(value.get("delay_ns")) and all(_count(value.get(k)) for k in _PACE_COUNTS)
-
-
-_PACE_COUNTS = ("late", "skipped")
+    return (
+        isinstance(value, dict)
+        and _times(value.get("delay_ns"))
+        and all(_count(value.get(name)) for name in ("late", "skipped"))
+    )
 
 
 def _or_nothing(check: _Check) -> _Check:
