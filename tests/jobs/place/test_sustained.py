@@ -93,7 +93,7 @@ def test_calls_that_only_wait_for_others_keep_their_cpu_time(capsys: pytest.Capt
     (change,) = one.changes
     assert change.cpu_ratio == 1.0 and change.seen == ("busy",)
     shown = page_of(profile_document(replace(profiled(), sustained=(one,))), capsys)
-    assert "the device tells that other processes were busy; the CPU time of a call stayed" in shown
+    assert "the device reports that other processes were busy; the CPU time of a call stayed" in shown
 
 
 def test_one_that_becomes_faster_has_not_become_slower() -> None:
@@ -180,7 +180,7 @@ def test_the_document_and_the_report(capsys: pytest.CaptureFixture[str]) -> None
     assert part["blocks"]["temperature_c"][-1] == 81.0 and part["blocks"]["temperature_c"][0] is None
     shown = page_of(document, capsys)
     assert "Called for 10 min 0 s, in one fresh process each" in shown
-    told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device tells that it was throttled\."
+    told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
     assert re.search(told, shown)
     assert "other was interrupted: 2 processes" in shown and "other began warm: soc had 60 degrees Celsius" in shown
     assert "other: one level throughout, in 50 blocks." in shown

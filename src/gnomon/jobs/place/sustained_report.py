@@ -95,7 +95,7 @@ def _why(change: dict[str, Any]) -> str:
     ratio = change["frequency_ratio"]
     if ratio is not None and ratio < _SLOWED:
         seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
-    told = f"the device tells that {' and '.join(seen)}" if seen else "the device does not tell why"
+    told = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
     waited = change["cpu_ratio"] is not None and change["cpu_ratio"] - 1 < longer * _WAITED
     return f"; {told}" + ("; the CPU time of a call stayed, so that it waited for others" if waited else "")
 
@@ -120,4 +120,4 @@ def _circumstances(one: dict[str, Any], page: Page) -> None:
         if cooling and cooling["reached"]:
             page.line(f"{label} began after {units.duration(cooling['waited_s'])} of cooling down.", indent=1)
         elif cooling is None and one["parts"]:
-            page.line(f"{label} began without a wait: the device tells no temperature.", indent=1)
+            page.line(f"{label} began without a wait: the device reports no temperature.", indent=1)
