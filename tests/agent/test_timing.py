@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.agent import timing
-from gnomon.agent.timing import inner_loop, take, warm_up
+from gnomon.agent import timing, worker
+from gnomon.agent.timing import inner_loop, take, take_paced, warm_up
+from gnomon.agent.worker import Held
 
 
 class Clock:
@@ -75,3 +77,71 @@ def test_warming_up_reaches_both_the_count_and_the_time(clock: Clock) -> None:
 def test_an_error_of_the_call_is_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
         take(lambda: 1 / 0, inner=1, seconds=1.0, least=1, most=1)
+
+
+class Paced(Clock):
+    """A clock whose calls take what is told of each, and which sleeps a little longer than it is asked to."""
+
+    def __init__(self, calls_ns: list[int], oversleep_ns: int = 0) -> None:
+        super().__init__(0)
+        self.calls_ns, self.oversleep_ns, self.begun_ns = calls_ns, oversleep_ns, list[int]()
+
+    def call(self) -> None:
+        self.begun_ns.append(self.now_ns)
+        self.call_ns = self.calls_ns[self.calls]
+        super().call()
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9) + self.oversleep_ns
+
+
+def paced(monkeypatch: pytest.MonkeyPatch, clock: Paced, **grid: int) -> tuple[list[int], list[int], timing.Pace]:
+    monkeypatch.setattr(timing, "time", clock)
+    return take_paced(clock.call, start_ns=10, **grid)
+
+
+def test_paced_calls_begin_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Paced([300, 999, 1000, 1])
+    wall, cpu, pace = paced(monkeypatch, clock, every_ns=1000, slots=4)
+    assert clock.begun_ns == [10, 1010, 2010, 3010] and wall == [300, 999, 1000, 1] and cpu == [150, 499, 500, 0]
+    assert pace == {"delay_ns": [0, 0, 0, 0], "late": 0, "skipped": 0}
+
+
+def test_a_call_beyond_its_slot_is_late_and_what_it_covers_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Paced([100, 1001, 3500, 100])
+    wall, _, pace = paced(monkeypatch, clock, every_ns=1000, slots=8)
+    assert clock.begun_ns == [10, 1010, 3010, 7010] and len(wall) == 4
+    assert pace == {"delay_ns": [0, 0, 0, 0], "late": 2, "skipped": 1 + 3}
+
+
+def test_a_call_that_begins_late_has_no_more_time_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Paced([100, 950, 100], oversleep_ns=60)
+    _, _, pace = paced(monkeypatch, clock, every_ns=1000, slots=3)
+    assert clock.begun_ns == [10, 1070] and pace == {"delay_ns": [0, 60], "late": 1, "skipped": 1}
+
+
+def test_slots_that_pass_at_the_end_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Paced([5500])
+    wall, _, pace = paced(monkeypatch, clock, every_ns=1000, slots=2)
+    assert wall == [5500] and pace == {"delay_ns": [0], "late": 1, "skipped": 5}
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
+def test_slots_are_called_or_skipped(calls_ns: list[int]) -> None:
+    clock = Paced(calls_ns)
+    with pytest.MonkeyPatch.context() as patch:
+        wall, _, pace = paced(patch, clock, every_ns=1000, slots=len(calls_ns))
+    assert all((begun - 10) % 1000 == 0 for begun in clock.begun_ns) and len(set(clock.begun_ns)) == len(wall)
+    assert len(wall) + pace["skipped"] >= len(calls_ns)
+    assert pace["late"] == sum(took > 1000 for took in wall)
+
+
+def test_the_grid_goes_on_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Paced([])
+    monkeypatch.setattr(worker, "time", clock)
+    held = Held(cast(Any, None), profiled=False)
+    begun = []
+    for now_ns in (70, 1070, 1071, 9999):
+        clock.now_ns = now_ns
+        begun.append(held.next_slot(1000))
+    assert begun == [70, 1070, 2070, 10070]

@@ -24,6 +24,8 @@ BLOCK: dict[str, Any] = {
     "peak_rss_bytes": None,
     "waits": 3,
     "operators": [{"name": "Conv", "sources": [0, "conv"], "backend": "cpu", "wall_ns": [5]}],
+    "pace": {"delay_ns": [0, 7], "late": 1, "skipped": 0},
+    "state": {"monotonic_s": 5.5, "frequencies_khz": {"cpu0": [None, 1, 2, 3]}, "temperatures_c": {"soc": 41.5}},
 }
 FAILURE: dict[str, Any] = {
     "event": "failure",
@@ -52,6 +54,10 @@ HARM: list[tuple[dict[str, Any], str, list[Any]]] = [
     (BLOCK, "started_at_s", [float("nan"), float("inf"), "now", None, 10**400]),
     (BLOCK, "operators", [None, [{}], [{**BLOCK["operators"][0], "sources": [[]]}]]),
     (BLOCK, "peak_rss_bytes", ["1", -1]),
+    (BLOCK, "pace", [None, {}, {**BLOCK["pace"], "late": -1}, {**BLOCK["pace"], "delay_ns": ["1"]}]),
+    (BLOCK, "state", [None, 3, {"monotonic_s": "now"}, {"cpu_busy_s": None}, {"cpu_total_s": float("nan")}]),
+    (BLOCK, "state", [{"temperatures_c": {"soc": "hot"}}, {"temperatures_c": [1]}, {"temperatures_c": {"a": None}}]),
+    (BLOCK, "state", [{"frequencies_khz": {"cpu0": []}}, {"frequencies_khz": {"cpu0": ["1"]}}, {"governors": 3}]),
     *((FAILURE, field, [None, [], 3]) for field in ("stage", "kind", "message", "log_tail")),
     (FAILURE, "transient", ["no"]),
     (FAILURE, "block", [None]),
@@ -71,7 +77,9 @@ def test_harm_to_a_field_is_an_error(event: dict[str, Any], field: str, value: A
 
 @given(st.sampled_from([BLOCK, FAILURE, OPENED, SEEN]), st.data())
 def test_a_missing_field_is_an_error(event: dict[str, Any], data: st.DataObject) -> None:
-    needed = sorted(event.keys() - {"waits", "operators", "where", "difference"} - ({"block"} & FAILURE.keys()))
+    needed = sorted(
+        event.keys() - {"waits", "operators", "where", "difference", "pace", "state"} - ({"block"} & FAILURE.keys())
+    )
     harmed = copy.deepcopy(event)
     del harmed[data.draw(st.sampled_from(needed))]
     with pytest.raises(AgentError):

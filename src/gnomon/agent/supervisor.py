@@ -283,7 +283,8 @@ class Session:
         started = time.time()
         taken = self.workers[key].ask(command, self.timeout_s)
         self.times.setdefault(key, []).append(min(taken["wall_ns"]) / taken["inner"])
-        say({"event": "block", "candidate": key, "block": index, "started_at_s": started, **taken})
+        state = {"state": snapshot()} if self.request.get("watched") else {}
+        say({"event": "block", "candidate": key, "block": index, "started_at_s": started, **taken, **state})
 
 
 def _single(request: dict[str, Any]) -> None:

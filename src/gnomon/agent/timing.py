@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import repeat
+from typing import Any
 
 Call = Callable[[], object]
+
+Pace = dict[str, Any]
+"""How calls kept to their grid: `delay_ns`, how long after its slot each began, `late` calls and `skipped` slots."""
 
 
 def warm_up(call: Call, *, count: int, seconds: float) -> int:
@@ -52,3 +56,34 @@ def take(call: Call, *, inner: int, seconds: float, least: int, most: int) -> tu
         wall.append(after - before)
         cpu.append(cpu_after - cpu_before)
     return wall, cpu
+
+
+def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple[list[int], list[int], Pace]:
+    """Samples of one call each, begun on a grid: nothing is called before its slot, `every_ns` after the one before.
+
+    A call that is still running when the next slot comes is late; it is not caught up with: the slots that pass
+    meanwhile are skipped, as an application skips frames. Ends with the call after which no slot of `slots` is left.
+    The process sleeps between calls, as the application would.
+    """
+    wall: list[int] = []
+    cpu: list[int] = []
+    delays: list[int] = []
+    late = skipped = slot = 0
+    clock, cpu_clock = time.perf_counter_ns, time.process_time_ns
+    while slot < slots:
+        due = start_ns + slot * every_ns
+        left = due - clock()
+        if left > 0:
+            time.sleep(left * 1e-9)
+        cpu_before = cpu_clock()
+        before = clock()
+        call()
+        after = clock()
+        cpu.append(cpu_clock() - cpu_before)
+        wall.append(after - before)
+        delays.append(max(0, before - due))
+        late += after > due + every_ns
+        following = max(slot + 1, -(-(after - start_ns) // every_ns))
+        skipped += following - slot - 1
+        slot = following
+    return wall, cpu, {"delay_ns": delays, "late": late, "skipped": skipped}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import driver_for
 from .lifeline import die_with_parent
-from .timing import inner_loop, take, warm_up
+from .timing import inner_loop, take, take_paced, warm_up
 
 if TYPE_CHECKING:
     from .job import Job
@@ -41,11 +41,18 @@ class Held:
         self.profiled = profiled
         self.calls = 0
         self.best_ns = 1
+        self.grid_ns = 0
 
     def counted(self) -> None:
         """A call that counts: a profiler's trace holds all of them."""
         self.calls += 1
         self.job.call()
+
+    def next_slot(self, every_ns: int) -> int:
+        """When the grid of paced calls has its next slot: at once in the first block, where the grid begins."""
+        now = time.perf_counter_ns()
+        self.grid_ns = self.grid_ns or now
+        return self.grid_ns - (self.grid_ns - now) // every_ns * every_ns
 
 
 class Worker:
@@ -89,7 +96,8 @@ class Worker:
     def block(self, command: dict[str, Any]) -> dict[str, Any]:
         """A block of samples, after calls that bring this process's data back into the caches.
 
-        Where `energy` is asked for, its counters are read before the first sample and after the last.
+        Where `energy` is asked for, its counters are read before the first sample and after the last. With `every_ns`
+        calls begin on a grid that goes on from block to block.
         """
         held = self.held[command.get("job_name", "")]
         call = held.job.call
@@ -98,16 +106,27 @@ class Worker:
             from .energy import Meter
 
             meter = Meter(command["energy"])
-        warm_up(call, count=1, seconds=command["rewarm_s"])
-        inner = inner_loop(held.best_ns, command["sample_ns"])
+        if command["rewarm_s"] > 0:
+            warm_up(call, count=1, seconds=command["rewarm_s"])
+        every_ns = command.get("every_ns")
+        inner = 1 if every_ns else inner_loop(held.best_ns, command["sample_ns"])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         if meter is not None:
             meter.start()
-        wall, cpu = take(call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"])
+        pace: dict[str, Any] = {}
+        if every_ns:
+            wall, cpu, kept = take_paced(
+                call, every_ns=every_ns, slots=command["slots"], start_ns=held.next_slot(every_ns)
+            )
+            pace = {"pace": kept}
+        else:
+            wall, cpu = take(
+                call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"]
+            )
         energy = {} if meter is None else {"energy": meter.stop()}
         waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
         taken = {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": peak_rss_bytes()}
-        return {**taken, **energy, "waits": waits}
+        return {**taken, **energy, **pace, "waits": waits}
 
     def profile(self, command: dict[str, Any]) -> dict[str, Any]:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""

@@ -395,6 +395,8 @@ def profile(
     model: PathLike,
     *,
     inside: bool = False,
+    for_s: float | None = None,
+    every_s: float | None = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
@@ -402,13 +404,18 @@ def profile(
     """Measure a model whole on every runtime and backend that takes it, end to end and per operator.
 
     With `inside`, kernels of several operators are cut out and measured in parts, within `budget_s`: prices derived.
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
+    With `for_s` one process of each configuration is then called for so many seconds, with `every_s` as well once in
+    so many. Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
     """
     from gnomon.jobs.place.job import profile as profile_job
+    from gnomon.jobs.place.sustained import Sustain
     from gnomon.jobs.runs.answers import keep
 
+    if every_s is not None and for_s is None:
+        raise UsageError("a pace needs a time to keep it for", hint="Give --for 10min as well; for_s from Python.")
+    asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
     request = request_of(model, options, sweeps=True, limited=True)
-    found = profile_job(request, inside=inside, watch=on_progress, tell=on_message)
+    found = profile_job(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
     keep(found.document(), on_message)
     return found
 

@@ -25,7 +25,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("folder", "dpu-url", "dpu-json", "dpu-token-file", "dpu-timeout", "cluster", "workers", "train-on"),
     ),
     "How long and how often": (
-        *("processes", "budget", "max-time", "timeout", "time-limit", "repeat", "min-repeat-ms", "build-timeout"),
+        *("processes", "for", "every", "budget", "max-time", "timeout", "time-limit", "repeat", "min-repeat-ms"),
+        *("build-timeout",),
         *("trials", "per-round", "first-round", "plateau", "iterations", "samples", "resamples", "runs", "seed"),
         *("epochs", "networks", "seeds", "idle-timeout", "upload-timeout", "job-timeout", "connect-timeout"),
     ),
@@ -48,6 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon profile model.onnx",
         "gnomon profile model.onnx --runtime openvino --json > profile.json",
         "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",
+        "gnomon profile model.onnx --runtime onnxruntime --for 10min --every 33ms",
     ),
     "pareto": (
         "gnomon pareto model.circle",

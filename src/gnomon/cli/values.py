@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from gnomon.errors import ProblemError
 
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
 
@@ -149,6 +150,22 @@ class Latency(click.ParamType[float]):
         if not (math.isfinite(number) and number > 0):
             self.fail(f"{value!r} is not a latency above 0: give a number and s, ms, us or ns", param, ctx)
         return number
+
+
+class Span(click.ParamType[float]):
+    """A time span with its unit. Without one it is an error: 10 may be minutes or seconds."""
+
+    name = "10min"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", str(value), re.ASCII)
+        seconds = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
+        if not (math.isfinite(seconds) and seconds > 0):
+            self.fail(f"{value!r} is not a time above 0: give a number and h, min, s, ms or us", param, ctx)
+        return seconds
 
 
 class Percent(click.ParamType[float]):

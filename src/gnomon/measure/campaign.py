@@ -221,6 +221,10 @@ class CampaignRunner(Known):
         """Add a finding to the record that is not a run."""
         note(self._store, self.campaign.id, name, data)
 
+    def notes(self, name: str) -> list[Mapping[str, Any]]:
+        """The findings of that name in the record, in order."""
+        return [event.data for event in self._store.query(EventQuery(campaign=self.campaign.id, name=name))]
+
     def note_files(self, *paths: Path, whole: bool = False) -> None:
         """Note the files that the job writes; see `gnomon.store.base.note_files`."""
         note_files(self._store, self.campaign.id, paths, whole=whole)
@@ -430,7 +434,7 @@ class CampaignRunner(Known):
                 **opened,
                 "peak_rss_bytes": event["peak_rss_bytes"],
                 "waits": event.get("waits"),
-                **({"energy": event["energy"]} if "energy" in event else {}),
+                **{name: event[name] for name in ("energy", "pace", "state") if name in event},
             },
         )
 

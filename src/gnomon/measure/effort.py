@@ -44,6 +44,8 @@ class Effort:
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
     With `energy`, what each block took is read from counters of the device; see `gnomon.measure.energy.metered`.
+    With `every_s` a sample is one call, begun on a grid of so many seconds, and a block has the slots of `block_s`.
+    With `watched` the state of the device is kept with each block.
     """
 
     processes_least: int = 3
@@ -62,6 +64,8 @@ class Effort:
     budget_s: float = 60.0
     timeout_s: float = 60.0
     energy: Energy | None = None
+    every_s: float | None = None
+    watched: bool = False
 
     @property
     def hopeless(self) -> float:
@@ -83,9 +87,15 @@ class Effort:
                 "most": self.samples_most,
                 "rewarm_s": self.rewarm_s,
                 **({"energy": asdict(self.energy)} if self.energy is not None else {}),
+                **({} if self.every_s is None else _grid(self.every_s, self.block_s)),
             },
+            **({"watched": True} if self.watched else {}),
             "profile": {"seconds": self.block_s * self.rounds, "most": self.samples_most},
         }
+
+
+def _grid(every_s: float, block_s: float) -> dict[str, int]:
+    return {"every_ns": round(every_s * 1e9), "slots": max(1, round(block_s / every_s))}
 
 
 Clock = Literal["wall", "cpu"]

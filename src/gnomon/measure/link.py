@@ -88,6 +88,27 @@ def _snapshots(value: Any) -> bool:
     return True
 
 
+def _state(value: Any) -> bool:
+    """Whether a snapshot can be judged beside others, and what is computed from two of them are numbers."""
+    if not _snapshots({"before": value, "after": value}):
+        return False
+    told = [value[name] for name in ("monotonic_s", "cpu_busy_s", "cpu_total_s", "load_average_1m") if name in value]
+    frequencies, temperatures = value.get("frequencies_khz", {}), value.get("temperatures_c", {})
+    return (
+        isinstance(frequencies, dict)
+        and all(isinstance(row, list) and row and (row[0] is None or _count(row[0])) for row in frequencies.values())
+        and all(map(_seconds, [*told, *temperatures.values()]))
+    )
+
+
+def _pace(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _times(value.get("delay_ns"))
+        and all(_count(value.get(name)) for name in ("late", "skipped"))
+    )
+
+
 def _or_nothing(check: _Check) -> _Check:
     return lambda value: value is None or check(value)
 
@@ -121,7 +142,7 @@ _FIELDS: Mapping[str, Mapping[str, _Check]] = {
 _MORE: Mapping[str, Mapping[str, _Check]] = {
     "failure": {"block": _count, "hint": _text},
     "opened": {"where": lambda value: isinstance(value, list), "sensitivity": _object, "difference": _object},
-    "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy},
+    "block": {"operators": _kernels, "waits": _or_nothing(_count), "energy": _energy, "pace": _pace, "state": _state},
 }
 
 
@@ -289,6 +310,18 @@ class AgentLink:
         if self._machine:
             request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
             self.request(request, lambda event: None, timeout_s=self._timeout_s)
+
+    def state(self) -> Mapping[str, Any]:
+        """The device's state now, as `gnomon.agent.snapshot` tells it. DeviceError, AgentError."""
+        found: dict[str, Any] = {}
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "environment":
+                found.update(event["data"]["after"])
+
+        request = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
+        self.request(request, on_event, timeout_s=self._timeout_s)
+        return found
 
     def ask(
         self, commands: Mapping[str, Mapping[str, Any]], *, timeout_s: float | None = None

@@ -349,6 +349,8 @@ def with_counters(request: Request, link: AgentLink) -> tuple[Request, dict[str,
 def protocol_of(effort: Effort) -> dict[str, Any]:
     """What of the effort makes runs of another kind; how long to go on does not, nor how fast a counter looked."""
     whole = asdict(effort)
+    for paced in ("every_s", "watched"):  # a stage of its own has them, and its job asks for it by its own words
+        del whole[paced]
     if effort.energy is None:
         del whole["energy"]
     else:

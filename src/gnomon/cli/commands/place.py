@@ -12,6 +12,7 @@ import click
 from gnomon.cli.help import command
 from gnomon.cli.main import write_json, write_report
 from gnomon.cli.options import measuring_options, options_of
+from gnomon.cli.values import Span
 
 
 @command(short_help="Find the fastest way to run a model here, prove it, and write it as a package.")
@@ -162,7 +163,29 @@ def place_several(model: Path, asked: Asked, values: dict[str, Any]) -> None:
     help="Take kernels of several operators apart: cut out and measured in parts, for at most --budget, as derived "
     "prices.",
 )
-def profile(model: Path, inside: bool, as_json: bool, quiet: bool, **values: Any) -> None:
+@click.option(
+    "--for",
+    "for_s",
+    type=Span(),
+    metavar="10min",
+    help="Then call a fresh process of each configuration for so long, and say when it became slower.",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=Span(),
+    metavar="33ms",
+    help="With --for: call at this pace, as the application does, and count the calls that come too late.",
+)
+def profile(
+    model: Path,
+    inside: bool,
+    for_s: float | None,
+    every_s: float | None,
+    as_json: bool,
+    quiet: bool,
+    **values: Any,
+) -> None:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
     MODEL is an .onnx, .tflite, .circle, .pte or .pt2 file, or an nnpackage folder.
@@ -172,7 +195,15 @@ def profile(model: Path, inside: bool, as_json: bool, quiet: bool, **values: Any
     from gnomon.jobs.place.document import profile_document
 
     with Show(quiet=quiet) as show:
-        found = api.profile(model, inside=inside, on_progress=show.watch, on_message=show.tell, **options_of(values))
+        found = api.profile(
+            model,
+            inside=inside,
+            for_s=for_s,
+            every_s=every_s,
+            on_progress=show.watch,
+            on_message=show.tell,
+            **options_of(values),
+        )
     document = profile_document(found)
     if as_json:
         write_json(document)

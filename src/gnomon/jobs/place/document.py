@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core import codec
 from gnomon.core.sample import Failure
+from gnomon.core.stats import median, quantile
 from gnomon.jobs.place.common_plan import Share
+from gnomon.jobs.place.sustained import Change, Cooling, Level, Row, Sustained, frequency_khz
 from gnomon.measure.environment import Doubt
 from gnomon.runtimes.base import Accelerator
 from gnomon.session import document as parts
@@ -360,6 +362,76 @@ class ProfiledOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedColumns:
+    """The blocks of a sustained run in order: each ended `at_s` of calling, in the process of its `part`.
+
+    Times are microseconds of one call, `cpu_us` is the median. `late` calls were running when the next was due,
+    `skipped` are slots in which none began. `frequency_khz` is the mean over the cores, `temperature_c` the hottest
+    zone, `others_share` what other processes had of the processors' time since the block before.
+    """
+
+    block: tuple[int, ...]
+    part: tuple[int, ...]
+    at_s: tuple[float, ...]
+    calls: tuple[int, ...]
+    p50_us: tuple[float, ...]
+    p90_us: tuple[float, ...]
+    p99_us: tuple[float, ...]
+    max_us: tuple[float, ...]
+    cpu_us: tuple[float, ...]
+    late: tuple[int, ...]
+    skipped: tuple[int, ...]
+    frequency_khz: tuple[float | None, ...]
+    temperature_c: tuple[float | None, ...]
+    load_average_1m: tuple[float | None, ...]
+    others_share: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacePart:
+    """How calls kept to a grid: a call that still runs when the next is due is late, and slots may pass meanwhile.
+
+    The delays are from a slot to the beginning of its call.
+    """
+
+    every_s: float
+    late: int
+    skipped: int
+    delay_p50_s: float | None
+    delay_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedPart:
+    """One configuration called for long in one process, or in `parts` of them where it was interrupted.
+
+    The quantiles are over its `samples`, of one call each or the mean of a few short ones. `first` is minute 1, `last`
+    the last one (a quarter of what ran under four minutes). `searched` says whether there were blocks enough to look
+    for changes of level in; the calls became slower for good when they had gone on for `slower_after_s` (null: never).
+    """
+
+    label: str
+    for_s: float
+    ran_s: float
+    parts: int
+    calls: int
+    samples: int
+    p50_s: float | None
+    p90_s: float | None
+    p99_s: float | None
+    max_s: float | None
+    first: Level | None
+    last: Level | None
+    searched: bool
+    changes: tuple[Change, ...]
+    slower_after_s: float | None
+    paced: PacePart | None
+    cooling: Cooling | None
+    failure: Failure | None
+    blocks: SustainedColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDocument:
     """All that `gnomon profile` found: a column for each configuration that gives right outputs."""
 
@@ -383,6 +455,7 @@ class ProfileDocument:
     resumed: bool
     seconds: float
     waited_s: float
+    sustained: tuple[SustainedPart, ...] = ()
 
 
 def profile_document(found: Profile) -> dict[str, Any]:
@@ -422,7 +495,72 @@ def profile_document(found: Profile) -> dict[str, Any]:
             resumed=found.resumed,
             seconds=found.seconds,
             waited_s=found.waited_s,
+            sustained=tuple(map(_sustained, found.sustained)),
         )
+    )
+
+
+def _sustained(found: Sustained) -> SustainedPart:
+    calls_s = [call_s for row in found.rows for call_s in row.wall_s]
+    runs = [(row.run.samples, row.run.facts.get("pace", {})) for row in found.rows if row.run.samples is not None]
+    paced = None
+    if found.asked.every_s is not None:
+        delays_ns = [delay for _, pace in runs for delay in pace.get("delay_ns", ())]
+        paced = PacePart(
+            every_s=found.asked.every_s,
+            late=sum(pace.get("late", 0) for _, pace in runs),
+            skipped=sum(pace.get("skipped", 0) for _, pace in runs),
+            delay_p50_s=quantile(delays_ns, 0.5) * 1e-9 if delays_ns else None,
+            delay_p99_s=quantile(delays_ns, 0.99) * 1e-9 if delays_ns else None,
+        )
+    return SustainedPart(
+        label=found.label,
+        for_s=found.asked.for_s,
+        ran_s=found.rows[-1].at_s if found.rows else 0.0,
+        parts=found.rows[-1].part + 1 if found.rows else 0,
+        calls=sum(samples.inner * len(samples.wall_ns) for samples, _ in runs),
+        samples=len(calls_s),
+        p50_s=quantile(calls_s, 0.5) if calls_s else None,
+        p90_s=quantile(calls_s, 0.9) if calls_s else None,
+        p99_s=quantile(calls_s, 0.99) if calls_s else None,
+        max_s=max(calls_s, default=None),
+        first=found.first,
+        last=found.last,
+        searched=found.searched,
+        changes=found.changes,
+        slower_after_s=found.slower_after_s,
+        paced=paced,
+        cooling=found.cooling,
+        failure=found.failure,
+        blocks=_blocks(found.rows),
+    )
+
+
+def _blocks(rows: tuple[Row, ...]) -> SustainedColumns:
+    def us(row: Row, q: float) -> float:
+        return round(quantile(row.wall_s, q) * 1e6, 3)
+
+    def pace(row: Row, name: str) -> int:
+        return int(row.run.facts.get("pace", {}).get(name, 0))
+
+    samples = [row.run.samples for row in rows if row.run.samples is not None]
+    temperatures = [row.state.get("temperatures_c") for row in rows]
+    return SustainedColumns(
+        block=tuple(row.block for row in rows),
+        part=tuple(row.part for row in rows),
+        at_s=tuple(round(row.at_s, 3) for row in rows),
+        calls=tuple(one.inner * len(one.wall_ns) for one in samples),
+        p50_us=tuple(us(row, 0.5) for row in rows),
+        p90_us=tuple(us(row, 0.9) for row in rows),
+        p99_us=tuple(us(row, 0.99) for row in rows),
+        max_us=tuple(us(row, 1.0) for row in rows),
+        cpu_us=tuple(round(median(one.cpu_s) * 1e6, 3) for one in samples),
+        late=tuple(pace(row, "late") for row in rows),
+        skipped=tuple(pace(row, "skipped") for row in rows),
+        frequency_khz=tuple(frequency_khz(row.state) for row in rows),
+        temperature_c=tuple(max(found.values()) if found else None for found in temperatures),
+        load_average_1m=tuple(row.state.get("load_average_1m") for row in rows),
+        others_share=tuple(row.others_share for row in rows),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.derived import WHOLE, Derived, Insides
 from gnomon.jobs.place.inside import InsideResult
+from gnomon.jobs.place.sustained import Sustain, Sustained, check_sustainable, sustain
 from gnomon.jobs.place.transfers import inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
@@ -89,7 +90,7 @@ class Profile(Answer):
     """What `profile` found: a column for each configuration that gives right outputs.
 
     `clock` is what the columns are compared by, as in a placement. `environments` are the device's snapshots around
-    each session, `record` is the results database.
+    each session, `record` is the results database. `sustained` is what was called for long, where that was asked for.
     """
 
     model: Path
@@ -107,6 +108,7 @@ class Profile(Answer):
     resumed: bool
     seconds: float
     waited_s: float = 0.0
+    sustained: tuple[Sustained, ...] = ()
 
     document_by = "gnomon.jobs.place.document:profile_document"
     chart_by = "gnomon.jobs.place.chart:configurations_chart"
@@ -138,23 +140,33 @@ def profile(
     request: Request,
     *,
     inside: bool = False,
+    asked: Sustain | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Profile:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
-    With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`.
-    Raises GnomonError; what was measured until then is in the record.
+    With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. What is `asked` to be
+    called for long is so afterwards. Raises GnomonError; what was measured until then is in the record.
     """
-    return patiently(lambda again: _profile(again, inside, watch, tell), timed(request), tell)
+    return patiently(lambda again: _profile(again, inside, asked, watch, tell), timed(request), tell)
 
 
-def _profile(request: Request, inside: bool, watch: Watch | None, tell: Callable[[str], None] | None) -> Profile:
-    question = {"inside": True} if inside else {}
+def _profile(
+    request: Request,
+    inside: bool,
+    asked: Sustain | None,
+    watch: Watch | None,
+    tell: Callable[[str], None] | None,
+) -> Profile:
+    question: dict[str, Any] = {"inside": True} if inside else {}
+    question |= {} if asked is None else {"sustained": asdict(asked)}
     with (
         open_lab(request, kind="profile", question=question, watch=watch, tell=tell) as lab,
         guarded_folder("gnomon-segments-") as folder,
     ):
+        if asked is not None:
+            check_sustainable(lab)
         sensitivity = reference(lab)
         contenders = _contenders(lab, folder)
         alive = profile_singles(lab, contenders, settle=True)
@@ -165,6 +177,7 @@ def _profile(request: Request, inside: bool, watch: Watch | None, tell: Callable
         if inside:
             columns = _taken_apart(lab, folder, alive, columns, clock)
         fastest = next(c for c in columns if c.against_fastest is None)
+        long = () if asked is None else sustain(lab, asked, alive, tell)
         lab.runner.finish({"fastest": best, "median_s": fastest.wall.median_s})
         return Profile(
             model=request.model,
@@ -187,6 +200,7 @@ def _profile(request: Request, inside: bool, watch: Watch | None, tell: Callable
             resumed=lab.runner.resumed,
             seconds=request.used_s,
             waited_s=request.waited_s,
+            sustained=long,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.page import Column, Page
 from gnomon.report.parts import (
@@ -311,6 +312,8 @@ def profile_report(document: dict[str, Any], page: Page, *, own_record: bool = F
         if slowed:
             told = ", ".join(f"{c['label']} {units.time(c['profiler_overhead_s'])}" for c in slowed)
             page.line(f"Profiler overhead (what kernels take longer than a call without it): {told}.", indent=1)
+    if document["sustained"]:
+        sustained_text(document["sustained"], page)
     for column in columns[:1]:
         _kernels(column, document, page)
     with page.details("the kernels of the others"):

@@ -1,0 +1,383 @@
+"""Sustained and paced runs: what a configuration does when it is called for minutes, in one fresh process.
+
+Each is a stage of the profile's campaign with a single candidate, whose blocks follow each other without a pause; the
+device's state is kept with each block. An interrupted run goes on with the blocks that it lacks, in another process:
+a part of its own, as the device has cooled down meanwhile. docs/jobs/profile.md is its design.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from gnomon.core.changes import LEAST, change_points
+from gnomon.core.sample import Failure, Run
+from gnomon.core.stats import median, quantile
+from gnomon.errors import UsageError
+from gnomon.measure.campaign import CampaignRunner, Candidate
+from gnomon.measure.effort import Effort
+from gnomon.measure.environment import BUSY_SHARE, judge
+from gnomon.session.contender import Contender, level
+from gnomon.session.model_session import Lab
+from gnomon.system.stopping import pause
+
+State = Mapping[str, Any]
+"""A snapshot of the device; see `gnomon.agent.snapshot`."""
+
+COOLED = "cooled"
+"""The name of the event that tells how long was waited for the device to cool down."""
+
+_BLOCK_S, _MOST_BLOCKS, _LEAST_BLOCKS, _CALLS = 1.0, 3600, 60, 4
+_MOST_SAMPLES = 600_000
+_MINUTE_S = 60.0
+_NEAR_C, _COOL_MOST_S, _COOL_LEAST_S, _LOOK_S = 2.0, 300.0, 10.0, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sustain:
+    """What is asked: calls for so long, one after the other or one every so often.
+
+    UsageError where not a single call of the pace fits.
+    """
+
+    for_s: float
+    every_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.every_s is not None and self.every_s > self.for_s:
+            raise UsageError(
+                f"a call every {self.every_s:g} s does not fit into {self.for_s:g} s", hint="Give a longer --for."
+            )
+
+    def effort(self, call_s: float, like: Effort) -> Effort:
+        """The protocol for a model whose call takes so long: one process, blocks in a row."""
+        turn_s = call_s if self.every_s is None else math.ceil(max(1.0, call_s / self.every_s)) * self.every_s
+        wished_s = max(self.for_s / _MOST_BLOCKS, min(_BLOCK_S, self.for_s / _LEAST_BLOCKS), _CALLS * turn_s)
+        rounds = max(1, round(self.for_s / wished_s))
+        block_s = self.for_s / rounds
+        if self.every_s is not None:
+            block_s = max(1, round(block_s / self.every_s)) * self.every_s
+            rounds = max(1, round(self.for_s / block_s))
+        sample_s = max(like.sample_s, self.for_s / _MOST_SAMPLES)
+        return replace(
+            like,
+            processes_least=1,
+            processes_most=1,
+            rounds=rounds,
+            block_s=block_s,
+            sample_s=sample_s,
+            samples_least=1,
+            samples_most=math.ceil(block_s / sample_s) + 1,
+            rewarm_s=0.0,
+            timeout_s=like.timeout_s + 2 * block_s,
+            energy=None,
+            every_s=self.every_s,
+            watched=True,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The level of some blocks: the median of their medians, and the first and the last tenth of those."""
+
+    seconds: float
+    blocks: int
+    median_s: float
+    p10_s: float
+    p90_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A level that others follow: it began `at_s` of the run, `since_s` of its part.
+
+    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
+    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
+    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not told.
+    """
+
+    at_s: float
+    part: int
+    since_s: float
+    before_s: float
+    after_s: float
+    seen: tuple[str, ...]
+    frequency_ratio: float | None
+    cpu_ratio: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long a call takes after it."""
+        return self.after_s / self.before_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooling:
+    """A wait for the zone that was the furthest above its temperature at the start of the campaign."""
+
+    zone: str
+    baseline_c: float
+    from_c: float
+    to_c: float
+    waited_s: float
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One block: it ended `at_s` of the run, in the `part` of one process, `since_s` of that, and lasted `took_s`.
+
+    `others_share` is which share of the processors' time others had since the block before.
+    """
+
+    block: int
+    part: int
+    at_s: float
+    since_s: float
+    took_s: float
+    run: Run
+    state: State
+    others_share: float | None
+
+    @property
+    def wall_s(self) -> tuple[float, ...]:
+        """Seconds of its calls."""
+        return self.run.samples.wall_s if self.run.samples is not None else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sustained:
+    """What one configuration did: its blocks in order, and the changes of level in them.
+
+    `first` is the level of minute 1, `last` that of the last minute (of a quarter where it ran less than four).
+    `searched` says that there were blocks enough to look for changes in. `failure` is what ended it.
+    """
+
+    label: str
+    asked: Sustain
+    rows: tuple[Row, ...]
+    first: Level | None
+    last: Level | None
+    changes: tuple[Change, ...]
+    searched: bool
+    cooling: Cooling | None
+    failure: Failure | None
+
+    @property
+    def slower_after_s(self) -> float | None:
+        """How long the calls had gone on when they first became slower for good; None where they did not."""
+        return next((change.since_s for change in self.changes if change.ratio > 1), None)
+
+
+def check_sustainable(lab: Lab) -> None:
+    """UsageError for a device on which no process can be called again and again."""
+    if not lab.device.python:
+        raise UsageError(
+            f"{lab.device.name} has no Python, and the programs of its runtimes cannot be called for long",
+            hint="Leave out --for and --every, or put a Python 3.10 with numpy on the device.",
+        )
+
+
+def sustain(
+    lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Callable[[str], None] | None
+) -> tuple[Sustained, ...]:
+    """Call each contender for so long, one after the other, each from about the temperature of the beginning."""
+    found = []
+    for contender in contenders:
+        candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
+        effort = asked.effort(_call_s(lab, contender), lab.request.effort)
+        done = sum(run.samples is not None for run in lab.runner.known(candidate.key).runs)
+        if done < effort.rounds and not lab.runner.over("sustained"):
+            _cool(lab, candidate, asked, tell)
+            lab.runner.measure(f"sustained, {contender.label}", [candidate], effort)
+        known = lab.runner.known(candidate.key)
+        found.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
+    return tuple(found)
+
+
+def _call_s(lab: Lab, contender: Contender) -> float:
+    return level(lab.runner.known(contender.key), "wall")
+
+
+def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Callable[[str], None] | None) -> None:
+    """Wait for the device as long as it is warmer than when the campaign began, and note that."""
+    if lab.link is None:
+        return
+    baseline: State = next((pair["before"] for pair in lab.runner.environments if pair["before"]), {})
+    most_s = min(_COOL_MOST_S, max(_COOL_LEAST_S, asked.for_s))
+    cooling = cool(lab.link.state, baseline.get("temperatures_c", {}), most_s=most_s, tell=tell)
+    if cooling is not None:
+        lab.runner.note(COOLED, {"candidate": candidate.key, **asdict(cooling)})
+
+
+def cool(
+    state: Callable[[], State],
+    baseline_c: Mapping[str, float],
+    *,
+    most_s: float,
+    tell: Callable[[str], None] | None = None,
+    wait: Callable[[float], None] = pause,
+    clock: Callable[[], float] = time.monotonic,
+) -> Cooling | None:
+    """Wait, at most so long, until no zone is more than 2 degrees above its baseline; None where none tells both."""
+    began_s = clock()
+    first: tuple[float, str] | None = None
+    while True:
+        now = state().get("temperatures_c", {})
+        above = {zone: now[zone] - baseline_c[zone] for zone in sorted(now.keys() & baseline_c.keys())}
+        if not above:
+            return None
+        first = first or max((over, zone) for zone, over in above.items())
+        waited_s = clock() - began_s
+        reached = max(above.values()) <= _NEAR_C
+        if reached or waited_s >= most_s:
+            zone = first[1]
+            from_c, to_c = baseline_c[zone] + first[0], now.get(zone, math.nan)
+            return Cooling(
+                zone=zone,
+                baseline_c=baseline_c[zone],
+                from_c=from_c,
+                to_c=to_c,
+                waited_s=waited_s,
+                reached=reached,
+            )
+        if tell is not None and waited_s == 0:
+            tell(f"{first[1]} is {first[0]:.0f} degrees above its temperature at the start: waits up to {most_s:.0f} s")
+        wait(min(_LOOK_S, most_s - waited_s))
+
+
+def _cooling(lab: Lab, candidate: Candidate) -> Cooling | None:
+    """The last wait before a candidate, as the record has it: a resumed campaign may have done it before."""
+    if not isinstance(lab.runner, CampaignRunner):
+        return None
+    noted = [data for data in lab.runner.notes(COOLED) if data["candidate"] == candidate.key]
+    return Cooling(**{name: value for name, value in noted[-1].items() if name != "candidate"}) if noted else None
+
+
+def sustained(
+    label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
+) -> Sustained:
+    """What the runs of a configuration say."""
+    rows = tuple(_rows(asked, runs))
+    parts = [[row for row in rows if row.part == part] for part in dict.fromkeys(row.part for row in rows)]
+    ran_s = sum(part[-1].since_s for part in parts)
+    window_s = min(_MINUTE_S, ran_s / 4)
+    first = [row for row in parts[0] if row.since_s <= window_s] or parts[0][:1] if parts else []
+    last = [row for row in rows if row.at_s > ran_s - window_s and row.part == rows[-1].part] or list(rows[-1:])
+    return Sustained(
+        label=label,
+        asked=asked,
+        rows=rows,
+        first=_level(first),
+        last=_level(last),
+        changes=tuple(change for part in parts for change in _changes(part)),
+        searched=any(len(part) >= 4 * LEAST for part in parts),
+        cooling=cooling,
+        failure=failure,
+    )
+
+
+def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
+    """The blocks in order, by the device's own clock. A process that was opened in between begins a part."""
+    part, at_s, since_s = -1, 0.0, 0.0
+    before: State = {}
+    for run in sorted((r for r in runs if r.samples is not None), key=lambda r: r.block):
+        state = run.facts.get("state", {})
+        if part < 0 or "load_ns" in run.facts:
+            part, since_s, before = part + 1, 0.0, {}
+        took_s = _took_s(asked, run, before, state)
+        at_s, since_s = at_s + took_s, since_s + took_s
+        yield Row(
+            block=run.block,
+            part=part,
+            at_s=at_s,
+            since_s=since_s,
+            took_s=took_s,
+            run=run,
+            state=state,
+            others_share=_others(run, before, state),
+        )
+        before = state
+
+
+def _took_s(asked: Sustain, run: Run, before: State, state: State) -> float:
+    """From the end of the block before to that of this one; of a part's first block what its calls took."""
+    if "monotonic_s" in before and "monotonic_s" in state:
+        return max(0.0, float(state["monotonic_s"] - before["monotonic_s"]))
+    wall_ns = run.samples.wall_ns if run.samples is not None else ()
+    if asked.every_s is None:
+        return sum(wall_ns) * 1e-9
+    skipped = int(run.facts.get("pace", {}).get("skipped", 0))
+    return (len(wall_ns) + skipped) * asked.every_s
+
+
+def _others(run: Run, before: State, state: State) -> float | None:
+    """Which share of the processors' time others had: what was busy, without what the block's own calls used."""
+    if not all(name in of for name in ("cpu_busy_s", "cpu_total_s") for of in (before, state)):
+        return None
+    total_s = state["cpu_total_s"] - before["cpu_total_s"]
+    if total_s <= 0 or run.samples is None or not any(run.samples.cpu_ns):
+        return None
+    own_s = sum(run.samples.cpu_ns) * 1e-9
+    return float(min(1.0, max(0.0, (state["cpu_busy_s"] - before["cpu_busy_s"] - own_s) / total_s)))
+
+
+def _level(rows: Sequence[Row]) -> Level | None:
+    if not rows:
+        return None
+    middles = [median(row.wall_s) for row in rows]
+    return Level(
+        seconds=sum(row.took_s for row in rows),
+        blocks=len(rows),
+        median_s=median(middles),
+        p10_s=quantile(middles, 0.1),
+        p90_s=quantile(middles, 0.9),
+    )
+
+
+def _changes(rows: Sequence[Row]) -> Iterator[Change]:
+    middles = [max(median(row.wall_s), 1e-9) for row in rows]
+    found = change_points(middles)
+    for (start, at), (_, end) in pairwise(pairwise([0, *found, len(rows)])):
+        after = rows[at:end]
+        yield Change(
+            at_s=rows[at - 1].at_s,
+            part=rows[at].part,
+            since_s=rows[at - 1].since_s,
+            before_s=median(middles[start:at]),
+            after_s=median(middles[at:end]),
+            seen=tuple(_seen(rows[at - 1].state, after)),
+            frequency_ratio=_ratio([frequency_khz(row.state) for row in of] for of in (rows[start:at], after)),
+            cpu_ratio=_ratio([_cpu_s(row) for row in of] for of in (rows[start:at], after)),
+        )
+
+
+def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
+    """The kinds of what may have made these blocks slow, by the states around them."""
+    # The process that took them had its workers alive meanwhile, whose time it cannot tell from that of others.
+    alone = [{k: v for k, v in state.items() if k != "pid"} for state in (before, after[-1].state)]
+    yield from dict.fromkeys(doubt.kind for doubt in judge(*alone) if doubt.kind != "busy")
+    shares = [row.others_share for row in after if row.others_share is not None]
+    if shares and median(shares) > BUSY_SHARE:
+        yield "busy"
+
+
+def frequency_khz(state: State) -> float | None:
+    """The mean of the cores' frequencies; None where the kernel tells none."""
+    known = [of[0] for of in state.get("frequencies_khz", {}).values() if of[0]]
+    return sum(known) / len(known) if known else None
+
+
+def _cpu_s(row: Row) -> float | None:
+    """The CPU time of a call; None where it is not told, or too short for its clock."""
+    return (median(row.run.samples.cpu_s) or None) if row.run.samples is not None else None
+
+
+def _ratio(sides: Iterable[Sequence[float | None]]) -> float | None:
+    """The second side's median over the first's."""
+    before, after = ([value for value in side if value is not None] for side in sides)
+    return median(after) / median(before) if before and after else None
