@@ -73,6 +73,7 @@ WORLDS = (
     World(name="3 processes, quiet", processes=3),
     World(name="6 processes, quiet"),
     World(name="30 processes, quiet", processes=30, luck=0.005),
+    World(name="100 processes, quiet", processes=100, luck=0.005),
     World(name="6 processes, heavy tails", heavy=True),
     World(name="12 processes, a tenth disturbed", processes=12, disturbed=0.1),
     World(name="6 processes, two layouts 4 % apart", luck=0.003, layouts=0.04),
