@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gnomon.core.stats import Apart, Side, compare_apart, holm, median, quantile
+from gnomon.core.stats import Apart, Sessions, Side, compare_apart, holm, median, quantile, sessions_of
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.document import OperatorsPart, PairPart, SidePart, VerdictPart, compare_document
 from gnomon.jobs.compare.sides import Side as Named
-from gnomon.jobs.compare.sides import read_side
+from gnomon.jobs.compare.sides import earlier_runs, read_side
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.report.answer import Answer
 from gnomon.report.plain import json_text
@@ -110,8 +110,9 @@ def compare(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
         )
     sides = [read_side(name, record) for name in names]
+    history = earlier_runs(sides, record)
     pairs = tuple(
-        _pair(number, sides[0], side, alpha=alpha, relevant=relevant, changed=frozenset(changed))
+        _pair(number, sides[0], side, history, alpha=alpha, relevant=relevant, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
     return Compared(alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs)
@@ -133,7 +134,14 @@ def _side(side: Named) -> SidePart:
 
 
 def _pair(
-    number: int, before: Named, after: Named, *, alpha: float, relevant: float, changed: frozenset[str]
+    number: int,
+    before: Named,
+    after: Named,
+    history: Sequence[Named],
+    *,
+    alpha: float,
+    relevant: float,
+    changed: frozenset[str],
 ) -> PairPart:
     unlike = tuple(told for kind, told in differences(before.document, after.document) if kind not in changed)
     accepted = tuple(told for kind, told in differences(before.document, after.document) if kind in changed)
@@ -148,7 +156,8 @@ def _pair(
         for label in both:
             a, b = levels_of(old[label], clock), levels_of(new[label], clock)
             if a.levels_s and b.levels_s:
-                apart[label] = (a, b, compare_apart(a, b, doubt=load))
+                sessions = _sessions(label, before, after, history, clock)
+                apart[label] = (a, b, compare_apart(a, b, doubt=load, sessions=sessions))
         rows = _verdicts(apart, alpha, relevant, told)
         operators = [_operators(label, old[label], new[label], alpha, relevant, load, told) for label in apart]
     return PairPart(
@@ -161,6 +170,26 @@ def _pair(
         configurations=tuple(rows),
         operators=tuple(part for part in operators if part.compared),
     )
+
+
+def _sessions(label: str, before: Named, after: Named, history: Sequence[Named], clock: Clock) -> Sessions | None:
+    """How far earlier runs of either side's model were apart, where nothing differed between them."""
+    groups = []
+    for side in (before, after)[: 1 if _same_model(before, after) else 2]:
+        alike = [
+            levels_of(run.configurations[label], clock)
+            for run in history
+            if label in run.configurations
+            and _same_model(run, side)
+            and not differences(run.document, side.document)
+            and (clock == "wall" or run.document["clock"] == "cpu")
+        ]
+        groups.append([side for side in alike if side.levels_s])
+    return sessions_of(groups)
+
+
+def _same_model(a: Named, b: Named) -> bool:
+    return bool(a.document["model"]["sha256"] == b.document["model"]["sha256"])
 
 
 def _clock(before: Named, after: Named, labels: Sequence[str]) -> Clock:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.store.base import CampaignQuery, Store
 
 _MOST_BYTES = 256 << 20
+_MOST_EARLIER = 30
 _STRICT = Strict(
     what="the document of a run",
     hint="Give what --json printed, or a report of gnomon in HTML.",
@@ -116,12 +118,28 @@ def _of_record(named: str, record: Path | None) -> Mapping[str, Any]:
     return found
 
 
-def _answers(store: Store, kind: str | None = None) -> Iterator[dict[str, Any]]:
+def _answers(store: Store, kind: str | None = None, digest: str | None = None) -> Iterator[dict[str, Any]]:
     """The answers that have configurations, the newest first."""
-    for campaign in store.query(CampaignQuery(kind=kind)):
+    for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
         document = answer_of(store, campaign)
         if document is not None and document.get("format") in CONFIGURATIONS:
             yield document
+
+
+def earlier_runs(sides: Sequence[Side], record: Path | None) -> list[Side]:
+    """The newest runs of the sides' models that the results database has, without the sides themselves."""
+    own = {side.document["campaign"] for side in sides}
+    read = {(side.document["format"], side.document["version"]) for side in sides}
+    found: list[Side] = []
+    with open_record(record) as store:
+        for digest in dict.fromkeys(side.document["model"]["sha256"] for side in sides):
+            earlier = (
+                Side(name=document["campaign"], document=document)
+                for document in _answers(store, digest=digest)
+                if document["campaign"] not in own and (document["format"], document["version"]) in read
+            )
+            found += itertools.islice(earlier, _MOST_EARLIER)
+    return found
 
 
 def embedded(document: Mapping[str, Any]) -> str:

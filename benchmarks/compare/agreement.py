@@ -1,0 +1,174 @@
+"""How often `gnomon compare` is wrong of equal runs, and how often it finds a real difference. Prints a JSON document.
+
+Simulated worlds (see worlds.py), --pairs of each: pairs in which any configuration is called faster or slower though
+nothing changed, and configurations that are found where one side is truly slower by 1, 3 and 10 %; worlds whose
+sessions differ also with eight earlier runs to learn from. Of worlds with ten configurations and more a tenth of the
+pairs.
+
+With --data DIR also the real runs of that folder (see runs.py), after more of them were made there for --seconds: cut
+into disjoint consecutive sides of several sizes, each of which is in one pair of equal sides. Beside a neighbour, one
+side of a pair is of a run with the neighbour and the other of the run before. In ramps, times grow by 5 % from the
+first process of a pair to its last. Scaled documents are those pairs with all times of the second side times 1.01, 1.03
+and 1.1; the models that are truly slower by that much are compared with the run before.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gnomon
+from benchmarks.common import parser, publish
+from benchmarks.compare.runs import measure, stretches
+from benchmarks.compare.worlds import WORLDS, World
+from gnomon.core.stats import Sessions, Side, compare_apart, holm, sessions_of
+from gnomon.jobs.compare.job import levels_of
+
+ALPHA, RELEVANT = 0.01, 0.01
+EFFECTS = (0.01, 0.03, 0.1)
+SIZES = (3, 6, 12, 36)
+EARLIER = 8
+Pair = tuple[dict[str, Any], dict[str, Any]]
+
+
+def called(before: Sequence[Side], after: Sequence[Side], sessions: Sequence[Sessions | None]) -> list[int]:
+    """Of each configuration: 1 slower, -1 faster, 0 neither; as the job decides."""
+    found = [compare_apart(a, b, sessions=s) for a, b, s in zip(before, after, sessions, strict=True)]
+    sure = holm([one.p for one in found], ALPHA)
+    return [
+        int(math.copysign(told and abs(math.log(one.ratio)) >= math.log1p(RELEVANT) / 2, math.log(one.ratio)))
+        for one, told in zip(found, sure, strict=True)
+    ]
+
+
+def world(given: World, pairs: int, earlier: int) -> dict[str, Any]:
+    """False alarms and found differences in one world."""
+    rng = np.random.default_rng(20)
+    pairs = pairs if given.configurations < 10 else -(-pairs // 10)
+    wrong, found = 0, dict.fromkeys(EFFECTS, 0)
+    for _ in range(pairs):
+        *before, first, second = given.runs(rng, 2 + earlier)
+        learnt = [sessions_of([[run[c] for run in before]]) for c in range(given.configurations)]
+        wrong += any(called(first, second, learnt))
+        for effect in EFFECTS:
+            slower = [replace(one, levels_s=tuple(s * (1 + effect) for s in one.levels_s)) for one in second]
+            found[effect] += called(first, slower, learnt).count(1)
+    return {
+        "world": given.name,
+        "earlier_runs": earlier,
+        "pairs": pairs,
+        "false_alarms": wrong,
+        "configurations": pairs * given.configurations,
+        "found": {f"{effect:.0%}": count for effect, count in found.items()},
+    }
+
+
+def changed(document: dict[str, Any], factor: Callable[[float], float]) -> dict[str, Any]:
+    """The document with all times times the factor at the moment when their process started."""
+    made = copy.deepcopy(document)
+    for column in made["columns"]:
+        samples = column["runs"]["samples"]
+        for clock in ("wall_us", "cpu_us"):
+            samples[clock] = [
+                [value * factor(at_s) for value in block]
+                for block, at_s in zip(samples[clock], samples["started_at_s"], strict=True)
+            ]
+    return made
+
+
+def ramped(pair: Pair, growth: float) -> Pair:
+    """Both sides on a machine that gets slower from the first process to the last."""
+    at_s = [t for side in pair for column in side["columns"] for t in column["runs"]["samples"]["started_at_s"]]
+    start, end = min(at_s), max(at_s)
+    first, second = (changed(side, lambda t: 1 + growth * (t - start) / (end - start)) for side in pair)
+    return first, second
+
+
+def verdicts(pairs: Iterable[Pair], folder: Path) -> dict[str, int]:
+    """How many pairs got each verdict of `gnomon.compare`, with no earlier runs."""
+    empty = folder / "record.sqlite"
+    empty.touch()
+    told = dict.fromkeys(("slower", "faster", "same", "unknown"), 0)
+    for pair in pairs:
+        files = [folder / name for name in ("before.json", "after.json")]
+        for file, side in zip(files, pair, strict=True):
+            file.write_text(json.dumps(side), encoding="utf-8")
+        (row,) = gnomon.compare(*files, record=empty, alpha=ALPHA, relevant=RELEVANT).pairs[0].configurations
+        told[row.verdict] += 1
+    return told
+
+
+def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
+    """The runs of a folder, in sides of so many processes."""
+    runs = [(path.stem.split("-", 2)[2], json.loads(path.read_text("utf-8"))) for path in sorted(data.glob("run-*"))]
+    cut = [(kind, stretches(document, size)) for kind, document in runs]
+    plain = [side for kind, sides in cut if kind == "100" for side in sides]
+    equal = list(zip(plain[::2], plain[1::2], strict=False))
+    beside = {kind: _with_the_run_before(cut, kind) for kind in ("100-busy", "101", "103")}
+    found = {
+        "equal": verdicts(equal, folder),
+        "equal, in a ramp of 5 %": verdicts([ramped(pair, 0.05) for pair in equal], folder),
+        "equal, a neighbour beside the second": verdicts(beside["100-busy"], folder),
+    }
+    for effect in EFFECTS:
+        scaled = [(a, changed(b, lambda _, by=effect: 1 + by)) for a, b in equal]  # type: ignore[misc]
+        found[f"documents scaled by {effect:.0%}"] = verdicts(scaled, folder)
+    found |= {f"a model slower by {int(kind) - 100} %": verdicts(beside[kind], folder) for kind in ("101", "103")}
+    levels = [[levels_of(column, "cpu") for column in side["columns"]] for side in plain]
+    # What else there is of the same model stands for the earlier runs of a results database.
+    learnt = [
+        any(called(levels[k], levels[k + 1], [sessions_of([[s[0] for s in levels[:k] + levels[k + 2 :]]])]))
+        for k in range(0, len(levels) - 1, 2)
+    ]
+    scatter = [float(np.log(side[0].levels_s).std(ddof=1)) for side in levels]
+    centres = [float(np.log(side[0].levels_s).mean()) for side in levels]
+    return {
+        "processes": size,
+        "verdicts": found,
+        "false_alarms_learning_from_the_other_runs": {"pairs": len(learnt), "wrong": sum(learnt)},
+        "scatter_within_a_side": float(np.median(scatter)),
+        "scatter_of_sides": float(np.std(centres, ddof=1)) if len(centres) > 1 else None,
+    }
+
+
+def _with_the_run_before(cut: Sequence[tuple[str, list[dict[str, Any]]]], kind: str) -> list[Pair]:
+    """Sides of the runs of a kind, each with the side of the same place in the plain run before."""
+    found: list[Pair] = []
+    for (earlier, before), (later, after) in itertools.pairwise(cut):
+        if later == kind and earlier.startswith("100"):
+            found += zip(before, after, strict=True)
+    return found
+
+
+def main() -> None:
+    """Simulated worlds, and the real runs of the folder."""
+    options = parser(__doc__)
+    options.add_argument("--pairs", type=int, default=1000, help="simulated pairs of a world")
+    options.add_argument("--seconds", type=float, default=0.0, help="make real runs for so long first")
+    given = options.parse_args()
+    document: dict[str, Any] = {"benchmark": "compare", "alpha": ALPHA, "relevant": RELEVANT}
+    document["worlds"] = [
+        world(one, given.pairs, earlier)
+        for one in WORLDS
+        for earlier in ((0, EARLIER) if one.session else (0,))
+        if given.pairs
+    ]
+    if given.data:
+        if given.seconds:
+            measure(given.data, given.seconds)
+        with tempfile.TemporaryDirectory() as folder:
+            document["real"] = [real(given.data, size, Path(folder)) for size in SIZES]
+    publish(document, given)
+
+
+if __name__ == "__main__":
+    main()

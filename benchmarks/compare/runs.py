@@ -1,0 +1,110 @@
+"""Real runs of three models on ONNX Runtime, by turns, as documents that `gnomon compare` reads.
+
+The models are chains of equal matrix products: 100 of them, and 101 and 103, whose calls truly take 1 % and 3 % longer.
+A run is what `gnomon profile` does, with short visits so that many fresh processes fit into a second. In every third
+run of the first model a neighbour works through memory on another core meanwhile: the load that is injected.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import own_record
+from gnomon.api.place import request_of
+from gnomon.jobs.place.job import profile
+
+PLAIN, SLOWER = 100, (101, 103)
+"""Matrix products of the model, and of the two that are truly slower."""
+
+WIDTH, ROWS = 192, 64  # about 5 ms a call on a core of 2 GHz
+PROCESSES = 36
+TURNS = ((PLAIN, False), (PLAIN, False), (PLAIN, True), (103, False), (PLAIN, False), (PLAIN, False), (101, False))
+"""One after the other: how many products, and whether a neighbour works beside."""
+
+_NEIGHBOUR = "import numpy as n\na = n.ones(1 << 23)\nwhile True:\n    a *= 1.0000001\n"
+
+
+def chain(folder: Path, products: int) -> Path:
+    """A chain of so many equal matrix products."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    scale = WIDTH**-0.5
+    weights = [
+        numpy_helper.from_array((scale * rng.standard_normal((WIDTH, WIDTH))).astype(np.float32), f"w{k}")
+        for k in range(products)
+    ]
+    names = ["x", *(f"t{k}" for k in range(1, products)), "y"]
+    nodes = [helper.make_node("MatMul", [names[k], f"w{k}"], [names[k + 1]], name=f"m{k}") for k in range(products)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [ROWS, WIDTH]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    path = folder / f"chain-{products}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@contextmanager
+def neighbour(busy: bool) -> Iterator[None]:
+    """Something that works beside, if it shall."""
+    if not busy:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", _NEIGHBOUR]) as child:
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+def measure(data: Path, seconds: float) -> None:
+    """Make runs by turns for so long, and keep each document as a file of the folder, in order."""
+    data.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + seconds
+    number = len(list(data.glob("run-*.json")))
+    with tempfile.TemporaryDirectory() as folder, own_record() as record:
+        models = {products: chain(Path(folder), products) for products in (PLAIN, *SLOWER)}
+        while time.monotonic() < end:
+            products, busy = TURNS[number % len(TURNS)]
+            request = request_of(
+                models[products],
+                {"runtimes": ("onnxruntime",), "processes": PROCESSES, "fresh": True, "record": record, "threads": 1},
+                sweeps=True,
+                limited=True,
+            )
+            short = replace(request.effort, rounds=2, block_s=0.04, warm_s=0.03, budget_s=600.0)
+            with neighbour(busy):
+                document = profile(replace(request, effort=short)).document()
+            path = data / f"run-{number:04}-{products}{'-busy' if busy else ''}.json"
+            path.write_text(json.dumps(document), encoding="utf-8")
+            number += 1
+
+
+def stretches(document: dict[str, Any], processes: int) -> list[dict[str, Any]]:
+    """The run cut into disjoint consecutive runs of so many processes, each with its own processes' environments."""
+    found = []
+    for first in range(0, PROCESSES - processes + 1, processes):
+        part = copy.deepcopy(document)
+        kept = range(first, first + processes)
+        part["environments"] = part["environments"][first : first + processes]
+        for column in part["columns"]:
+            samples = column["runs"]["samples"]
+            where = [k for k, process in enumerate(samples["process"]) if process in kept]
+            for name, values in samples.items():
+                if values is not None:
+                    samples[name] = [values[k] for k in where]
+            column["runs"]["profile"] = None
+        found.append(part)
+    return found
