@@ -49,16 +49,17 @@ def tiny_model(path: Path) -> Path:
     return path
 
 
-def _stat(pid: int) -> list[str]:
+def stat_of(pid: int) -> list[str]:
+    """The fields of a process's stat behind its name; OSError where it has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _below(root: int) -> list[int]:
+def processes_below(root: int) -> list[int]:
     """The process and all that come from it."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError, ValueError):
-            parents.setdefault(int(_stat(int(stat.name))[1]), []).append(int(stat.name))
+            parents.setdefault(int(stat_of(int(stat.name))[1]), []).append(int(stat.name))
     found = [root]
     for pid in found:
         found += parents.get(pid, [])
@@ -87,7 +88,7 @@ def watched(argv: list[str], env: dict[str, str], limits: tuple[int, int], folde
                 most["descriptors"] = max(most["descriptors"], len(list((root / "fd").iterdir())))
                 most["threads"] = max(most["threads"], len(list((root / "task").iterdir())))
                 if time.monotonic() - looked_s > 20 * LOOK_S:  # all of /proc is read
-                    pids = _below(process.pid)
+                    pids = processes_below(process.pid)
                     most["processes"] = max(most["processes"], len(pids) - 1)
                     most["pss_bytes"] = max(most["pss_bytes"], sum(map(_pss_bytes, pids)))
                     looked_s = time.monotonic()

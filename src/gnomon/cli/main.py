@@ -134,6 +134,7 @@ _SECTIONS = {
     "Results, runtimes and machines": {
         "runs": "gnomon.cli.commands.runs:runs",
         "compare": "gnomon.cli.commands.compare:compare",
+        "suite": "gnomon.cli.commands.suite:suite",
         "runtimes": "gnomon.cli.commands.runtimes:runtimes",
         "devices": "gnomon.cli.commands.devices:devices",
         "serve": "gnomon.cli.commands.serve:serve",
