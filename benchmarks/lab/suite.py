@@ -32,6 +32,9 @@ from gnomon.store.sqlite import SqliteStore
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
+SETTINGS = {"DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DISTRIBUTED__SCHEDULER__WORK_STEALING": "False"}
+"""Of Dask, as docs/jobs/suite.md says: its profiler looks at each thread of a worker a hundred times a second."""
+
 
 class Watched(threading.Thread):
     """Looks at the processor time of all that this process has started, and kills workers when it is time."""
@@ -41,6 +44,7 @@ class Watched(threading.Thread):
         self._out, self._kill_at, self._ending = out, kill_at, threading.Event()
         self._first: dict[int, float] = {}
         self._last: dict[int, float] = {}
+        self._schedulers: set[int] = set()
         self.killed: list[int] = []
         self.look(first=True)
 
@@ -50,12 +54,14 @@ class Watched(threading.Thread):
             with suppress(OSError, IndexError):
                 used = sum(map(int, stat_of(pid)[11:13])) / TICKS
                 self._last[pid] = used
+                if first and b"dask_scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    self._schedulers.add(pid)
                 if first:
                     self._first[pid] = used
 
     def run(self) -> None:
         """Until it is ended."""
-        while not self._ending.wait(0.5):
+        while not self._ending.wait(2.0):
             self.look()
             measured = self._out / "measured"
             done = measured.stat().st_size // 17 if measured.exists() else 0
@@ -66,12 +72,16 @@ class Watched(threading.Thread):
                 os.kill(pid, signal.SIGKILL)
                 self.killed.append(pid)
 
-    def end(self) -> float:
-        """The seconds that all have used."""
+    def end(self) -> dict[str, float]:
+        """The seconds that all have used, by what they are."""
         self._ending.set()
         self.join()
         self.look()
-        return sum(used - self._first.get(pid, 0.0) for pid, used in self._last.items())
+        found = {"client": 0.0, "scheduler": 0.0, "workers": 0.0}
+        for pid, used in self._last.items():
+            who = "client" if pid == os.getpid() else "scheduler" if pid in self._schedulers else "workers"
+            found[who] += used - self._first.get(pid, 0.0)
+        return found
 
 
 def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
@@ -127,7 +137,7 @@ def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
         "seconds": seconds,
         "ideal_seconds": waits_s / devices,
         "cpu_s": cpu_s,
-        "cpu_ms_a_job": 1e3 * cpu_s / len(cells),
+        "cpu_ms_a_job": 1e3 * sum(cpu_s.values()) / len(cells),
     }
 
 
@@ -147,6 +157,7 @@ def main() -> None:
     made.add_argument("--workers", type=int, default=8)
     made.add_argument("--tags", type=int, default=10)
     asked = made.parse_args()
+    os.environ.update({f"DASK_{name}": value for name, value in SETTINGS.items()})
     runs = [lab(n, n * asked.jobs_a_device, asked.workers, asked.tags) for n in asked.devices]
     publish({"benchmark": "suite", "runs": runs}, asked)
 

@@ -300,7 +300,7 @@ _ABSENT = "no worker offers the device"
 
 
 def _told(done: Any, device: str) -> Mapping[str, Any]:
-    """What a task told, or why it told nothing."""
+    """What a task told; an error where it could not."""
     if done.status == "finished":
         told: Mapping[str, Any] = done.result()
         return told

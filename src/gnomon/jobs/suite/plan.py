@@ -19,7 +19,7 @@ from gnomon.errors import UsageError
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
 REPEATED = ("place", "profile")
-"""The jobs that measure anew each time; the others go on where they were."""
+"""The jobs that measure again each time; the others go on where they were."""
 
 MOST_CELLS = 100_000
 _MOST_BYTES = 1 << 20
