@@ -73,7 +73,7 @@ def test_cells_for_which_no_device_is_left_fail_and_the_others_are_done(lab: Sui
 
 
 def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteRequest, tmp_path: Path) -> None:
-    done = []
+    done: list[Mapping[str, Any]] = []
 
     def interrupted(task: Mapping[str, Any]) -> Mapping[str, Any]:
         if len(done) == 5:

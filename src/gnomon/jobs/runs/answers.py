@@ -64,7 +64,7 @@ def unpacked(data: Mapping[str, Any], campaign: str) -> dict[str, Any]:
             hint="gnomon runs export --format jsonl has its runs; the same command answers again.",
         ) from error
     if not isinstance(document, dict):
-        raise RecordError(f"the answer of the campaign {campaign} is damaged: it holds no object", hint="Measure again.")
+        raise RecordError(f"the answer of {campaign} is damaged: it holds no object", hint="Measure again.")
     return document
 
 
